@@ -1,0 +1,26 @@
+"""Hermes: a persistent AI-agent runtime. `Agent` and `Tool` are the library's front door."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Agent", "HermesError", "Tool", "__version__"]
+
+if TYPE_CHECKING:
+    from hermes_agent.core.errors import HermesError
+    from hermes_agent.core.tools import Tool
+    from hermes_agent.runtime.library import Agent
+
+_HOMES = {
+    "Agent": "hermes_agent.runtime.library",
+    "HermesError": "hermes_agent.core.errors",
+    "Tool": "hermes_agent.core.tools",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # `hermes --version` imports this package too, so nothing is imported before it is asked for.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hermes_agent' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

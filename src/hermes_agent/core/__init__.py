@@ -1,0 +1,1 @@
+"""Values, events, protocols, errors and settings. Nothing here does I/O."""

@@ -1,0 +1,65 @@
+"""Expected trouble. Each error is one sentence for a person or the model, with a way out."""
+
+from typing import Literal
+
+
+class HermesError(Exception):
+    """Something the user can mend: what is wrong, and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class UsageError(HermesError):
+    """The request itself is wrong: an unknown name, a bad value. Exit code 2."""
+
+
+class NotFound(HermesError):
+    """No session, effect or question of that name."""
+
+
+class ToolError(HermesError):
+    """A tool could not do what it was asked; the model is told the sentence and goes on."""
+
+
+class Fenced(HermesError):
+    """Another runtime has taken this turn; whoever sees this must stop writing to it."""
+
+
+class HomeLocked(HermesError):
+    """Another process owns the home."""
+
+
+class Degraded(HermesError):
+    """The store cannot keep anything now (full disk, read-only, damaged); nothing was written."""
+
+
+ModelTrouble = Literal[
+    "rate_limit", "overload", "timeout", "broken_stream", "garbage", "unreachable",
+    "auth", "quota", "bad_request", "context_too_long", "refused",
+]  # fmt: skip
+
+PASSING: frozenset[ModelTrouble] = frozenset(
+    {"rate_limit", "overload", "timeout", "broken_stream", "garbage", "unreachable"}
+)
+"""Trouble that may be gone on the next try."""
+
+
+class ModelError(HermesError):
+    """A model call failed. `kind` says how; `retry_after` is what the service asked for, in seconds."""
+
+    def __init__(
+        self, kind: ModelTrouble, message: str, hint: str = "", retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.kind: ModelTrouble = kind
+        self.retry_after = retry_after
+
+    @property
+    def passing(self) -> bool:
+        return self.kind in PASSING

@@ -1,0 +1,258 @@
+"""Everything a turn tells: one closed set of types. The journal keeps those in `Event`; the ones
+in `Passing` are only streamed. Surfaces, exports and the fold all read this and nothing else."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.messages import ToolCall, Usage
+
+
+class _Event(Struct, frozen=True, tag_field="kind"):
+    pass
+
+
+class SessionOpened(_Event, tag="session_opened"):
+    """The session's fixed facts. `prompt` is the hash of its `Prompt` in the store."""
+
+    workspace: str
+    policy: str
+    model: str
+    prompt: str
+    source: str = "cli"
+
+
+class TurnStarted(_Event, tag="turn_started"):
+    turn: int
+
+
+class TurnResumed(_Event, tag="turn_resumed"):
+    """A new runtime took the turn up where the last one left it."""
+
+    turn: int
+    fence: int
+    unfinished: int = 0
+    """Calls that were under way when the last runtime went."""
+
+
+class MessageTaken(_Event, tag="message_taken"):
+    """A user's message enters the conversation. `key` is the sender's own id for it."""
+
+    key: str
+    text: str
+    source: str = "cli"
+    interactive: bool = False
+
+
+class ModelRequested(_Event, tag="model_requested"):
+    """A request is about to be sent: `messages` of them, whose bytes hash to `digest`."""
+
+    step: int
+    model: str
+    messages: int
+    digest: str
+
+
+class ModelRetried(_Event, tag="model_retried"):
+    trouble: str
+    reason: str
+    attempt: int
+    delay: float
+
+
+class Replied(_Event, tag="replied"):
+    step: int
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = Usage()
+    stop: str = "end"
+    model: str = ""
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+class CallJudged(_Event, tag="call_judged"):
+    """The gate's word on one call."""
+
+    effect: str
+    tool: str
+    action: Literal["allow", "deny", "ask"]
+    reason: str
+    rule: str = ""
+
+
+class CallIntended(_Event, tag="call_intended"):
+    """Written before an effect runs. `note` is what the tool wants to know if it must find out
+    later whether the effect happened."""
+
+    effect: str
+    call_id: str
+    tool: str
+    attempt: int = 1
+    note: dict[str, Any] = {}
+
+
+class CallFinished(_Event, tag="call_finished"):
+    """The outcome of a call is known. `data` is for people and programs, `text` for the model."""
+
+    effect: str
+    call_id: str
+    tool: str
+    text: str
+    ok: bool = True
+    seconds: float = 0.0
+    data: dict[str, Any] = {}
+
+
+class CallParked(_Event, tag="call_parked"):
+    """Nobody knows whether the effect happened. The turn waits for a person."""
+
+    effect: str
+    call_id: str
+    tool: str
+    reason: str
+
+
+Decision = Literal["retry", "skip", "it-happened"]
+
+
+class ParkDecided(_Event, tag="park_decided"):
+    effect: str
+    decision: Decision
+    by: str = ""
+
+
+class Asked(_Event, tag="asked"):
+    """A person is asked: to approve a call, to answer the model, or to extend a budget."""
+
+    id: str
+    purpose: Literal["approval", "question", "budget"]
+    text: str
+    expires: float
+    effect: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Answered(_Event, tag="answered"):
+    """`answer` is None when nobody answered in time."""
+
+    id: str
+    answer: str | None
+    by: str = ""
+
+
+class BudgetReached(_Event, tag="budget_reached"):
+    what: str
+    used: float
+    limit: float
+
+
+class Compacted(_Event, tag="compacted"):
+    """The messages from `first` up to but not including `last` (positions in the conversation)
+    are replaced by `summary` from here on."""
+
+    first: int
+    last: int
+    summary: str
+    usage: Usage = Usage()
+    cost: float | None = None
+
+
+class Noted(_Event, tag="noted"):
+    """Something the user should see: a degraded part, a limit that bit, a lost client."""
+
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+
+
+TurnEnd = Literal["done", "interrupted", "budget", "failed"]
+
+
+class TurnFinished(_Event, tag="turn_finished"):
+    turn: int
+    reason: TurnEnd
+    text: str = ""
+    error: str = ""
+    hint: str = ""
+    steps: int = 0
+    usage: Usage = Usage()
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+Event = (
+    SessionOpened | TurnStarted | TurnResumed | MessageTaken | ModelRequested | ModelRetried
+    | Replied | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided | Asked
+    | Answered | BudgetReached | Compacted | Noted | TurnFinished
+)  # fmt: skip
+"""What the journal keeps."""
+
+
+class TextArrived(_Event, tag="text_arrived"):
+    """A piece of the reply that is being streamed."""
+
+    text: str
+
+
+class TextVoided(_Event, tag="text_voided"):
+    """The pieces since the last reply do not count: the stream broke and is tried again."""
+
+    reason: str
+
+
+class OutputArrived(_Event, tag="output_arrived"):
+    """A running command printed something."""
+
+    effect: str
+    text: str
+
+
+class MessageQueued(_Event, tag="message_queued"):
+    """A message was stored and waits for the session's next step."""
+
+    key: str
+    text: str
+
+
+class RuntimeChanged(_Event, tag="runtime_changed"):
+    """The runtime as a whole is well, degraded or stopping."""
+
+    state: str
+    reason: str = ""
+
+
+Passing = TextArrived | TextVoided | OutputArrived | MessageQueued | RuntimeChanged
+"""What is streamed to listeners and not kept."""
+
+
+class Recorded(Struct, frozen=True):
+    """An event with its place. `number` is 0 for a passing one."""
+
+    session: str
+    number: int
+    time: float
+    event: Event | Passing
+
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_recorded: msgspec.json.Decoder[Recorded] = msgspec.json.Decoder(Recorded)
+
+
+def encode(event: Event | Passing | Recorded) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode(body: bytes | str) -> Event:
+    return _decoder.decode(body)
+
+
+def decode_recorded(body: bytes | str) -> Recorded:
+    return _recorded.decode(body)
+
+
+def kind_of(event: Event | Passing) -> str:
+    tag = event.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag

@@ -1,0 +1,98 @@
+"""The store as everything above it sees it. SQLite implements it; another database may."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.messages import Prompt
+from hermes_agent.core.records import (
+    Found, Health, Inbound, NewSession, Parked, Question, SearchFilter, Session, Turn,
+)  # fmt: skip
+
+
+class Journal(Protocol):
+    """Every method that writes returns when what it wrote is on disk, or raises `Degraded` having
+    written nothing. One process at a time writes; turns are fenced all the same."""
+
+    @property
+    def health(self) -> Health: ...
+
+    # sessions
+    async def open_session(self, new: NewSession, prompt: Prompt) -> Session: ...
+
+    async def session(self, reference: str) -> Session:
+        """By id, by name, or by the unique beginning of an id; `NotFound` otherwise."""
+        ...
+
+    async def sessions(self, limit: int = 50, *, key: str = "") -> Sequence[Session]:
+        """Newest first."""
+        ...
+
+    async def rename_session(self, id: str, name: str) -> None: ...
+
+    async def delete_session(self, id: str) -> None:
+        """Remove the session and everything it said, the search index included."""
+        ...
+
+    async def prompt(self, digest: str) -> Prompt: ...
+
+    # messages in
+    async def receive(self, session: str, message: Inbound) -> bool:
+        """Keep a message. False when its key was known already: it is kept once."""
+        ...
+
+    async def sessions_with_mail(self) -> Sequence[str]:
+        """Sessions with messages that no turn has taken yet."""
+        ...
+
+    # turns
+    async def start_turn(self, session: str) -> Turn | None:
+        """Begin a turn with the messages that wait (`TurnStarted`, then a `MessageTaken` each, in
+        one transaction). None when nothing waits or a turn is unfinished."""
+        ...
+
+    async def take_over(self) -> Sequence[Turn]:
+        """Make every unfinished turn this process's own, under a new fence. Whoever held one of
+        them can write to it no more."""
+        ...
+
+    async def take_mail(self, turn: Turn) -> Sequence[Recorded]:
+        """Bring the messages that wait into the conversation (`MessageTaken`)."""
+        ...
+
+    async def append(self, turn: Turn, *events: Event) -> Sequence[Recorded]:
+        """Add events to the turn's session in one transaction. Raises `Fenced` when the turn has
+        been taken over. The rows that follow from an event (messages, effects, questions, the
+        turn's state) change with it."""
+        ...
+
+    async def events(self, session: str, after: int = 0) -> Sequence[Recorded]: ...
+
+    async def unfinished_turn(self, session: str) -> Turn | None: ...
+
+    # lists
+    async def parked(self) -> Sequence[Parked]: ...
+
+    async def questions(self) -> Sequence[Question]:
+        """Questions nobody has answered, oldest first."""
+        ...
+
+    async def spent(self, since: float) -> float:
+        """Dollars spent by all sessions since a moment."""
+        ...
+
+    async def search(self, query: str, filter: SearchFilter = SearchFilter()) -> Sequence[Found]:
+        """Messages that fit all words, best first. `word*` is a prefix, `"a b"` a phrase."""
+        ...
+
+    # care
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy of the database, checked, to a new file."""
+        ...
+
+    async def check(self) -> Sequence[str]:
+        """What is wrong with the database, a line each; empty when it is sound."""
+        ...
+
+    async def close(self) -> None: ...

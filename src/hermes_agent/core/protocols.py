@@ -1,0 +1,164 @@
+"""The seams between the folders: what the agent is handed. Implementations know only `core`."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from hermes_agent.core.messages import Chunk, ModelFacts, Request
+
+
+class Model(Protocol):
+    """One model of one service, ready to answer."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def facts(self) -> ModelFacts: ...
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Pieces as they arrive and one `Reply` last. Raises `ModelError`, nothing else, when the
+        call fails for good; retries are part of the stream."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Actor(Struct, frozen=True):
+    """Who asked for an effect, by what way."""
+
+    kind: Literal["user", "program", "job", "agent"] = "user"
+    name: str = ""
+    source: str = "cli"
+
+
+class Effect(Struct, frozen=True):
+    """A tool call as the gate sees it."""
+
+    id: str
+    tool: str
+    input: dict[str, Any]
+    session: str
+    workspace: str
+    capabilities: tuple[str, ...] = ()
+    paths: tuple[tuple[Literal["read", "write"], str], ...] = ()
+    builtin: bool = True
+    actor: Actor = Actor()
+
+
+class Verdict(Struct, frozen=True):
+    action: Literal["allow", "deny", "ask"]
+    reason: str
+    rule: str = ""
+
+
+class Gate(Protocol):
+    def judge(self, effect: Effect) -> Verdict:
+        """Decide one effect. Never raises for a strange effect: what is not understood asks."""
+        ...
+
+
+class Command(Struct, frozen=True):
+    """One shell command. A terminal runs an id at most once, however often it is handed in."""
+
+    id: str
+    text: str
+    timeout: float | None = 120.0
+    background: bool = False
+
+
+class CommandState(Struct, frozen=True):
+    """A command as it stands. The output is cut in the middle beyond the terminal's limit;
+    `stdout_size` and `stderr_size` are the true sizes and `spool` is where it lies whole."""
+
+    id: str
+    text: str
+    state: Literal["running", "exited", "timeout", "stopped", "lost"]
+    code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    stdout_size: int = 0
+    stderr_size: int = 0
+    seconds: float = 0.0
+    background: bool = False
+    spool: str = ""
+
+
+class FileFacts(Struct, frozen=True):
+    path: str
+    """Absolute, as the terminal's machine names it."""
+    size: int
+    kind: Literal["file", "folder", "other"]
+    modified: float = 0.0
+
+
+class Match(Struct, frozen=True):
+    path: str
+    line: int
+    text: str
+
+
+class Terminal(Protocol):
+    """A place where commands run and files lie. Relative paths start at `workspace`."""
+
+    @property
+    def workspace(self) -> str: ...
+
+    async def run(
+        self, command: Command, output: Callable[[str], None] | None = None
+    ) -> CommandState:
+        """Run it in the persistent shell and wait: until it ends, or, in the background, until it
+        has started. Cancelling the wait stops the command."""
+        ...
+
+    async def recover(self, command: Command) -> CommandState | Literal["not-run"] | None:
+        """After a restart: wait for the command under its keeper and give its state, say that it
+        never started, or None when nobody can know."""
+        ...
+
+    async def follow(
+        self, id: str, *, wait: float = 0.0, output: Callable[[str], None] | None = None
+    ) -> CommandState:
+        """A command as it stands, after waiting up to `wait` seconds for it to end."""
+        ...
+
+    async def commands(self) -> Sequence[CommandState]:
+        """The background commands of this terminal, newest first, without their output."""
+        ...
+
+    async def stop(self, id: str) -> CommandState: ...
+
+    async def send(self, id: str, text: str) -> None:
+        """Write to the standard input of a background command."""
+        ...
+
+    async def read(self, path: str) -> bytes: ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace the file whole or not at all; folders on the way are made."""
+        ...
+
+    async def stat(self, path: str) -> FileFacts | None: ...
+
+    async def resolve(self, path: str) -> str:
+        """The absolute path with `..`, `~` and links followed, whether it exists or not."""
+        ...
+
+    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
+        """Files below `path` whose name or relative path fits the glob, newest first."""
+        ...
+
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+        """Lines that fit a regular expression in the files below `path` that fit a glob."""
+        ...
+
+    async def close(self) -> None:
+        """Let go. Running commands go on under the keeper; an idle shell is ended."""
+        ...
+
+
+class Clock(Protocol):
+    def __call__(self) -> float:
+        """Seconds since the epoch."""
+        ...

@@ -1,0 +1,122 @@
+"""Rows of the store, as values."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes_agent.core.messages import Usage
+
+TurnState = Literal["running", "waiting", "done", "interrupted", "budget", "failed"]
+
+
+class NewSession(Struct, frozen=True):
+    workspace: str
+    policy: str
+    model: str
+    source: str = "cli"
+    name: str = ""
+    key: str = ""
+    """Whose conversation it is, for instance `library:research_agent`."""
+
+
+class Session(Struct, frozen=True):
+    id: str
+    name: str
+    """Chosen by the user; empty until then."""
+    title: str
+    """The first line of the first message."""
+    key: str
+    source: str
+    workspace: str
+    policy: str
+    model: str
+    prompt: str
+    created: float
+    updated: float
+    state: Literal["idle", "running", "waiting", "parked"]
+    """What its turn is doing: nothing, working, waiting for an answer, or parked."""
+    messages: int
+    turns: int
+    usage: Usage
+    cost: float | None
+    """Dollars so far; None where any part of it is unknown and nothing is known."""
+
+
+class Inbound(Struct, frozen=True):
+    """A message as it arrives. `key` is the sender's id for it: the same key is stored once."""
+
+    key: str
+    text: str
+    source: str = "cli"
+    interactive: bool = False
+    """Somebody is there to answer questions."""
+
+
+class Turn(Struct, frozen=True):
+    """A turn and the right to write to it."""
+
+    id: int
+    session: str
+    fence: int
+    resumed: bool = False
+
+
+class Parked(Struct, frozen=True):
+    """An effect whose outcome nobody knows."""
+
+    effect: str
+    session: str
+    tool: str
+    input: str
+    reason: str
+    since: float
+
+
+class Question(Struct, frozen=True):
+    id: str
+    session: str
+    purpose: Literal["approval", "question", "budget"]
+    text: str
+    choices: tuple[str, ...]
+    effect: str
+    asked: float
+    expires: float
+
+
+class SearchFilter(Struct, frozen=True):
+    session: str = ""
+    role: Literal["", "user", "assistant", "tool"] = ""
+    tool: str = ""
+    source: str = ""
+    ok: bool | None = None
+    since: float | None = None
+    until: float | None = None
+    limit: int = 20
+    around: int = 0
+    """How many neighbouring messages to give on each side."""
+
+
+class FoundMessage(Struct, frozen=True):
+    number: int
+    role: str
+    text: str
+
+
+class Found(Struct, frozen=True):
+    """One message that fits a search. `snippet` marks the words as «word»."""
+
+    session: str
+    title: str
+    number: int
+    time: float
+    role: str
+    tool: str
+    snippet: str
+    score: float
+    around: tuple[FoundMessage, ...] = ()
+
+
+class Health(Struct, frozen=True):
+    state: Literal["well", "degraded"] = "well"
+    reason: str = ""
+    hint: str = ""

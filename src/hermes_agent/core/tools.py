@@ -1,0 +1,134 @@
+"""A tool is a typed function with a docstring; its signature is its schema."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.messages import ToolSpec
+from hermes_agent.core.protocols import Terminal
+
+Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
+Access = Literal["read", "write"]
+
+
+class ToolResult(Struct, frozen=True):
+    """Text for the model, data for people and programs."""
+
+    text: str
+    data: dict[str, Any] = {}
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What the runtime lends a tool for one call. A tool asks for it by a first parameter
+    annotated `ToolContext`; the model never sees that parameter."""
+
+    effect: str
+    """Unique for this call and the same after a restart: the idempotency key."""
+    session: str
+    terminal: Terminal
+    ask: Callable[[str, Sequence[str]], Awaitable[str | None]]
+    """Ask the user; None when nobody can or did answer."""
+    output: Callable[[str], None]
+    """Show a piece of output to whoever is watching."""
+
+
+Recovered = ToolResult | Literal["not-run"] | None
+"""What is known of a call that was under way when the runtime died: its result; that it never
+ran, so that running it now is its first time; or nothing, and it is parked."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    name: str
+    function: Callable[..., Any]
+    description: str = ""
+    capabilities: Sequence[str] = ()
+    """What the function touches: filesystem, network, process, secrets, messages."""
+    repeatable: bool = False
+    """Running it twice does no more than running it once (reading, searching)."""
+    paths: Mapping[str, Access] = field(default_factory=dict)
+    """Which arguments are paths, and what is done there; the gate judges them."""
+    prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None
+    """Called as the function is, before the intent is written; what it returns is kept with it."""
+    recover: Callable[..., Awaitable[Recovered]] | None = None
+    """Called with the context, the note of `prepare` and the arguments after a restart."""
+    builtin: bool = False
+    """Ships with Hermes; tools that a program registers are the program's own."""
+
+    @cached_property
+    def _wants_context(self) -> bool:
+        first = next(iter(inspect.signature(self.function).parameters.values()), None)
+        hints = get_type_hints(self.function)
+        return first is not None and hints.get(first.name) is ToolContext
+
+    @cached_property
+    def _arguments(self) -> type[Struct]:
+        hints = get_type_hints(self.function, include_extras=True)
+        parameters = list(inspect.signature(self.function).parameters.values())
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        for parameter in parameters[1:] if self._wants_context else parameters:
+            kind = hints.get(parameter.name, Any)
+            if parameter.default is inspect.Parameter.empty:
+                fields.append((parameter.name, kind))
+            else:
+                fields.append((parameter.name, kind, parameter.default))
+        return msgspec.defstruct(self.name, fields, kw_only=True, forbid_unknown_fields=True)
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        """How the model sees this tool; the same bytes every time."""
+        schema = msgspec.json.schema(self._arguments)
+        definitions = schema.pop("$defs", {})
+        parameters: dict[str, Any] = definitions.pop(self._arguments.__name__)
+        parameters.pop("title", None)
+        if definitions:
+            parameters["$defs"] = definitions
+        text = self.description or inspect.getdoc(self.function) or self.name
+        return ToolSpec(self.name, text, parameters)
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments checked and completed with defaults; a `ToolError` names what is wrong."""
+        try:
+            checked = msgspec.convert(dict(given), self._arguments, strict=False)
+        except msgspec.ValidationError as error:
+            wanted = ", ".join(self._arguments.__struct_fields__)
+            raise ToolError(f"bad arguments for {self.name}: {error}; it takes {wanted}") from None
+        return {name: getattr(checked, name) for name in checked.__struct_fields__}
+
+    def bind(self, context: ToolContext) -> tuple[ToolContext] | tuple[()]:
+        """The leading arguments the function wants besides the model's."""
+        return (context,) if self._wants_context else ()
+
+
+def tool(
+    *,
+    capabilities: Sequence[str] = (),
+    repeatable: bool = False,
+    paths: Mapping[str, Access] | None = None,
+    prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
+    recover: Callable[..., Awaitable[Recovered]] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]:
+    """Make a built-in tool of a function; its name and docstring become the tool's."""
+
+    def make(function: Callable[..., Any]) -> Tool:
+        return Tool(
+            name=function.__name__,
+            function=function,
+            description=inspect.getdoc(function) or "",
+            capabilities=tuple(capabilities),
+            repeatable=repeatable,
+            paths=paths or {},
+            prepare=prepare,
+            recover=recover,
+            builtin=True,
+        )
+
+    return make
