@@ -51,7 +51,7 @@ PASSING: frozenset[ModelTrouble] = frozenset(
 
 
 class ModelError(HermesError):
-    """A model call failed. `kind` says how; `retry_after` is what the service asked for, in seconds."""
+    """A model call failed. `kind` says how; `retry_after`: seconds the service asked for."""
 
     def __init__(
         self, kind: ModelTrouble, message: str, hint: str = "", retry_after: float | None = None

@@ -13,7 +13,7 @@ class _Event(Struct, frozen=True, tag_field="kind"):
     pass
 
 
-class SessionOpened(_Event, tag="session_opened"):
+class SessionOpened(_Event, frozen=True, tag="session_opened"):
     """The session's fixed facts. `prompt` is the hash of its `Prompt` in the store."""
 
     workspace: str
@@ -23,11 +23,11 @@ class SessionOpened(_Event, tag="session_opened"):
     source: str = "cli"
 
 
-class TurnStarted(_Event, tag="turn_started"):
+class TurnStarted(_Event, frozen=True, tag="turn_started"):
     turn: int
 
 
-class TurnResumed(_Event, tag="turn_resumed"):
+class TurnResumed(_Event, frozen=True, tag="turn_resumed"):
     """A new runtime took the turn up where the last one left it."""
 
     turn: int
@@ -36,7 +36,7 @@ class TurnResumed(_Event, tag="turn_resumed"):
     """Calls that were under way when the last runtime went."""
 
 
-class MessageTaken(_Event, tag="message_taken"):
+class MessageTaken(_Event, frozen=True, tag="message_taken"):
     """A user's message enters the conversation. `key` is the sender's own id for it."""
 
     key: str
@@ -45,7 +45,7 @@ class MessageTaken(_Event, tag="message_taken"):
     interactive: bool = False
 
 
-class ModelRequested(_Event, tag="model_requested"):
+class ModelRequested(_Event, frozen=True, tag="model_requested"):
     """A request is about to be sent: `messages` of them, whose bytes hash to `digest`."""
 
     step: int
@@ -54,14 +54,14 @@ class ModelRequested(_Event, tag="model_requested"):
     digest: str
 
 
-class ModelRetried(_Event, tag="model_retried"):
+class ModelRetried(_Event, frozen=True, tag="model_retried"):
     trouble: str
     reason: str
     attempt: int
     delay: float
 
 
-class Replied(_Event, tag="replied"):
+class Replied(_Event, frozen=True, tag="replied"):
     step: int
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -72,7 +72,7 @@ class Replied(_Event, tag="replied"):
     seconds: float = 0.0
 
 
-class CallJudged(_Event, tag="call_judged"):
+class CallJudged(_Event, frozen=True, tag="call_judged"):
     """The gate's word on one call."""
 
     effect: str
@@ -82,7 +82,7 @@ class CallJudged(_Event, tag="call_judged"):
     rule: str = ""
 
 
-class CallIntended(_Event, tag="call_intended"):
+class CallIntended(_Event, frozen=True, tag="call_intended"):
     """Written before an effect runs. `note` is what the tool wants to know if it must find out
     later whether the effect happened."""
 
@@ -93,7 +93,7 @@ class CallIntended(_Event, tag="call_intended"):
     note: dict[str, Any] = {}
 
 
-class CallFinished(_Event, tag="call_finished"):
+class CallFinished(_Event, frozen=True, tag="call_finished"):
     """The outcome of a call is known. `data` is for people and programs, `text` for the model."""
 
     effect: str
@@ -105,7 +105,7 @@ class CallFinished(_Event, tag="call_finished"):
     data: dict[str, Any] = {}
 
 
-class CallParked(_Event, tag="call_parked"):
+class CallParked(_Event, frozen=True, tag="call_parked"):
     """Nobody knows whether the effect happened. The turn waits for a person."""
 
     effect: str
@@ -117,13 +117,13 @@ class CallParked(_Event, tag="call_parked"):
 Decision = Literal["retry", "skip", "it-happened"]
 
 
-class ParkDecided(_Event, tag="park_decided"):
+class ParkDecided(_Event, frozen=True, tag="park_decided"):
     effect: str
     decision: Decision
     by: str = ""
 
 
-class Asked(_Event, tag="asked"):
+class Asked(_Event, frozen=True, tag="asked"):
     """A person is asked: to approve a call, to answer the model, or to extend a budget."""
 
     id: str
@@ -134,7 +134,7 @@ class Asked(_Event, tag="asked"):
     choices: tuple[str, ...] = ()
 
 
-class Answered(_Event, tag="answered"):
+class Answered(_Event, frozen=True, tag="answered"):
     """`answer` is None when nobody answered in time."""
 
     id: str
@@ -142,13 +142,13 @@ class Answered(_Event, tag="answered"):
     by: str = ""
 
 
-class BudgetReached(_Event, tag="budget_reached"):
+class BudgetReached(_Event, frozen=True, tag="budget_reached"):
     what: str
     used: float
     limit: float
 
 
-class Compacted(_Event, tag="compacted"):
+class Compacted(_Event, frozen=True, tag="compacted"):
     """The messages from `first` up to but not including `last` (positions in the conversation)
     are replaced by `summary` from here on."""
 
@@ -159,7 +159,7 @@ class Compacted(_Event, tag="compacted"):
     cost: float | None = None
 
 
-class Noted(_Event, tag="noted"):
+class Noted(_Event, frozen=True, tag="noted"):
     """Something the user should see: a degraded part, a limit that bit, a lost client."""
 
     text: str
@@ -169,7 +169,7 @@ class Noted(_Event, tag="noted"):
 TurnEnd = Literal["done", "interrupted", "budget", "failed"]
 
 
-class TurnFinished(_Event, tag="turn_finished"):
+class TurnFinished(_Event, frozen=True, tag="turn_finished"):
     turn: int
     reason: TurnEnd
     text: str = ""
@@ -189,33 +189,33 @@ Event = (
 """What the journal keeps."""
 
 
-class TextArrived(_Event, tag="text_arrived"):
+class TextArrived(_Event, frozen=True, tag="text_arrived"):
     """A piece of the reply that is being streamed."""
 
     text: str
 
 
-class TextVoided(_Event, tag="text_voided"):
+class TextVoided(_Event, frozen=True, tag="text_voided"):
     """The pieces since the last reply do not count: the stream broke and is tried again."""
 
     reason: str
 
 
-class OutputArrived(_Event, tag="output_arrived"):
+class OutputArrived(_Event, frozen=True, tag="output_arrived"):
     """A running command printed something."""
 
     effect: str
     text: str
 
 
-class MessageQueued(_Event, tag="message_queued"):
+class MessageQueued(_Event, frozen=True, tag="message_queued"):
     """A message was stored and waits for the session's next step."""
 
     key: str
     text: str
 
 
-class RuntimeChanged(_Event, tag="runtime_changed"):
+class RuntimeChanged(_Event, frozen=True, tag="runtime_changed"):
     """The runtime as a whole is well, degraded or stopping."""
 
     state: str

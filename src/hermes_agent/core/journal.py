@@ -7,8 +7,16 @@ from typing import Protocol
 from hermes_agent.core.events import Event, Recorded
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import (
-    Found, Health, Inbound, NewSession, Parked, Question, SearchFilter, Session, Turn,
-)  # fmt: skip
+    Found,
+    Health,
+    Inbound,
+    NewSession,
+    Parked,
+    Question,
+    SearchFilter,
+    Session,
+    Turn,
+)
 
 
 class Journal(Protocol):
@@ -82,7 +90,7 @@ class Journal(Protocol):
         """Dollars spent by all sessions since a moment."""
         ...
 
-    async def search(self, query: str, filter: SearchFilter = SearchFilter()) -> Sequence[Found]:
+    async def search(self, query: str, filter: SearchFilter | None = None) -> Sequence[Found]:
         """Messages that fit all words, best first. `word*` is a prefix, `"a b"` a phrase."""
         ...
 
