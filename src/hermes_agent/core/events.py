@@ -24,6 +24,8 @@ class SessionOpened(_Event, frozen=True, tag="session_opened"):
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
+    """A turn begins; the messages that waited follow."""
+
     turn: int
 
 
@@ -52,9 +54,12 @@ class ModelRequested(_Event, frozen=True, tag="model_requested"):
     model: str
     messages: int
     digest: str
+    use: Literal["main", "compaction"] = "main"
 
 
 class ModelRetried(_Event, frozen=True, tag="model_retried"):
+    """A model call failed and is made again after `delay` seconds."""
+
     trouble: str
     reason: str
     attempt: int
@@ -62,6 +67,8 @@ class ModelRetried(_Event, frozen=True, tag="model_retried"):
 
 
 class Replied(_Event, frozen=True, tag="replied"):
+    """The model's finished answer, with the calls it asks for."""
+
     step: int
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -118,6 +125,8 @@ Decision = Literal["retry", "skip", "it-happened"]
 
 
 class ParkDecided(_Event, frozen=True, tag="park_decided"):
+    """A person said what becomes of a parked call."""
+
     effect: str
     decision: Decision
     by: str = ""
@@ -143,6 +152,8 @@ class Answered(_Event, frozen=True, tag="answered"):
 
 
 class BudgetReached(_Event, frozen=True, tag="budget_reached"):
+    """A budget is used up; the turn asks before it goes on."""
+
     what: str
     used: float
     limit: float
@@ -170,6 +181,8 @@ TurnEnd = Literal["done", "interrupted", "budget", "failed"]
 
 
 class TurnFinished(_Event, frozen=True, tag="turn_finished"):
+    """The turn is over. `text` is the answer; `error` and `hint` say what went wrong."""
+
     turn: int
     reason: TurnEnd
     text: str = ""

@@ -77,6 +77,10 @@ class Journal(Protocol):
 
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]: ...
 
+    async def last_number(self, session: str) -> int:
+        """The number of the session's newest event."""
+        ...
+
     async def unfinished_turn(self, session: str) -> Turn | None: ...
 
     # lists

@@ -1,0 +1,1 @@
+"""Models: one file per wire format, a table of services, and the scripted model."""

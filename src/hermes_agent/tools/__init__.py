@@ -1,0 +1,1 @@
+"""What the model can do that needs no other folder."""

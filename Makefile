@@ -1,0 +1,36 @@
+# `make demo` and `make test` set themselves up; the rest is for people who work on Hermes.
+.PHONY: demo test check bench soak lock docs clean
+
+demo:
+	@scripts/setup demo
+	@.venv/bin/python -m hermes_agent.cli.demo
+
+test:
+	@scripts/setup dev
+	@scripts/test-needs
+	@scripts/check
+	@.venv/bin/python -m pytest -n 2 --dist worksteal -q
+
+check:
+	@scripts/setup dev
+	@scripts/check
+
+bench:
+	@scripts/setup dev
+	@.venv/bin/python -m bench
+
+soak:
+	@scripts/setup dev
+	@.venv/bin/python -m tests.faults.soak
+
+lock:
+	@scripts/setup dev
+	@scripts/lock
+
+docs:
+	@scripts/setup dev
+	@.venv/bin/python scripts/gen_docs.py
+
+clean:
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,230 @@
+"""Write docs/reference from the code. `--check` writes nothing and fails when a page is stale."""
+
+import argparse
+import ast
+import inspect
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.cli.commands import COMMANDS
+from hermes_agent.core import events, settings
+from hermes_agent.core.tools import Tool
+from hermes_agent.policy import profiles, rules
+from hermes_agent.tools.builtin import load_tools
+
+REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
+NOTE = "<!-- Made from the code by `make docs`; change the code, not this page. -->"
+
+
+def sentences(module: types.ModuleType) -> dict[tuple[str, str], str]:
+    """The string under each field of each class: Python forgets it, the source has it."""
+    found = {}
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for field, below in zip(node.body, node.body[1:], strict=False):
+            match field, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[node.name, name] = " ".join(text.split())
+    return found
+
+
+def type_name(kind: Any) -> str:
+    """A type as a reader would write it, without the modules it comes from."""
+    if get_origin(kind) is types.UnionType:
+        return " | ".join(type_name(each) for each in get_args(kind))
+    if kind is type(None):
+        return "None"
+    if get_args(kind):
+        inner = ", ".join(
+            type_name(each) if isinstance(each, type) or get_args(each) else repr(each)
+            for each in get_args(kind)
+        )
+        return f"{getattr(kind, '__name__', str(get_origin(kind)))}[{inner}]".replace(
+            "Ellipsis", "..."
+        )
+    return getattr(kind, "__name__", str(kind))
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return ""
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return f"`{value!r}`"
+
+
+def is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def setting_entries(
+    kind: type[Struct], said: Mapping[tuple[str, str], str], prefix: str = ""
+) -> Iterator[str]:
+    for field in msgspec.structs.fields(kind):
+        name, text = prefix + field.name, said[kind.__name__, field.name]
+        if is_struct(field.type):
+            yield f"## `{name}`\n\n{text}"
+            yield from setting_entries(field.type, said, f"{name}.")
+            continue
+        default = default_of(field)
+        facts = f"`{type_name(field.type)}`" + (f", default {default}" if default else ", required")
+        yield f"### `{name}`\n\n{text}\n\n{facts}"
+        for inner in get_args(field.type):
+            if is_struct(inner):
+                yield from setting_entries(inner, said, f"{name}.NAME.")
+
+
+def settings_page() -> str:
+    said = sentences(settings)
+    opening = (
+        "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot lies in the "
+        "group before the dot. Environment variables override it: see "
+        "[environment variables](environment.md)."
+    )
+    return "\n\n".join([opening, *setting_entries(settings.Settings, said)])
+
+
+def event_entry(kind: type[Struct], said: Mapping[tuple[str, str], str]) -> str:
+    lines = [f"### `{kind.__struct_config__.tag}`", "", inspect.cleandoc(kind.__doc__ or ""), ""]
+    lines += ["| field | type | default | |", "|---|---|---|---|"]
+    for field in msgspec.structs.fields(kind):
+        text = said.get((kind.__name__, field.name), "")
+        shown = f"`{type_name(field.type)}`".replace("|", "\\|")
+        lines.append(f"| `{field.name}` | {shown} | {default_of(field)} | {text} |")
+    return "\n".join(lines)
+
+
+def events_page() -> str:
+    said = sentences(events)
+    kept = [event_entry(kind, said) for kind in get_args(events.Event)]
+    passing = [event_entry(kind, said) for kind in get_args(events.Passing)]
+    opening = (
+        "# Events\n\nEverything a turn tells, as JSON objects whose `kind` is the heading. "
+        "The event stream of the local API and the library give these and no others."
+    )
+    return "\n\n".join(
+        [
+            opening,
+            "## Kept in the journal",
+            *kept,
+            "## Streamed and not kept",
+            *passing,
+        ]
+    )
+
+
+def parameter_rows(tool: Tool) -> Iterator[str]:
+    schema = tool.spec.parameters
+    for name, facts in schema.get("properties", {}).items():
+        kinds = [facts, *facts.get("anyOf", [])]
+        kind = " or ".join(str(each["type"]) for each in kinds if "type" in each)
+        choices = ", ".join(f"`{choice}`" for each in kinds for choice in each.get("enum", []))
+        needed = name in schema.get("required", [])
+        default = "required" if needed else f"`{facts.get('default')!r}`"
+        yield f"| `{name}` | {choices or kind} | {default} |"
+
+
+def tool_entry(tool: Tool) -> str:
+    touches = ", ".join(tool.capabilities) or "nothing"
+    repeat = "yes" if tool.repeatable else "no"
+    after = "what happened is found out" if tool.recover else "it is parked"
+    after = "it runs again" if tool.repeatable else after
+    lines = [f"## `{tool.name}`", "", tool.spec.description, ""]
+    lines += [f"Touches: {touches}. Safe to repeat: {repeat}. After a crash: {after}.", ""]
+    lines += ["| argument | type | default |", "|---|---|---|", *parameter_rows(tool)]
+    return "\n".join(lines)
+
+
+def tools_page() -> str:
+    opening = "# Tools\n\nWhat the model can do out of the box. Every call passes the gate first."
+    return "\n\n".join([opening, *(tool_entry(tool) for tool in load_tools())])
+
+
+def option_row(action: argparse.Action) -> str:
+    names = ", ".join(f"`{name}`" for name in action.option_strings) or f"`{action.dest}`"
+    choices = ", ".join(f"`{choice}`" for choice in action.choices or ())
+    return f"| {names} | {action.help or ''}{f' ({choices})' if choices else ''} |"
+
+
+def command_entries(name: str, parser: argparse.ArgumentParser, depth: int = 2) -> Iterator[str]:
+    """A command with its options, then its subcommands; help itself is not worth a row."""
+    rows: list[str] = []
+    inner: list[str] = []
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            said = {choice.dest: choice.help for choice in action._choices_actions}
+            for word, below in action.choices.items():
+                below.description = below.description or said.get(word)
+                inner += command_entries(f"{name} {word}", below, depth + 1)
+        elif action.dest != "help":
+            rows.append(option_row(action))
+    table = "\n".join(["| | |", "|---|---|", *rows]) if rows else ""
+    heading = f"{'#' * depth} `{name}`"
+    yield "\n\n".join(part for part in (heading, parser.description, table) if part)
+    yield from inner
+
+
+def commands_page() -> str:
+    parts = ["# Commands\n\nWhat `hermes COMMAND --help` says, in one place."]
+    for command in COMMANDS:
+        module = import_module(f"hermes_agent.cli.{command.module}")
+        parser = argparse.ArgumentParser(description=inspect.getdoc(module) or command.summary)
+        module.arguments(parser)
+        parts += command_entries(f"hermes {command.name}", parser)
+    return "\n\n".join(parts)
+
+
+def rule_lines(rules: Iterable[Callable[..., Any]]) -> str:
+    return "\n".join(f"- {' '.join((inspect.getdoc(rule) or '').split())}" for rule in rules)
+
+
+def profiles_page() -> str:
+    opening = (
+        "# Policy profiles\n\nChosen with the setting `policy` or `HERMES_POLICY`; "
+        "[the gate](../concepts/gate.md) explains the words. The strictest rule wins, and what no "
+        "rule covers asks."
+    )
+    always = rule_lines([rules.within_grant, rules.hermes_home, *profiles._ALWAYS])
+    parts = [opening, f"## In every profile\n\n{always}"]
+    parts += [f"## `{name}`\n\n{rule_lines(own)}" for name, own in profiles.PROFILES.items()]
+    return "\n\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands_page,
+    "events.md": events_page,
+    "profiles.md": profiles_page,
+    "settings.md": settings_page,
+    "tools.md": tools_page,
+}
+
+
+def main(arguments: list[str]) -> int:
+    pages = {REFERENCE / name: f"{NOTE}\n\n{page()}\n" for name, page in PAGES.items()}
+    if arguments == ["--check"]:
+        stale = [
+            path.name
+            for path, text in pages.items()
+            if not path.is_file() or path.read_text() != text
+        ]
+        if stale:
+            print(f"stale in docs/reference: {', '.join(stale)}\nhint: make docs", file=sys.stderr)
+        return 1 if stale else 0
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for path, text in pages.items():
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,5 @@
+import sys
+
+from hermes_agent.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,295 @@
+"""Tool calls: judged, written down, run, written down again. The only place where a tool runs."""
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hermes_agent.agent.fold import Conversation, OpenCall
+from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.people import People, Write
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.protocols import Effect
+from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult
+
+log = logging.getLogger("hermes.calls")
+
+
+class Calls:
+    """Works off the calls of one reply."""
+
+    def __init__(self, parts: Parts, talk: Conversation, people: People, write: Write) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._people = people
+        self._write = write
+        self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
+        self.traceless: set[str] = set()
+        """Effects that run now and of which nothing could be found out after a sudden end."""
+
+    async def settle(self) -> None:
+        """Bring every open call to its end. Calls that only look, or that touch neither files nor
+        processes, run side by side; one that changes them waits for those before it."""
+        for batch in self._batches(self._talk.unfinished):
+            async with asyncio.TaskGroup() as group:
+                twins: dict[tuple[str, str], asyncio.Task[None]] = {}
+                for open_call in batch:
+                    same = (open_call.call.name, open_call.call.arguments)
+                    first = twins.get(same)
+                    task = group.create_task(self._settle_one(open_call, first))
+                    if first is None and self._is_repeatable(open_call):
+                        twins[same] = task
+
+    async def interrupt(self) -> None:
+        """Give every call that has not ended an honest result."""
+        for open_call in self._talk.unfinished:
+            if open_call.intended is None:
+                await self._finish(open_call, ToolResult("not run: the user interrupted", ok=False))
+                continue
+            known = await self._find_out(open_call)
+            if isinstance(known, ToolResult):
+                text = f"interrupted by the user\n{known.text}"
+            elif known == "not-run":
+                text = "interrupted by the user before it ran"
+            else:
+                text = "interrupted by the user while it ran; it may or may not have taken effect"
+            await self._finish(open_call, ToolResult(text, ok=False))
+
+    def _is_repeatable(self, open_call: OpenCall) -> bool:
+        tool = self._parts.tools.get(open_call.call.name)
+        return tool is not None and tool.repeatable
+
+    def _batches(self, calls: Sequence[OpenCall]) -> list[list[OpenCall]]:
+        batches: list[list[OpenCall]] = [[]]
+        for open_call in calls:
+            tool = self._parts.tools.get(open_call.call.name)
+            alone = (
+                tool is not None
+                and not tool.repeatable
+                and bool({"filesystem", "process"} & set(tool.capabilities))
+            )
+            if alone:
+                batches += [[open_call], []]
+            else:
+                batches[-1].append(open_call)
+        return [batch for batch in batches if batch]
+
+    async def _settle_one(self, open_call: OpenCall, twin: asyncio.Task[None] | None) -> None:
+        if twin is not None:
+            await asyncio.wait([twin])
+        async with self._slots:
+            await self._advance(open_call, twin is not None)
+
+    async def _advance(self, open_call: OpenCall, has_twin: bool) -> None:
+        tool = self._parts.tools.get(open_call.call.name)
+        if tool is None:
+            known = ", ".join(self._parts.tools)
+            text = f"no tool called {open_call.call.name!r}; there are: {known}"
+            return await self._finish(open_call, ToolResult(text, ok=False))
+        try:
+            arguments = tool.arguments(open_call.call.input())
+        except ToolError as error:
+            return await self._finish(open_call, ToolResult(str(error), ok=False))
+        if has_twin and (result := self._result_of_twin(open_call)):
+            return await self._finish(open_call, result)
+        if open_call.intended is not None:
+            return await self._take_up(open_call, tool, arguments)
+        refusal = await self._judge(open_call, tool, arguments)
+        if refusal:
+            return await self._finish(open_call, ToolResult(refusal, ok=False))
+        return await self._intend_and_run(open_call, tool, arguments)
+
+    def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
+        for other in self._talk.calls:
+            if other.finished and other is not open_call and other.finished.ok:
+                same = (other.call.name, other.call.arguments)
+                if same == (open_call.call.name, open_call.call.arguments):
+                    return ToolResult(other.finished.text, other.finished.data)
+        return None
+
+    # the gate
+
+    async def _judge(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> str:
+        """Why the call may not run, or an empty string."""
+        judged = open_call.judged
+        if judged is None:
+            effect = Effect(
+                id=open_call.effect,
+                tool=tool.name,
+                input=arguments,
+                session=self._talk.session,
+                workspace=self._parts.terminal.workspace,
+                capabilities=tuple(tool.capabilities),
+                paths=tuple((access, str(arguments[name])) for name, access in tool.paths.items()),
+                builtin=tool.builtin,
+                actor=self._parts.actor,
+            )
+            verdict = self._parts.gate.judge(effect)
+            judged = ev.CallJudged(
+                open_call.effect, tool.name, verdict.action, verdict.reason, verdict.rule
+            )
+            await self._write(judged)
+        if judged.action == "allow":
+            return ""
+        if judged.action == "deny":
+            return f"refused by policy: {judged.reason}"
+        return await self._consent(open_call, judged)
+
+    async def _consent(self, open_call: OpenCall, judged: ev.CallJudged) -> str:
+        if not self._talk.interactive:
+            return (
+                f"refused: {judged.reason}, and nobody is there to be asked. "
+                "Do without it, or tell the user what you would have done."
+            )
+        expires = self._parts.clock() + self._parts.settings.approvals.timeout_seconds
+        call = open_call.call
+        text = self._parts.redact(f"{call.name} {call.arguments}\n{judged.reason}")
+        question = ev.Asked(
+            id=f"{open_call.effect}-ok",
+            purpose="approval",
+            text=text,
+            expires=expires,
+            effect=open_call.effect,
+            choices=("yes", "no"),
+        )
+        answer = await self._people.ask(question)
+        if answer == "yes":
+            return ""
+        return "refused by the user" if answer else "refused: nobody answered in time"
+
+    # running
+
+    async def _intend_and_run(
+        self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]
+    ) -> None:
+        attempt = open_call.intended.attempt + 1 if open_call.intended else 1
+        context = self._context(open_call)
+        note: dict[str, Any] = {}
+        if tool.prepare is not None:
+            try:
+                note = await tool.prepare(context, **arguments)
+            except ToolError as error:
+                return await self._finish(open_call, ToolResult(str(error), ok=False))
+        intent = ev.CallIntended(open_call.effect, open_call.call.id, tool.name, attempt, note)
+        await self._write(intent)
+        return await self._run(open_call, tool, arguments)
+
+    async def _run(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> None:
+        started = time.perf_counter()
+        traceless = tool.recover is None and not tool.repeatable
+        if traceless:
+            self.traceless.add(open_call.effect)
+        try:
+            result = await invoke(tool, self._context(open_call), arguments)
+            await self._finish(open_call, result, time.perf_counter() - started)
+        finally:
+            self.traceless.discard(open_call.effect)
+
+    async def _take_up(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> None:
+        """A call that was under way when the last runtime went."""
+        if open_call.parked is None:
+            known = await self._find_out(open_call)
+            if isinstance(known, ToolResult):
+                return await self._finish(open_call, known)
+            if known == "not-run":
+                return await self._run(open_call, tool, arguments)
+            reason = "the runtime died while it ran, and nobody can tell whether it took effect"
+            await self._write(ev.CallParked(open_call.effect, open_call.call.id, tool.name, reason))
+        decision = await self._people.decision(open_call.effect)
+        if decision == "retry":
+            return await self._intend_and_run(open_call, tool, arguments)
+        texts = {
+            "skip": "not run again: its outcome is unknown and the user chose to skip it",
+            "it-happened": "the user says that it did happen; its output is lost",
+        }
+        return await self._finish(
+            open_call, ToolResult(texts[decision], ok=decision == "it-happened")
+        )
+
+    async def _find_out(self, open_call: OpenCall) -> Recovered:
+        tool = self._parts.tools.get(open_call.call.name)
+        if tool is None or open_call.intended is None:
+            return None
+        if tool.recover is not None:
+            arguments = tool.arguments(open_call.call.input())
+            try:
+                return await tool.recover(
+                    self._context(open_call), open_call.intended.note, **arguments
+                )
+            except ToolError as error:
+                log.warning("cannot find out about %s: %s", open_call.effect, error)
+                return None
+        return "not-run" if tool.repeatable else None
+
+    def _context(self, open_call: OpenCall) -> ToolContext:
+        parts, talk, effect = self._parts, self._talk, open_call.effect
+        asked = 0
+
+        async def ask(text: str, choices: Sequence[str]) -> str | None:
+            nonlocal asked
+            asked += 1
+            if not talk.interactive:
+                return None
+            expires = parts.clock() + parts.settings.approvals.timeout_seconds
+            return await self._people.ask(
+                ev.Asked(f"{effect}-q{asked}", "question", text, expires, effect, tuple(choices))
+            )
+
+        def output(text: str) -> None:
+            event = ev.OutputArrived(effect, parts.redact(text))
+            parts.publish(ev.Recorded(talk.session, 0, parts.clock(), event))
+
+        return ToolContext(effect, talk.session, parts.terminal, ask, output)
+
+    async def _finish(self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0) -> None:
+        text = self._shown(open_call.effect, self._parts.redact(result.text))
+        await self._write(
+            ev.CallFinished(
+                effect=open_call.effect,
+                call_id=open_call.call.id,
+                tool=open_call.call.name,
+                text=text,
+                ok=result.ok,
+                seconds=round(seconds, 6),
+                data=result.data,
+            )
+        )
+
+    def _shown(self, effect: str, text: str) -> str:
+        """What the model sees of a result: all of it, or its two ends and where the rest lies."""
+        limit = self._parts.settings.loop.result_chars
+        if len(text) <= limit:
+            return text
+        self._parts.results.mkdir(parents=True, exist_ok=True)
+        whole = self._parts.results / f"{effect}.txt"
+        whole.write_text(text, encoding="utf-8")
+        half = limit // 2
+        left_out = len(text) - 2 * half
+        return (
+            f"{text[:half]}\n[… {left_out} characters left out; the whole result is in {whole} …]\n"
+            f"{text[-half:]}"
+        )
+
+
+async def invoke(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+    """Run the function. Whatever goes wrong in it becomes a result the model can act on."""
+    lead = tool.bind(context)
+    try:
+        if inspect.iscoroutinefunction(tool.function):
+            value = await tool.function(*lead, **arguments)
+        else:
+            value = await asyncio.to_thread(tool.function, *lead, **arguments)
+    except ToolError as error:
+        return ToolResult(str(error), ok=False)
+    except Exception as error:  # a tool is anybody's code; it must not end the turn
+        log.warning("%s failed", tool.name, exc_info=True)
+        return ToolResult(f"{tool.name} failed: {type(error).__name__}: {error}", ok=False)
+    if isinstance(value, ToolResult):
+        return value
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return ToolResult(text)

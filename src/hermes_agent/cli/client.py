@@ -1,0 +1,171 @@
+"""The client of the runtime: HTTP over its Unix socket, with the standard library alone. It
+starts the runtime when there is none."""
+
+import http.client
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound, UsageError
+from hermes_agent.runtime.places import find_home, log_path, socket_paths
+
+START_SECONDS = 20.0
+"""How long a runtime may take to answer after it was started."""
+
+STREAM_SECONDS = 60.0
+"""A stream that gives no sign of life for this long is dead."""
+
+ERRORS: dict[int, type[HermesError]] = {
+    400: UsageError,
+    404: NotFound,
+    409: HomeLocked,
+    503: Degraded,
+}
+
+
+class Gone(HermesError):
+    """The runtime is not there, or went away in the middle."""
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float | None) -> None:
+        super().__init__("hermes", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Api:
+    """The runtime of one home, as a command sees it."""
+
+    def __init__(self, home: str | None = None) -> None:
+        self.home = home or find_home(os.environ)
+
+    def get(self, path: str, **query: object) -> Any:
+        return self._call("GET", path, query=query)
+
+    def post(self, path: str, body: dict[str, object] | None = None, **query: object) -> Any:
+        return self._call("POST", path, body or {}, query)
+
+    def patch(self, path: str, body: dict[str, object]) -> Any:
+        return self._call("PATCH", path, body)
+
+    def delete(self, path: str) -> Any:
+        return self._call("DELETE", path)
+
+    def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
+        """A session's events after a number, as they come; `Gone` when the runtime dies."""
+        connection = self._connect(STREAM_SECONDS)
+        try:
+            connection.request("GET", f"/v1/sessions/{quote(session)}/events?after={after}")
+            response = connection.getresponse()
+            if response.status != 200:
+                raise _error(response.status, response.read())
+            while line := response.readline():
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+        except (OSError, http.client.HTTPException) as error:
+            raise Gone(f"the connection to the runtime broke: {error}") from None
+        finally:
+            connection.close()
+        raise Gone("the runtime went away")
+
+    def is_up(self) -> bool:
+        try:
+            self.get("/v1/status")
+        except Gone:
+            return False
+        return True
+
+    def ensure(self) -> None:
+        """Start the runtime when it is not there, and wait until it answers."""
+        if any(os.path.exists(path) for path in socket_paths(self.home)) and self.is_up():
+            return
+        start_runtime(self)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, object] | None = None,
+        query: dict[str, object] | None = None,
+    ) -> Any:
+        connection = self._connect(None)
+        wanted = {key: value for key, value in (query or {}).items() if value not in (None, "")}
+        target = f"{path}?{urlencode(wanted)}" if wanted else path
+        try:
+            sent = None if body is None else json.dumps(body)
+            connection.request(method, target, sent, {"content-type": "application/json"})
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Gone(f"the connection to the runtime broke: {error}") from None
+        finally:
+            connection.close()
+        if response.status >= 400:
+            raise _error(response.status, answer)
+        return json.loads(answer)
+
+    def _connect(self, timeout: float | None) -> _Connection:
+        for path in socket_paths(self.home):
+            connection = _Connection(path, timeout)
+            try:
+                connection.connect()
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue
+            except OSError as error:
+                raise Gone(f"cannot reach the runtime at {path}: {error}") from None
+            return connection
+        raise Gone(f"no runtime owns {self.home}", "`hermes up` starts it")
+
+
+def _error(status: int, body: bytes) -> HermesError:
+    try:
+        told = json.loads(body)
+        message, hint = told["error"], told["hint"]
+    except (ValueError, KeyError, TypeError):
+        message, hint = f"the runtime answered {status}", "`hermes logs` may say why"
+    return ERRORS.get(status, HermesError)(message, hint)
+
+
+def start_runtime(api: Api) -> None:
+    """Start `hermes serve` on its own, and wait until it answers or says why it cannot."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hermes_agent", "serve"],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "HERMES_HOME": api.home},
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if api.is_up():
+                return
+            if process.poll() is not None:
+                if api.is_up():  # another client was quicker
+                    return
+                said.seek(0)
+                lines = said.read().decode(errors="replace").strip().split("\nhint: ", 1)
+                raise HermesError(
+                    lines[0] or f"the runtime ended with code {process.returncode}",
+                    lines[1] if len(lines) > 1 else "`hermes doctor` looks for the cause",
+                )
+            time.sleep(0.02)
+    raise HermesError(
+        f"the runtime did not answer within {START_SECONDS:.0f} s",
+        f"look into {log_path(api.home)}",
+    )

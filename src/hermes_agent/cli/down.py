@@ -1,0 +1,54 @@
+"""Stop the runtime. Turns under way are taken up by the next one; commands go on running."""
+
+import argparse
+import json
+import os
+import time
+from typing import Any
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client import Api, Gone
+from hermes_agent.core.errors import HermesError
+
+STOP_SECONDS = 20.0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    stopped = stop(Api())
+    if options.json:
+        print(json.dumps({"state": "stopped", "pid": None, "was": stopped}))
+    else:
+        print(f"down (was pid {stopped})" if stopped else "it was not running")
+    return 0
+
+
+def stop(api: Api) -> int | None:
+    """Ask the runtime to stop and wait until its process has ended; its pid, or None."""
+    try:
+        status: dict[str, Any] = api.get("/v1/status")
+        api.post("/v1/stop")
+    except Gone:
+        return None
+    pid = int(status["pid"])
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline:
+        if not _alive(pid):
+            return pid
+        time.sleep(0.02)
+    raise HermesError(
+        f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",
+        "it waits for an effect to end; `hermes logs` may say which",
+    )
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

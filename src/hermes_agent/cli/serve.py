@@ -1,0 +1,17 @@
+"""Run the runtime in the foreground, until it is told to stop or has been idle for long enough."""
+
+import argparse
+import os
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """There are none: everything is in config.yaml."""
+
+
+def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has this shape
+    from hermes_agent.runtime.places import find_home
+    from hermes_agent.runtime.serve import serve
+
+    serve(Path(find_home(os.environ)), os.environ)
+    return 0

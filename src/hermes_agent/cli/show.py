@@ -1,0 +1,114 @@
+"""A turn on a plain terminal, or in a pipe: answers to stdout, everything else to stderr."""
+
+import sys
+from typing import Any, TextIO
+
+Event = dict[str, Any]
+
+MARKS = {"info": "·", "warning": "!", "error": "!"}
+
+
+def one_line(text: str, most: int = 100) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def call_line(call: dict[str, Any]) -> str:
+    import json
+
+    try:
+        given = json.loads(call["arguments"] or "{}")
+    except ValueError:
+        return one_line(f"{call['name']} {call['arguments']}")
+    if set(given) <= {"command", "timeout", "background"} and "command" in given:
+        return one_line(f"$ {given['command']}")
+    words = " ".join(f"{key}={value!r}" for key, value in given.items())
+    return one_line(f"{call['name']} {words}")
+
+
+class Printer:
+    """Prints a turn. With `live`, text appears as it arrives; otherwise the answer at the end."""
+
+    def __init__(
+        self, *, live: bool, quiet: bool, out: TextIO = sys.stdout, side: TextIO = sys.stderr
+    ) -> None:
+        self._live = live
+        self._quiet = quiet
+        self._out = out
+        self._side = side
+        self._column = 0
+
+    def show(self, event: Event) -> None:
+        handler = getattr(self, f"_{event['kind']}", None)
+        if handler is not None:
+            handler(event)
+
+    def say(self, text: str, mark: str = "·") -> None:
+        if not self._quiet:
+            self._fresh_line()
+            print(f"{mark} {text}", file=self._side, flush=True)
+
+    def close(self, answer: str) -> None:
+        """The turn has ended: the answer goes to standard output, unless it was streamed."""
+        self._fresh_line()
+        if not self._live and answer:
+            print(answer, file=self._out, flush=True)
+
+    def _fresh_line(self) -> None:
+        if self._column:
+            print(file=self._out, flush=True)
+            self._column = 0
+
+    def _text_arrived(self, event: Event) -> None:
+        if self._live:
+            self._out.write(event["text"])
+            self._out.flush()
+            self._column = 1
+
+    def _text_voided(self, event: Event) -> None:
+        self.say(f"the reply broke off ({one_line(event['reason'])}); asking again", "!")
+
+    def _replied(self, event: Event) -> None:
+        self._fresh_line()
+        if event["calls"] and not self._live and event["text"]:
+            self.say(one_line(event["text"]))
+        for call in event["calls"]:
+            self.say(call_line(call), "→")
+
+    def _call_judged(self, event: Event) -> None:
+        if event["action"] == "deny":
+            self.say(f"refused by policy: {event['reason']}", "✗")
+
+    def _call_finished(self, event: Event) -> None:
+        if not event["ok"]:
+            self.say(f"{event['tool']}: {one_line(event['text'])}", "✗")
+
+    def _call_parked(self, event: Event) -> None:
+        self.say(f"parked: {event['tool']}: {event['reason']}", "!")
+        self.say(f"hint: `hermes parked` shows it; decide for {event['effect']}", " ")
+
+    def _turn_resumed(self, _event: Event) -> None:
+        self.say("the runtime came back and goes on where it was", "↻")
+
+    def _reconnected(self, _event: Event) -> None:
+        self.say("the runtime had gone away; it was started again", "↻")
+
+    def _model_retried(self, event: Event) -> None:
+        self.say(
+            f"{one_line(event['reason'])}; trying again in {event['delay']:.1f} s"
+            f" (try {event['attempt'] + 1})",
+            "!",
+        )
+
+    def _compacted(self, _event: Event) -> None:
+        self.say("the middle of the conversation was summarised to make room")
+
+    def _budget_reached(self, event: Event) -> None:
+        self.say(f"budget: {event['what']}: {event['used']:g} of {event['limit']:g} used", "!")
+
+    def _noted(self, event: Event) -> None:
+        self.say(event["text"], MARKS[event["level"]])
+
+    def _runtime_changed(self, event: Event) -> None:
+        if event["state"] != "well":
+            self.say(f"the runtime is {event['state']}: {event['reason']}", "!")

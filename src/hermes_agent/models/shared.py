@@ -1,0 +1,69 @@
+"""What every kind of model needs: its facts, an estimate of tokens, names for nameless calls."""
+
+from typing import Any
+
+import msgspec
+
+from hermes_agent.core.messages import (
+    AssistantMessage,
+    ModelFacts,
+    Request,
+    ToolCall,
+    Usage,
+)
+from hermes_agent.core.settings import ModelSettings
+
+CHARS_PER_TOKEN = 4
+
+
+def known_facts(
+    name: str, settings: ModelSettings, otherwise: ModelFacts | None = None
+) -> ModelFacts:
+    """The facts of the model called `service/name`: what the settings say, over `otherwise`."""
+    said: dict[str, Any] = {}
+    if name in settings.context_tokens:
+        said["context"] = settings.context_tokens[name]
+    if price := settings.prices.get(name):
+        said["price_input"] = price.input
+        said["price_output"] = price.output
+        said["price_cached"] = price.cached
+    return msgspec.structs.replace(otherwise or ModelFacts(), **said)
+
+
+def estimated_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> Usage:
+    """Tokens by counting characters, where the service counts none."""
+    sent = len(request.prompt.system) + len(msgspec.json.encode(request.prompt.tools))
+    for message in request.messages:
+        sent += len(message.text)
+        if isinstance(message, AssistantMessage):
+            sent += _chars(message.calls)
+    return Usage(_tokens(sent), _tokens(len(text) + _chars(calls)))
+
+
+def replies_so_far(request: Request) -> int:
+    return sum(isinstance(message, AssistantMessage) for message in request.messages)
+
+
+def known_call_ids(request: Request) -> set[str]:
+    return {
+        call.id
+        for message in request.messages
+        if isinstance(message, AssistantMessage)
+        for call in message.calls
+    }
+
+
+def new_call_id(request: Request, taken: set[str]) -> str:
+    """An id that no call of the conversation has; the same request always gets the same one."""
+    step, number = replies_so_far(request), 0
+    while (made := f"call-{step}-{number}") in taken:
+        number += 1
+    return made
+
+
+def _chars(calls: tuple[ToolCall, ...]) -> int:
+    return sum(len(call.name) + len(call.arguments) for call in calls)
+
+
+def _tokens(chars: int) -> int:
+    return -(-chars // CHARS_PER_TOKEN)

@@ -1,0 +1,99 @@
+"""Owning a home: its folders, its lock, and what stands in the way of writing to it."""
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError, HomeLocked
+from hermes_agent.runtime import places
+
+
+@dataclass(frozen=True)
+class Home:
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def soul(self) -> Path:
+        return self.path / "SOUL.md"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    @property
+    def terminals(self) -> Path:
+        return self.path / "terminals"
+
+    def make(self) -> bool:
+        """Create the home if it is not there; False when it cannot be written to."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (Path(places.run_folder(str(self.path))), self.logs):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except NotADirectoryError:
+            raise HermesError(
+                f"the home {self.path} is not a folder", "set HERMES_HOME to another place"
+            ) from None
+        except OSError:
+            if not self.path.is_dir():
+                raise HermesError(
+                    f"cannot create the home {self.path}", "set HERMES_HOME to another place"
+                ) from None
+            return False
+        return os.access(self.path, os.W_OK) and not _read_only(self.path)
+
+    def run_folder(self, writable: bool) -> Path:
+        """The folder for lock and socket."""
+        first = Path(places.run_folder(str(self.path)))
+        fits = len(os.fsencode(first / "api.sock")) < places.SOCKET_LIMIT
+        if writable and fits:
+            return first
+        other = Path(places.other_run_folder(str(self.path)))
+        other.mkdir(mode=0o700, exist_ok=True)
+        if other.stat().st_uid != os.getuid():
+            raise HermesError(
+                f"{other} belongs to somebody else", "remove it, or set TMPDIR to a place of yours"
+            )
+        return other
+
+
+def _read_only(path: Path) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+class HomeLock:
+    """Held by the one process that writes to a home; gone with the process."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self._path = folder / "lock"
+        self._home = home
+        self._file: int | None = None
+
+    def take(self) -> None:
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.read(handle, 32).decode().strip() or "unknown"
+            os.close(handle)
+            raise HomeLocked(
+                f"another Hermes (pid {owner}) owns the home {self._home}",
+                "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME",
+            ) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())
+        self._file = handle
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

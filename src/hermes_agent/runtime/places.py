@@ -1,0 +1,34 @@
+"""Where things lie in a home. Standard library only: every command starts here."""
+
+import hashlib
+import os
+import tempfile
+
+SOCKET_LIMIT = 100
+"""Paths of Unix sockets are cut off at 107 bytes; stay clear of it."""
+
+
+def find_home(environ: "os._Environ[str] | dict[str, str]") -> str:
+    chosen = environ.get("HERMES_HOME") or os.path.join(os.path.expanduser("~"), ".hermes")
+    return os.path.abspath(os.path.expanduser(chosen))
+
+
+def run_folder(home: str) -> str:
+    return os.path.join(home, "run")
+
+
+def other_run_folder(home: str) -> str:
+    """For a home that is read-only, or whose path is too long for a socket."""
+    mark = hashlib.sha256(home.encode()).hexdigest()[:12]
+    return os.path.join(tempfile.gettempdir(), f"hermes-{os.getuid()}-{mark}")
+
+
+def socket_paths(home: str) -> tuple[str, ...]:
+    """Where the runtime's socket may be, likeliest first."""
+    first = os.path.join(run_folder(home), "api.sock")
+    second = os.path.join(other_run_folder(home), "api.sock")
+    return (first, second) if len(first.encode()) < SOCKET_LIMIT else (second,)
+
+
+def log_path(home: str) -> str:
+    return os.path.join(home, "logs", "runtime.log")

@@ -1,0 +1,118 @@
+"""The runtime as a process: `hermes serve` runs this until it is told to stop or falls asleep."""
+
+import asyncio
+import contextlib
+import logging
+import logging.handlers
+import os
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from hermes_agent.core.tools import Tool
+from hermes_agent.runtime.runtime import Hook, Runtime
+from hermes_agent.runtime.server import build_app
+
+log = logging.getLogger("hermes.serve")
+
+LOG_BYTES = 5_000_000
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: a turn's effects are waited for before the process ends."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(
+    home: Path,
+    environ: Mapping[str, str],
+    *,
+    tools: Sequence[Tool] | None = None,
+    store_hook: Hook | None = None,
+) -> None:
+    """Own the home and answer until told to stop. Does not return: the process ends at once, so
+    that commands under way stay with their keepers."""
+    asyncio.run(_serve(Runtime(home, environ, tools=tools, store_hook=store_hook)))
+
+
+async def _serve(runtime: Runtime) -> None:
+    await runtime.start()
+    _log_to(runtime)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    app = build_app(runtime, stop.set)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config)
+    path = runtime.run_folder / "api.sock"
+    answering = asyncio.create_task(server.serve(sockets=[_listen(path)]))
+    sleeping = asyncio.create_task(_fall_asleep(runtime, stop))
+    log.info("runtime up, pid %s, home %s", os.getpid(), runtime.home.path)
+    await stop.wait()
+    sleeping.cancel()
+    path.unlink(missing_ok=True)  # whoever looks now starts the next runtime
+    await runtime.stop()
+    server.should_exit = True
+    await asyncio.wait({answering}, timeout=3)
+    log.info("runtime down")
+    logging.shutdown()
+    os._exit(0)
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o077)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(before)
+    listening.listen(512)
+    listening.setblocking(False)
+    return listening
+
+
+async def _fall_asleep(runtime: Runtime, stop: asyncio.Event) -> None:
+    limit = runtime.settings.runtime.idle_seconds
+    if limit <= 0:
+        return
+    while True:
+        await asyncio.sleep(max(0.2, min(limit / 4, 30.0)))
+        if await runtime.is_needed():
+            runtime.touch()
+        elif runtime.idle_for() >= limit:
+            log.info("nothing to do for %.0f s; going to sleep", limit)
+            stop.set()
+
+
+def _log_to(runtime: Runtime) -> None:
+    root = logging.getLogger()
+    root.setLevel(runtime.settings.runtime.log_level.upper())
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    handler: logging.Handler
+    if os.access(runtime.home.logs, os.W_OK):
+        handler = logging.handlers.RotatingFileHandler(
+            runtime.home.logs / "runtime.log", maxBytes=LOG_BYTES, backupCount=3, encoding="utf-8"
+        )
+    else:
+        handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(runtime.redact_log)
+    root.addHandler(handler)

@@ -1,0 +1,247 @@
+"""The local API: HTTP over the runtime's Unix socket. Every surface uses these routes."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from hermes_agent import __version__
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound, UsageError
+from hermes_agent.core.records import Inbound, SearchFilter
+from hermes_agent.runtime.runtime import Runtime
+
+KEEP_ALIVE_SECONDS = 15.0
+"""A stream that says nothing for longer is dead, and its listener comes back."""
+
+STATUS: tuple[tuple[type[HermesError], int], ...] = (
+    (UsageError, 400),
+    (NotFound, 404),
+    (HomeLocked, 409),
+    (Degraded, 503),
+)
+
+
+class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/messages` takes. Without a session one is opened."""
+
+    text: str
+    key: str = ""
+    session: str = ""
+    workspace: str = "/"
+    model: str = ""
+    policy: str = ""
+    name: str = ""
+    source: str = "cli"
+    interactive: bool = False
+
+
+class Decided(msgspec.Struct, forbid_unknown_fields=True):
+    decision: str
+    by: str = "cli"
+
+
+class Answer(msgspec.Struct, forbid_unknown_fields=True):
+    answer: str
+    by: str = "cli"
+
+
+class NewName(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class Api:
+    """The routes of one runtime. `stop` ends the process."""
+
+    def __init__(self, runtime: Runtime, stop: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._stop = stop
+
+    def routes(self) -> list[Route]:
+        table: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
+            ("GET", "/v1/status", self.status),
+            ("POST", "/v1/stop", self.stop),
+            ("POST", "/v1/messages", self.message),
+            ("GET", "/v1/sessions", self.sessions),
+            ("GET", "/v1/sessions/{id}", self.session),
+            ("PATCH", "/v1/sessions/{id}", self.rename),
+            ("DELETE", "/v1/sessions/{id}", self.delete),
+            ("GET", "/v1/sessions/{id}/journal", self.journal),
+            ("GET", "/v1/sessions/{id}/events", self.events),
+            ("GET", "/v1/sessions/{id}/prompt", self.prompt),
+            ("POST", "/v1/sessions/{id}/interrupt", self.interrupt),
+            ("GET", "/v1/search", self.search),
+            ("GET", "/v1/parked", self.parked),
+            ("POST", "/v1/parked/{id}", self.decide),
+            ("GET", "/v1/questions", self.questions),
+            ("POST", "/v1/questions/{id}", self.answer),
+            ("GET", "/v1/check", self.check),
+            ("POST", "/v1/backup", self.backup),
+        )
+        return [
+            Route(path, _guarded(handler), methods=[method], name=handler.__name__)
+            for method, path, handler in table
+        ]
+
+    async def status(self, request: Request) -> Response:
+        return reply({**await self._runtime.status(), "version": __version__})
+
+    async def stop(self, request: Request) -> Response:
+        self._stop()
+        return reply({"stopping": True})
+
+    async def message(self, request: Request) -> Response:
+        new = _body(await request.body(), NewMessage)
+        runtime = self._runtime
+        if not new.text.strip():
+            raise UsageError("the message is empty", 'say something: hermes ask "…"')
+        if new.session:
+            session = await runtime.store.session(new.session)
+        else:
+            session = await runtime.open_session(
+                workspace=new.workspace,
+                model=new.model,
+                policy=new.policy,
+                name=new.name,
+                source=new.source,
+            )
+        after = await runtime.store.last_number(session.id)
+        inbound = Inbound(new.key or secrets.token_hex(8), new.text, new.source, new.interactive)
+        fresh = await runtime.submit(session, inbound)
+        queued = {"session": session.id, "key": inbound.key, "after": after, "new": fresh}
+        return reply(queued, 202)
+
+    async def sessions(self, request: Request) -> Response:
+        limit = int(request.query_params.get("limit", "50"))
+        return reply(await self._runtime.store.sessions(limit))
+
+    async def session(self, request: Request) -> Response:
+        return reply(await self._session(request))
+
+    async def rename(self, request: Request) -> Response:
+        session = await self._session(request)
+        name = _body(await request.body(), NewName).name
+        await self._runtime.store.rename_session(session.id, name)
+        return reply(await self._runtime.store.session(session.id))
+
+    async def delete(self, request: Request) -> Response:
+        session = await self._session(request)
+        await self._runtime.delete_session(session)
+        return reply({"deleted": session.id})
+
+    async def journal(self, request: Request) -> Response:
+        session = await self._session(request)
+        after = int(request.query_params.get("after", "0"))
+        return reply(await self._runtime.store.events(session.id, after))
+
+    async def prompt(self, request: Request) -> Response:
+        session = await self._session(request)
+        return reply(await self._runtime.store.prompt(session.prompt))
+
+    async def events(self, request: Request) -> Response:
+        session = await self._session(request)
+        after = int(request.query_params.get("after", "0"))
+        stream = server_sent(self._runtime.events(session.id, after))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def interrupt(self, request: Request) -> Response:
+        session = await self._session(request)
+        return reply({"interrupted": self._runtime.interrupt(session.id)})
+
+    async def search(self, request: Request) -> Response:
+        given = dict(request.query_params)
+        query = given.pop("q", "")
+        chosen = msgspec.convert(given, SearchFilter, strict=False)
+        if chosen.session:
+            session = await self._runtime.store.session(chosen.session)
+            chosen = msgspec.structs.replace(chosen, session=session.id)
+        return reply(await self._runtime.store.search(query, chosen))
+
+    async def parked(self, request: Request) -> Response:
+        return reply(await self._runtime.store.parked())
+
+    async def decide(self, request: Request) -> Response:
+        decided = _body(await request.body(), Decided)
+        effect = request.path_params["id"]
+        await self._runtime.decide(effect, decided.decision, decided.by)
+        return reply({"effect": effect, "decision": decided.decision})
+
+    async def questions(self, request: Request) -> Response:
+        return reply(await self._runtime.store.questions())
+
+    async def answer(self, request: Request) -> Response:
+        given = _body(await request.body(), Answer)
+        id = request.path_params["id"]
+        await self._runtime.answer(id, given.answer, given.by)
+        return reply({"id": id, "answer": given.answer})
+
+    async def check(self, request: Request) -> Response:
+        return reply(await self._runtime.store.check())
+
+    async def backup(self, request: Request) -> Response:
+        from pathlib import Path
+
+        target = Path(request.query_params["to"])
+        await self._runtime.store.backup(target)
+        return reply({"database": str(target)})
+
+    async def _session(self, request: Request) -> Any:
+        return await self._runtime.store.session(request.path_params["id"])
+
+
+def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:
+    return Starlette(routes=Api(runtime, stop).routes())
+
+
+def reply(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _body(body: bytes, kind: type[Any]) -> Any:
+    return msgspec.json.decode(body, type=kind)
+
+
+def _guarded(
+    handler: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Expected trouble becomes an answer that says what is wrong and what to do."""
+
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HermesError as error:
+            code = next((number for kind, number in STATUS if isinstance(error, kind)), 500)
+            return reply({"error": error.message, "hint": error.hint}, code)
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
+            return reply(
+                {"error": f"bad request: {error}", "hint": "see docs/reference/api.md"}, 400
+            )
+
+    return guarded
+
+
+async def server_sent(recorded: AsyncIterator[ev.Recorded]) -> AsyncIterator[bytes]:
+    """Events as server-sent events, with a sign of life when nothing happens."""
+    following: asyncio.Task[ev.Recorded] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(recorded))
+            done, _ = await asyncio.wait({following}, timeout=KEEP_ALIVE_SECONDS)
+            if not done:
+                yield b": still here\n\n"
+                continue
+            try:
+                one = following.result()
+            except StopAsyncIteration:
+                return
+            following = None
+            yield b"id: %d\ndata: %s\n\n" % (one.number, ev.encode(one))
+    finally:
+        if following is not None:
+            following.cancel()

@@ -1,0 +1,80 @@
+"""Things opened once and used by many turns: models by name, terminals by session."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.messages import Chunk, ModelFacts, Request
+from hermes_agent.core.protocols import Model
+from hermes_agent.core.records import Session
+from hermes_agent.core.settings import Settings
+from hermes_agent.models.catalog import open_model
+from hermes_agent.terminals.local import LocalTerminal
+
+
+class UnavailableModel:
+    """Stands for a model that cannot be opened: a turn that needs it fails with the reason."""
+
+    def __init__(self, name: str, error: HermesError) -> None:
+        self.name = name
+        self.facts = ModelFacts(price_input=0.0, price_output=0.0)
+        self._error = error
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:  # noqa: ARG002 - the protocol's
+        raise ModelError("bad_request", self._error.message, self._error.hint)
+
+    async def close(self) -> None:
+        """Nothing was opened."""
+
+
+class Shelf:
+    def __init__(self, settings: Settings, environ: Mapping[str, str], spools: Path) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._spools = spools
+        self._models: dict[str, Model] = {}
+        self._terminals: dict[str, LocalTerminal] = {}
+
+    def model(self, name: str) -> Model:
+        if name not in self._models:
+            self._models[name] = open_model(name, self._settings.models, self._environ)
+        return self._models[name]
+
+    def model_or_reason(self, name: str) -> Model:
+        try:
+            return self.model(name)
+        except HermesError as error:
+            return UnavailableModel(name, error)
+
+    def terminal(self, session: Session) -> LocalTerminal:
+        if session.id not in self._terminals:
+            self._terminals[session.id] = LocalTerminal(
+                session.workspace, self._spools / session.id, self._settings.terminal
+            )
+        return self._terminals[session.id]
+
+    async def has_running_commands(self) -> bool:
+        for terminal in self._terminals.values():
+            if any(command.state == "running" for command in await terminal.commands()):
+                return True
+        return False
+
+    async def forget(self, session: str) -> None:
+        """End a session's shell and remove what it printed."""
+        spool = self._spools / session
+        terminal = self._terminals.pop(session, None)
+        if terminal is None and spool.exists():
+            terminal = LocalTerminal("/", spool, self._settings.terminal)
+        if terminal is not None:
+            await terminal.destroy()
+        await asyncio.to_thread(shutil.rmtree, spool, ignore_errors=True)
+
+    async def close(self, busy: set[str]) -> None:
+        """Idle shells end; those of sessions at work are left to their keepers."""
+        for session, terminal in self._terminals.items():
+            if session not in busy:
+                await terminal.close()
+        for model in self._models.values():
+            await model.close()

@@ -1,0 +1,220 @@
+"""The store: `core.journal.Journal` on one SQLite file in the home."""
+
+import base64
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from hermes_agent.core.errors import Degraded
+from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.journal import Journal
+from hermes_agent.core.messages import Prompt
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.records import (
+    Found,
+    Health,
+    Inbound,
+    NewSession,
+    Parked,
+    Question,
+    SearchFilter,
+    Session,
+    Turn,
+)
+from hermes_agent.store import care, reading, writing
+from hermes_agent.store.appending import add_events, place_of
+from hermes_agent.store.bodies import Bodies
+from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
+from hermes_agent.store.readers import Readers
+from hermes_agent.store.search import add_ranking, search, tidy
+from hermes_agent.store.trouble import Condition
+from hermes_agent.store.writer import Hook, Writer
+
+T = TypeVar("T")
+READERS = 3
+
+
+class Store(Journal):
+    """Made by `Store.open`."""
+
+    def __init__(
+        self, folder: Path, clock: Clock, random: Callable[[int], bytes], hook: Hook | None
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._random = random
+        self._bodies = Bodies(folder / "blobs")
+        self._condition = Condition()
+        self._fence = 0
+        self._readers = Readers(self._connect_reader, self._condition, READERS)
+        self._writer: Writer | None = None
+        self._hook = hook
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        clock: Clock = time.time,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        hook: Hook | None = None,
+        readonly: bool = False,
+    ) -> "Store":
+        """Open the store in a home, or make it there. A database that is damaged or gone is not
+        replaced: the store opens degraded and says why. `hook` is called in the writer's thread
+        just before and just after each commit, with the names of the writes in it."""
+        store = cls(folder, clock, random, hook)
+        try:
+            if readonly:
+                store._condition.ill(Degraded("the store was opened for reading only"))
+                await store._read(lambda _db: None)
+            else:
+                store._start_writer()
+                await store._write("open", store._bodies.sweep)
+        except Degraded as trouble:
+            store._condition.ill(trouble)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    def _start_writer(self) -> None:
+        self._writer = Writer(
+            self._folder / DATABASE, self._connect_writer, self._condition, tidy, self._hook
+        )
+
+    def _connect_writer(self) -> apsw.Connection:
+        db = connect_writer(self._folder, self._clock(), self._new_id)
+        self._fence = writing.fence_of(db)
+        self._readers.renew()
+        return db
+
+    def _connect_reader(self) -> apsw.Connection:
+        self._condition.refuse_if_damaged()
+        db = connect_reader(self._folder)
+        add_ranking(db)
+        return db
+
+    def _new_id(self) -> str:
+        return base64.b32encode(self._random(5)).decode().lower()
+
+    async def _write(self, name: str, work: Callable[[apsw.Connection], T]) -> T:
+        if self._writer is None:
+            raise Degraded("the store was opened for reading only", "open it for writing")
+        return await self._writer.do(name, work)
+
+    async def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+        return await self._readers.do(work)
+
+    @property
+    def health(self) -> Health:
+        return self._condition.health
+
+    async def probe(self) -> Health:
+        """Try a tiny write, and say how the store is."""
+
+        def touch(db: apsw.Connection) -> None:
+            db.execute("insert or replace into meta values ('probed', ?)", (self._clock(),))
+
+        try:
+            await self._write("probe", touch)
+        except Degraded as trouble:
+            self._condition.ill(trouble)
+        return self.health
+
+    async def open_session(self, new: NewSession, prompt: Prompt) -> Session:
+        def work(db: apsw.Connection) -> Session:
+            now = self._clock()
+            id = writing.open_session(db, self._bodies, new, prompt, now, self._new_id)
+            return reading.session(db, id)
+
+        return await self._write("open_session", work)
+
+    async def session(self, reference: str) -> Session:
+        return await self._read(lambda db: reading.session(db, reference))
+
+    async def sessions(self, limit: int = 50, *, key: str = "") -> Sequence[Session]:
+        return await self._read(lambda db: reading.sessions(db, limit, key))
+
+    async def rename_session(self, id: str, name: str) -> None:
+        await self._write("rename_session", lambda db: writing.rename_session(db, id, name))
+
+    async def delete_session(self, id: str) -> None:
+        await self._write("delete_session", lambda db: writing.delete_session(db, self._bodies, id))
+        await self._write("sweep", self._bodies.sweep)
+
+    async def prompt(self, digest: str) -> Prompt:
+        return await self._read(lambda db: reading.prompt(db, digest))
+
+    async def receive(self, session: str, message: Inbound) -> bool:
+        return await self._write(
+            "receive",
+            lambda db: writing.receive(db, self._bodies, session, message, self._clock()),
+        )
+
+    async def sessions_with_mail(self) -> Sequence[str]:
+        return await self._read(reading.sessions_with_mail)
+
+    async def start_turn(self, session: str) -> Turn | None:
+        return await self._write(
+            "start_turn",
+            lambda db: writing.start_turn(db, self._bodies, session, self._fence, self._clock()),
+        )
+
+    async def take_over(self) -> Sequence[Turn]:
+        fence, turns = await self._write("take_over", writing.take_over)
+        self._fence = fence
+        return turns
+
+    async def take_mail(self, turn: Turn) -> Sequence[Recorded]:
+        return await self._write(
+            "take_mail", lambda db: writing.take_mail(db, self._bodies, turn, self._clock())
+        )
+
+    async def append(self, turn: Turn, *events: Event) -> Sequence[Recorded]:
+        return await self._write(
+            "append",
+            lambda db: add_events(place_of(db, self._bodies, turn, self._clock()), events),
+        )
+
+    async def events(self, session: str, after: int = 0) -> Sequence[Recorded]:
+        return await self._read(lambda db: reading.events(db, self._bodies, session, after))
+
+    async def last_number(self, session: str) -> int:
+        return await self._read(lambda db: reading.last_number(db, session))
+
+    async def unfinished_turn(self, session: str) -> Turn | None:
+        return await self._read(lambda db: reading.unfinished_turn(db, session))
+
+    async def parked(self) -> Sequence[Parked]:
+        return await self._read(lambda db: reading.parked(db, self._bodies))
+
+    async def questions(self) -> Sequence[Question]:
+        return await self._read(lambda db: reading.questions(db, self._bodies))
+
+    async def spent(self, since: float) -> float:
+        return await self._read(lambda db: reading.spent(db, since))
+
+    async def search(self, query: str, filter: SearchFilter | None = None) -> Sequence[Found]:
+        wanted = filter or SearchFilter()
+        now = self._clock()
+        return await self._read(lambda db: search(db, self._bodies, query, wanted, now))
+
+    async def backup(self, target: Path) -> None:
+        await self._read(lambda db: care.back_up(db, target))
+
+    async def check(self) -> Sequence[str]:
+        try:
+            return await self._read(lambda db: care.faults(db, self._bodies))
+        except Degraded as trouble:
+            return [trouble.message]
+
+    async def close(self) -> None:
+        """Finish what was asked for, then let go of the files."""
+        await self._readers.close()
+        if self._writer is not None:
+            await self._writer.close()

@@ -1,0 +1,70 @@
+"""What SQLite and the file system complain about, in the words of `core.errors`."""
+
+import errno
+
+import apsw
+
+from hermes_agent.core.errors import Degraded
+from hermes_agent.core.records import Health
+
+RESTORE = "`hermes restore` puts a backup back; nothing was changed"
+ROOM = "free some space; Hermes goes on by itself"
+
+
+class Damaged(Degraded):
+    """The database must not be written again before a person has put it right."""
+
+
+_OF_FILES = {
+    errno.ENOSPC: ("the disk is full", ROOM),
+    errno.EDQUOT: ("the disk quota is used up", ROOM),
+    errno.EROFS: ("the home is on a read-only file system", "mount it for writing"),
+    errno.EACCES: ("the home may not be written", "give this user write access to it"),
+    errno.EPERM: ("the home may not be written", "give this user write access to it"),
+    errno.EIO: ("the disk does not answer properly", "look at the system log"),
+}
+
+
+def trouble_of(error: BaseException) -> Degraded | None:
+    """The error as trouble of the store, or None when it is something else."""
+    match error:
+        case Degraded():
+            return error
+        case apsw.CorruptError() | apsw.NotADBError():
+            return Damaged(f"the database is damaged: {error}", RESTORE)
+        case apsw.FullError():
+            return Degraded("the disk is full", ROOM)
+        case apsw.ReadOnlyError() | apsw.PermissionsError():
+            return Degraded("the database is read-only", "make the home writable")
+        case apsw.CantOpenError():
+            return Degraded("the database cannot be opened", "make the home readable and writable")
+        case apsw.BusyError() | apsw.LockedError():
+            return Degraded("another program holds the database", "end it, or wait")
+        case apsw.IOError():
+            return Degraded(f"the disk does not answer properly: {error}", "look at the system log")
+        case OSError(errno=number) if number in _OF_FILES:
+            return Degraded(*_OF_FILES[number])
+    return None
+
+
+class Condition:
+    """How the store is now. Damage stays until the store is opened anew; the rest may pass."""
+
+    def __init__(self) -> None:
+        self.health = Health()
+        self._damage: Damaged | None = None
+
+    def refuse_if_damaged(self) -> None:
+        if self._damage is not None:
+            raise Damaged(self._damage.message, self._damage.hint)
+
+    def ill(self, trouble: Degraded) -> None:
+        if self._damage is not None:
+            return
+        self.health = Health("degraded", trouble.message, trouble.hint)
+        if isinstance(trouble, Damaged):
+            self._damage = trouble
+
+    def well(self) -> None:
+        if self._damage is None:
+            self.health = Health()

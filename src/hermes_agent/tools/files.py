@@ -1,0 +1,221 @@
+"""Read, write and change text files through the session's terminal."""
+
+import asyncio
+import difflib
+from hashlib import sha256
+from typing import Annotated, Any
+from weakref import WeakValueDictionary
+
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+from hermes_agent.tools.replace import Replaced, replace
+
+READ_BYTES = 10_000_000
+"""The largest file that is read into memory as text."""
+READ_CHARS = 15_000
+"""The most one reading shows; the loop would cut a longer one without saying how to go on."""
+LINE_CHARS = 2_000
+"""The most of one line that is shown."""
+DIFF_BYTES = 200_000
+"""No difference is made of larger files: it would take seconds."""
+DIFF_CHARS = 8_000
+"""The most of a difference that is kept with the result."""
+
+_writers: "WeakValueDictionary[tuple[int, str], asyncio.Lock]" = WeakValueDictionary()
+
+
+def _writer(path: str) -> asyncio.Lock:
+    """One change to a file at a time: calls of one reply run side by side, and a patch reads
+    before it writes. A lock belongs to one event loop, so the key names it."""
+    return _writers.setdefault((id(asyncio.get_running_loop()), path), asyncio.Lock())
+
+
+@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"})
+async def read_file(
+    context: ToolContext,
+    path: str,
+    start: Annotated[int, Meta(ge=1)] = 1,
+    lines: Annotated[int, Meta(ge=1)] = 400,
+) -> ToolResult:
+    """Read a text file as `number|line`, from line `start`."""
+    data = await _content(context, path)
+    text, note = _decoded(path, data)
+    there = _lines(text)
+    if not there:
+        return ToolResult("[the file is empty]", {"path": path, "lines": 0})
+    if start > len(there):
+        raise ToolError(f"{path!r} has {len(there)} lines; line {start} is past its end")
+    shown = _numbered(there, start, start - 1 + lines)
+    last = start - 1 + len(shown)
+    if start > 1 or last < len(there):
+        on = f"; read on with start={last + 1}" if last < len(there) else ""
+        note = f"[lines {start} to {last} of {len(there)}{on}]{note}"
+    facts = {"path": path, "start": start, "shown": len(shown), "lines": len(there)}
+    return ToolResult("\n".join([*shown, *([note] if note else [])]), facts)
+
+
+async def _prepare_write(context: ToolContext, path: str, content: str) -> dict[str, Any]:
+    return await _note(context, path, content.encode())
+
+
+async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any) -> Recovered:
+    """The file itself tells whether it was written: the note has its hash before and after."""
+    path = note["path"]
+    now = _hash(await _present(context, path))
+    if now == note["after"]:
+        return ToolResult(f"{path} was written before the restart", {"path": path})
+    return "not-run" if now == note["before"] else None
+
+
+@tool(
+    capabilities=("filesystem",),
+    paths={"path": "write"},
+    prepare=_prepare_write,
+    recover=_recover,
+)
+async def write_file(context: ToolContext, path: str, content: str) -> ToolResult:
+    """Make a text file, or replace it whole; folders are made as needed."""
+    real = await context.terminal.resolve(path)
+    async with _writer(real):
+        before = await _present(context, real)
+        after = content.encode()
+        await context.terminal.write(real, after)
+    word = "made" if before is None else "replaced"
+    text = f"{word} {path} ({len(_lines(content))} lines, {len(after)} bytes)"
+    return ToolResult(text, _facts(real, before, after))
+
+
+async def _prepare_patch(
+    context: ToolContext, path: str, old: str, new: str, all: bool
+) -> dict[str, Any]:
+    before, done = await _patched(context, path, old, new, all)
+    return await _note(context, path, _encoded(done), before)
+
+
+@tool(
+    capabilities=("filesystem",),
+    paths={"path": "write"},
+    prepare=_prepare_patch,
+    recover=_recover,
+)
+async def patch(
+    context: ToolContext, path: str, old: str, new: str, all: bool = False
+) -> ToolResult:
+    """Replace the passage `old`, exact and unique, by `new` in a text file. `all`: replace every
+    occurrence."""
+    real = await context.terminal.resolve(path)
+    async with _writer(real):
+        before, done = await _patched(context, real, old, new, all)
+        await context.terminal.write(real, _encoded(done))
+    many = len(done.lines)
+    text = f"replaced {many} passages" if many > 1 else f"replaced line {done.lines[0]} on"
+    if done.loosely:
+        text += "; the white space differed from `old`, the file's own was kept"
+    return ToolResult(f"{path}: {text}", {**_facts(real, before, _encoded(done)), "replaced": many})
+
+
+async def _patched(
+    context: ToolContext, path: str, old: str, new: str, everywhere: bool
+) -> tuple[bytes, Replaced]:
+    before = await _content(context, path)
+    text, damage = _decoded(path, before)
+    if damage:
+        raise ToolError(f"{path!r} is not UTF-8; a patch would damage it")
+    try:
+        return before, replace(text, old, new, everywhere=everywhere)
+    except ToolError as error:
+        raise ToolError(f"{path}: {error.message}", error.hint) from None
+
+
+def _encoded(done: Replaced) -> bytes:
+    return done.text.encode()
+
+
+async def _note(
+    context: ToolContext, path: str, after: bytes, before: bytes | None = None
+) -> dict[str, Any]:
+    real = await context.terminal.resolve(path)
+    if before is None:
+        before = await _present(context, real)
+    return {"path": real, "before": _hash(before), "after": _hash(after)}
+
+
+def _hash(data: bytes | None) -> str | None:
+    return None if data is None else sha256(data).hexdigest()
+
+
+async def _present(context: ToolContext, path: str) -> bytes | None:
+    """What is there now; None when nothing is."""
+    facts = await context.terminal.stat(path)
+    if facts is None:
+        return None
+    if facts.kind != "file":
+        raise ToolError(f"{path!r} is not a file but a {facts.kind}")
+    return await context.terminal.read(path)
+
+
+async def _content(context: ToolContext, path: str) -> bytes:
+    """The bytes of a text file of reasonable size."""
+    facts = await context.terminal.stat(path)
+    names = "search_files with mode 'names' finds files"
+    if facts is None:
+        raise ToolError(f"no file at {path!r}", names)
+    if facts.kind != "file":
+        raise ToolError(f"{path!r} is not a file but a {facts.kind}", names)
+    if facts.size > READ_BYTES:
+        raise ToolError(
+            f"{path!r} is too large: {facts.size} bytes, the limit is {READ_BYTES}",
+            "search_files finds the lines, or take a part with a command such as sed or tail",
+        )
+    data = await context.terminal.read(path)
+    if b"\0" in data:
+        raise ToolError(f"{path!r} is not text ({len(data)} bytes)", "a command can inspect it")
+    return data
+
+
+def _decoded(path: str, data: bytes) -> tuple[str, str]:
+    """The text, and what must be said about it."""
+    try:
+        return data.decode(), ""
+    except UnicodeDecodeError:
+        return data.decode(errors="replace"), f"[{path} is not UTF-8; some bytes show as \ufffd]"
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as grep and sed count them, so that numbers agree; str.splitlines breaks at more."""
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _numbered(lines: list[str], first: int, last: int) -> list[str]:
+    """Numbered lines from `first` to `last`, fewer when they would be too much at once."""
+    shown: list[str] = []
+    room = READ_CHARS
+    for number, line in enumerate(lines[first - 1 : last], first):
+        extra = len(line) - LINE_CHARS
+        if extra > 0:
+            line = f"{line[:LINE_CHARS]}… [{extra} more characters]"
+        row = f"{number}|{line}"
+        room -= len(row) + 1
+        if room < 0 and shown:
+            break
+        shown.append(row)
+    return shown
+
+
+def _facts(path: str, before: bytes | None, after: bytes) -> dict[str, Any]:
+    """What people and programs want to know of a change."""
+    facts: dict[str, Any] = {"path": path, "created": before is None, "bytes": len(after)}
+    if len(before or b"") + len(after) > DIFF_BYTES:
+        return facts
+    old = _lines((before or b"").decode(errors="replace"))
+    new = _lines(after.decode())
+    rows = list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
+    diff = "\n".join(rows)
+    if len(diff) > DIFF_CHARS:
+        diff = f"{diff[:DIFF_CHARS]}\n… {len(diff) - DIFF_CHARS} more characters"
+    added = sum(row.startswith("+") for row in rows[2:])
+    removed = sum(row.startswith("-") for row in rows[2:])
+    return {**facts, "added": added, "removed": removed, "diff": diff}

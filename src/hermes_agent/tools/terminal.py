@@ -1,0 +1,129 @@
+"""Commands in the session's shell."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.protocols import Command, CommandState
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+
+COMMAND_CHARS = 100
+"""How much of a command's text a list shows."""
+
+
+async def _recover_command(
+    context: ToolContext,
+    _note: dict[str, Any],
+    command: str,
+    timeout: float | None,  # noqa: ASYNC109 - the terminal keeps it, across a restart too
+    background: bool,
+) -> Recovered:
+    found = await context.terminal.recover(Command(context.effect, command, timeout, background))
+    if found is None or found == "not-run":
+        return found
+    # A lost command may have done anything before it was lost: a person decides.
+    return None if found.state == "lost" else show(found)
+
+
+@tool(capabilities=("process",), recover=_recover_command)
+async def terminal(
+    context: ToolContext,
+    command: str,
+    timeout: Annotated[float, Meta(gt=0)] | None = None,  # noqa: ASYNC109 - as above
+    background: bool = False,
+) -> ToolResult:
+    """Run a bash command. Directory, variables and functions carry over to the next call. No
+    stdin. `timeout` in seconds. `background` returns at once; see `process`."""
+    state = await context.terminal.run(
+        Command(context.effect, command, timeout, background), context.output
+    )
+    return show(state)
+
+
+async def _recover_process(
+    _context: ToolContext, _note: dict[str, Any], action: str, **_rest: Any
+) -> Recovered:
+    # Looking and stopping can be done again; text that was perhaps sent must not be sent twice.
+    return None if action == "send" else "not-run"
+
+
+@tool(capabilities=("process",), recover=_recover_process)
+async def process(
+    context: ToolContext,
+    action: Literal["list", "follow", "stop", "send"],
+    id: str = "",
+    wait: Annotated[float, Meta(ge=0, le=600)] = 0,
+    text: str = "",
+) -> ToolResult:
+    """Background commands: list them, follow one (`wait` seconds for its end), stop it, or send
+    `text` to its stdin."""
+    if action == "list":
+        return _list(list(await context.terminal.commands()))
+    if not id:
+        raise ToolError(f"{action} needs the id of a command", "action 'list' shows them")
+    if action == "send":
+        await context.terminal.send(id, text)
+        return ToolResult(f"sent {len(text)} characters to {id}", {"id": id, "sent": len(text)})
+    if action == "stop":
+        return show(await context.terminal.stop(id), asked_to_stop=True)
+    return show(await context.terminal.follow(id, wait=wait, output=context.output))
+
+
+def show(state: CommandState, *, asked_to_stop: bool = False) -> ToolResult:
+    """A command as the model reads it: stdout, stderr under a marker, then how it stands."""
+    parts = [state.stdout.rstrip("\n")] if state.stdout else []
+    if state.stderr:
+        parts.append("[stderr]\n" + state.stderr.rstrip("\n"))
+    standing = _standing(state)
+    if standing:
+        parts.append(f"[{standing}]")
+    elif not parts:
+        parts.append("[no output]")
+    ok = state.state == "running" or state.code == 0 or (asked_to_stop and state.state != "lost")
+    return ToolResult("\n".join(parts), _data(state), ok)
+
+
+def _standing(state: CommandState) -> str:
+    """What the model must know beyond the output; nothing for a plain success."""
+    match state.state:
+        case "running" if state.background and not state.stdout and not state.stderr:
+            return f"running in the background, id {state.id}"
+        case "running":
+            return f"still running after {state.seconds:.0f} s, id {state.id}"
+        case "timeout":
+            return f"timed out after {state.seconds:g} s, stopped"
+        case "stopped":
+            return "stopped"
+        case "lost":
+            return "the shell went away; whether the command finished is unknown"
+        case "exited" if state.code:
+            return f"exit code {state.code}"
+        case "exited" if state.background:
+            return "ended, exit code 0"
+    return ""
+
+
+def _data(state: CommandState) -> dict[str, Any]:
+    return {
+        "id": state.id,
+        "command": state.text,
+        "state": state.state,
+        "code": state.code,
+        "seconds": state.seconds,
+        "stdout_size": state.stdout_size,
+        "stderr_size": state.stderr_size,
+        "spool": state.spool,
+    }
+
+
+def _list(states: list[CommandState]) -> ToolResult:
+    if not states:
+        return ToolResult("no background commands", {"commands": []})
+    lines = []
+    for state in states:
+        text = " ".join(state.text.split())
+        short = text if len(text) <= COMMAND_CHARS else text[:COMMAND_CHARS] + "…"
+        code = "" if state.code is None else f" {state.code}"
+        lines.append(f"{state.id}  {state.state}{code}  {state.seconds:.0f} s  {short}")
+    return ToolResult("\n".join(lines), {"commands": [_data(state) for state in states]})

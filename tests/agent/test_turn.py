@@ -1,0 +1,343 @@
+"""A turn from message to answer, with a real store and a scripted model."""
+
+import asyncio
+from pathlib import Path
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.messages import (
+    ModelFacts,
+    Reply,
+    Request,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
+from hermes_agent.core.tools import Tool
+from hermes_agent.models.scripted import ScriptedModel
+from tests.support.turns import bench
+
+
+def calls(*wanted: ToolCall) -> Reply:
+    return Reply("", tuple(wanted), stop="calls")
+
+
+def program(function, name="act", **options) -> Tool:
+    return Tool(name=name, function=function, description=name, **options)
+
+
+async def test_an_answer_without_tools_ends_the_turn(tmp_path: Path) -> None:
+    async with bench(tmp_path, ScriptedModel(Reply("hello there"))) as b:
+        end = await b.say("hi")
+    assert (end.reason, end.text, end.steps) == ("done", "hello there", 1)
+    assert "".join(
+        one.event.text for one in b.published if isinstance(one.event, ev.TextArrived)
+    ) == "hello there"
+
+
+async def test_tool_results_reach_the_model_in_the_order_of_its_calls(tmp_path: Path) -> None:
+    first_may_end = asyncio.Event()
+
+    async def slow(name: str) -> str:
+        await first_may_end.wait()
+        return f"slow {name}"
+
+    async def quick(name: str) -> str:
+        first_may_end.set()
+        return f"quick {name}"
+
+    seen: list[Request] = []
+
+    def last(request: Request) -> Reply:
+        seen.append(request)
+        return Reply("done")
+
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "slow", name="a"), ToolCall.of("2", "quick", name="b")), last
+    )
+    tools = [program(slow, "slow"), program(quick, "quick")]
+    async with bench(tmp_path, model, tools=tools) as b:
+        await b.say("go")
+        finished = [event.tool for event in await b.events(ev.CallFinished)]
+    assert finished == ["quick", "slow"]
+    assert [m.text for m in seen[0].messages if isinstance(m, ToolMessage)] == ["slow a", "quick b"]
+
+
+async def test_an_intent_is_in_the_journal_before_the_effect_runs(tmp_path: Path) -> None:
+    states: list[list[str]] = []
+
+    async def act() -> str:
+        states.append([ev.kind_of(event) for event in await b.events()])
+        return "acted"
+
+    model = ScriptedModel(calls(ToolCall.of("1", "act")), Reply("ok"))
+    async with bench(tmp_path, model, tools=[program(act)]) as b:
+        await b.say("go")
+    assert states[0][-1] == "call_intended"
+
+
+async def test_a_message_to_a_busy_session_is_seen_at_the_next_step(tmp_path: Path) -> None:
+    seen: list[Request] = []
+
+    async def act() -> str:
+        await b.receive("also do this")
+        return "acted"
+
+    def last(request: Request) -> Reply:
+        seen.append(request)
+        return Reply("both done")
+
+    model = ScriptedModel(calls(ToolCall.of("1", "act")), last)
+    async with bench(tmp_path, model, tools=[program(act)]) as b:
+        await b.say("do that")
+    assert seen[0].messages[-1] == UserMessage("also do this")
+
+
+async def test_an_interrupt_keeps_the_text_so_far_and_ends_the_turn(tmp_path: Path) -> None:
+    model = ScriptedModel(Reply("one two three four five six seven " * 40), delay=0.01)
+    async with bench(tmp_path, model) as b:
+        await b.receive("count")
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not b.published or not isinstance(b.published[-1].event, ev.TextArrived):
+            await asyncio.sleep(0.005)
+        worker.interrupt()
+        end = await running
+        replies = await b.events(ev.Replied)
+    assert end is not None
+    assert end.reason == "interrupted"
+    assert replies[0].text.startswith("one two")
+    assert replies[0].stop == "interrupted"
+
+
+async def test_an_interrupt_stops_a_command_and_keeps_its_output(tmp_path: Path) -> None:
+    command = "echo begun; sleep 60; echo never"
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "terminal", command=command)), Reply("what now?")
+    )
+    async with bench(tmp_path, model) as b:
+        await b.receive("run it")
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not any(isinstance(one.event, ev.OutputArrived) for one in b.published):
+            await asyncio.sleep(0.01)
+        worker.interrupt()
+        end = await running
+        result = (await b.events(ev.CallFinished))[0]
+        again = await b.say("go on")
+    assert end is not None
+    assert end.reason == "interrupted"
+    assert "begun" in result.text
+    assert "interrupted" in result.text
+    assert again.text == "what now?"
+
+
+async def test_an_unknown_tool_and_bad_arguments_are_told_to_the_model(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "fly"), ToolCall("2", "read_file", "{not json")), Reply("sorry")
+    )
+    async with bench(tmp_path, model) as b:
+        end = await b.say("go")
+        first, second = await b.events(ev.CallFinished)
+    assert end.reason == "done"
+    assert "no tool called 'fly'" in first.text
+    assert "JSON" in second.text
+
+
+async def test_a_tool_that_raises_does_not_end_the_turn(tmp_path: Path) -> None:
+    def broken() -> str:
+        raise ValueError("boom")
+
+    def refusing() -> str:
+        raise ToolError("no file at 'x'", "look elsewhere")
+
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "broken"), ToolCall.of("2", "refusing")), Reply("I see")
+    )
+    tools = [program(broken, "broken"), program(refusing, "refusing")]
+    async with bench(tmp_path, model, tools=tools) as b:
+        end = await b.say("go")
+        results = {event.tool: event for event in await b.events(ev.CallFinished)}
+    assert end.reason == "done"
+    assert "ValueError: boom" in results["broken"].text
+    assert "look elsewhere" in results["refusing"].text
+    assert not results["broken"].ok
+
+
+async def test_where_nobody_can_answer_what_asks_is_refused(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "terminal", command="touch made")), Reply("I may not")
+    )
+    async with bench(tmp_path, model, policy="careful") as b:
+        await b.say("make it")
+        result = (await b.events(ev.CallFinished))[0]
+    assert "nobody is there" in result.text
+    assert not (tmp_path / "work" / "made").exists()
+
+
+async def answered(b, worker, answer: str) -> ev.TurnFinished:
+    running = asyncio.create_task(worker.run())
+    while not worker.talk.questions:
+        await asyncio.sleep(0.005)
+    await worker.people.answer(next(iter(worker.talk.questions)), answer, "test")
+    end = await running
+    assert end is not None
+    return end
+
+
+async def test_consent_lets_a_command_run_and_refusal_does_not(tmp_path: Path) -> None:
+    for answer, made in (("no", False), ("yes", True)):
+        model = ScriptedModel(
+            calls(ToolCall.of("1", "terminal", command="touch made")), Reply("so be it")
+        )
+        folder = tmp_path / answer
+        folder.mkdir()
+        async with bench(folder, model, policy="careful") as b:
+            await b.receive("make it", interactive=True)
+            await answered(b, await b.worker(), answer)
+        assert (folder / "work" / "made").exists() is made
+
+
+async def test_a_question_that_nobody_answers_in_time_counts_as_no(tmp_path: Path) -> None:
+    from hermes_agent.core.settings import ApprovalSettings
+
+    model = ScriptedModel(calls(ToolCall.of("1", "terminal", command="true")), Reply("I see"))
+    settings = Settings(approvals=ApprovalSettings(timeout_seconds=0.05))
+    async with bench(tmp_path, model, policy="careful", settings=settings) as b:
+        await b.say("go", interactive=True)
+        result = (await b.events(ev.CallFinished))[0]
+        asked = await b.store.questions()
+    assert "nobody answered in time" in result.text
+    assert asked == []
+
+
+async def test_an_identical_read_in_one_step_is_run_once(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def look(what: str) -> str:
+        ran.append(what)
+        return f"saw {what}"
+
+    twice = (ToolCall.of("1", "look", what="x"), ToolCall.of("2", "look", what="x"))
+    model = ScriptedModel(calls(*twice), Reply("ok"))
+    async with bench(tmp_path, model, tools=[program(look, "look", repeatable=True)]) as b:
+        await b.say("go")
+        results = await b.events(ev.CallFinished)
+    assert ran == ["x"]
+    assert [result.text for result in results] == ["saw x", "saw x"]
+
+
+async def test_a_capability_the_agent_lacks_is_refused(tmp_path: Path) -> None:
+    def fetch(url: str) -> str:
+        return "never"
+
+    model = ScriptedModel(calls(ToolCall.of("1", "fetch", url="x")), Reply("ok"))
+    tools = [program(fetch, "fetch", capabilities=["network"])]
+    async with bench(tmp_path, model, tools=tools, granted=frozenset({"filesystem"})) as b:
+        await b.say("go")
+        result = (await b.events(ev.CallFinished))[0]
+        judged = (await b.events(ev.CallJudged))[0]
+    assert not result.ok
+    assert "network" in result.text
+    assert judged.action == "deny"
+
+
+async def test_a_result_too_large_for_the_model_is_kept_whole_on_disk(tmp_path: Path) -> None:
+    def much() -> str:
+        return "x" * 50_000 + "end"
+
+    model = ScriptedModel(calls(ToolCall.of("1", "much")), Reply("ok"))
+    settings = Settings(loop=LoopSettings(result_chars=1000))
+    async with bench(tmp_path, model, tools=[program(much, "much")], settings=settings) as b:
+        await b.say("go")
+        result = (await b.events(ev.CallFinished))[0]
+    assert len(result.text) < 1500
+    assert result.text.endswith("end")
+    assert [len(f.read_text()) for f in (tmp_path / "results").iterdir()] == [50_003]
+
+
+def endless(request: Request) -> Reply:
+    n = len(request.messages)
+    return Reply("", (ToolCall.of(f"c{n}", "look", what=str(n)),), Usage(100, 10), cost=0.01)
+
+
+async def look(what: str) -> str:
+    return what
+
+
+async def test_the_step_budget_ends_an_unattended_turn(tmp_path: Path) -> None:
+    model = ScriptedModel(*[endless] * 20)
+    settings = Settings(loop=LoopSettings(max_steps=5))
+    async with bench(tmp_path, model, tools=[program(look, "look")], settings=settings) as b:
+        end = await b.say("go")
+        reached = await b.events(ev.BudgetReached)
+    assert (end.reason, end.steps) == ("budget", 5)
+    assert reached[0].what == "steps of this turn"
+
+
+async def test_a_budget_is_extended_by_as_much_again_when_the_user_says_so(tmp_path: Path) -> None:
+    model = ScriptedModel(*[endless] * 20)
+    settings = Settings(loop=LoopSettings(max_steps=3))
+    async with bench(tmp_path, model, tools=[program(look, "look")], settings=settings) as b:
+        await b.receive("go", interactive=True)
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        for answer in ("yes", "no"):
+            while not worker.talk.questions:
+                await asyncio.sleep(0.005)
+            await worker.people.answer(next(iter(worker.talk.questions)), answer, "test")
+        end = await running
+    assert end is not None
+    assert (end.reason, end.steps) == ("budget", 6)
+
+
+async def test_token_and_dollar_budgets_hold(tmp_path: Path) -> None:
+    priced = ModelFacts(price_input=1.0, price_output=1.0)
+    for name, budgets, steps in (
+        ("tokens", BudgetSettings(turn_tokens=250), 3),
+        ("dollars", BudgetSettings(turn_dollars=0.035), 4),
+        ("day", BudgetSettings(day_dollars=0.02), 2),
+        ("session", BudgetSettings(session_dollars=0.05), 5),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        model = ScriptedModel(*[endless] * 20, facts=priced)
+        tools = [program(look, "look")]
+        async with bench(folder, model, tools=tools, settings=Settings(budgets=budgets)) as b:
+            end = await b.say("go")
+        assert (name, end.reason, end.steps) == (name, "budget", steps)
+
+
+async def test_a_dollar_budget_without_a_price_is_refused_before_the_first_call(
+    tmp_path: Path,
+) -> None:
+    settings = Settings(budgets=BudgetSettings(turn_dollars=1.0))
+    async with bench(tmp_path, ScriptedModel(Reply("hi")), settings=settings) as b:
+        end = await b.say("go")
+    assert end.reason == "failed"
+    assert "no price is known" in end.error
+    assert end.steps == 0
+
+
+async def test_a_model_that_fails_for_good_fails_the_turn_and_the_session_goes_on(
+    tmp_path: Path,
+) -> None:
+    from hermes_agent.core.errors import ModelError
+
+    def fail(request: Request) -> Reply:
+        raise ModelError("auth", "the key is wrong", "set OPENAI_API_KEY")
+
+    def after(request: Request) -> Reply:
+        return fail(request) if len(request.messages) == 1 else Reply("better")
+
+    async with bench(tmp_path, ScriptedModel(after)) as b:
+        first = await b.say("hi")
+        second = await b.say("again")
+    assert (first.reason, first.error, first.hint) == (
+        "failed",
+        "the key is wrong",
+        "set OPENAI_API_KEY",
+    )
+    assert second.text == "better"

@@ -1,0 +1,36 @@
+"""What every test gets: no environment of the developer's, and a check of what it journalled."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.prefix import check_prefixes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clean_environment() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            # A proxy would stand between the tests and the servers they start on this machine.
+            if name.startswith(("HERMES_", "OPENAI_")) or name.lower().endswith("_proxy"):
+                patch.delenv(name)
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home that this process and its children use."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HERMES_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def stable_prefixes(tmp_path: Path) -> Iterator[None]:
+    """Two successive requests of one session share their prefix, in every store a test leaves."""
+    yield
+    for database in tmp_path.rglob("state.db"):
+        check_prefixes(database)

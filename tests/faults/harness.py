@@ -1,0 +1,258 @@
+"""Turns of mixed effects, runtimes that are killed, and what must be true afterwards."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.cli.client import Api, Gone
+from hermes_agent.core.errors import Degraded, HermesError
+
+PATIENCE = 60.0
+"""How long a runtime may take for what normally takes a blink."""
+
+Event = dict[str, Any]
+
+
+class Nursery:
+    """Hands out runtimes."""
+
+    def __init__(self) -> None:
+        environment = {
+            **os.environ,
+            "HERMES_POLICY": "sandbox",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def start(self, home: Path, phase: str = "never", number: int = 0) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{home} {phase} {number}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def wait_until(met: Any, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        time.sleep(0.005)
+
+
+def script(folder: Path, turns: int) -> Path:
+    """Each turn changes things in every way there is: commands, files, a tool that leaves no
+    trace, several at once, and one that only looks. Each effect adds a line of its own."""
+    log = folder / "work" / "effects.log"
+    entries = []
+    for turn in range(turns):
+
+        def line(name: str, turn: int = turn) -> str:
+            return f"t{turn}-{name}"
+
+        def command(name: str) -> Event:
+            return {"tool": "terminal", "with": {"command": f"echo {line(name)} >> effects.log"}}
+
+        def append(name: str) -> Event:
+            return {"tool": "append_line", "with": {"path": str(log), "line": line(name)}}
+
+        note = f"note-{turn}.txt"
+        entries.append(
+            {
+                "replies": [
+                    {"say": "First a command.", "calls": [command("command")]},
+                    {
+                        "calls": [
+                            {"tool": "write_file", "with": {"path": note, "content": line("file")}},
+                            {"tool": "count_lines", "with": {"path": str(log)}},
+                        ]
+                    },
+                    {"calls": [append("left"), append("right"), command("beside")]},
+                    {
+                        "calls": [
+                            {
+                                "tool": "patch",
+                                "with": {"path": note, "old": "file", "new": "patched"},
+                            }
+                        ]
+                    },
+                    {"say": f"Turn {turn} is done."},
+                ]
+            }
+        )
+    path = folder / "script.json"
+    path.write_text(json.dumps({"name": "scripted/faults", "turns": entries}))
+    return path
+
+
+LINES = ("command", "left", "right", "beside")
+
+
+class Case:
+    """One home, a session on it, and what was acknowledged."""
+
+    def __init__(self, folder: Path, nursery: Nursery, turns: int) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.work = folder / "work"
+        for each in (self.home, self.work):
+            each.mkdir(parents=True)
+        self.script = script(folder, turns)
+        self.api = Api(str(self.home))
+        self.nursery = nursery
+        self.pid = 0
+        self.session = ""
+        self.acknowledged: list[str] = []
+        self.decided: set[str] = set()
+
+    def start(self, phase: str = "never", number: int = 0) -> None:
+        """Start a runtime and wait until it answers, or has died as told."""
+        self.pid = self.nursery.start(self.home, phase, number)
+        wait_until(lambda: self.api.is_up() or not is_alive(self.pid), "the runtime to start")
+
+    @property
+    def died(self) -> bool:
+        return not is_alive(self.pid)
+
+    def kill(self) -> None:
+        if self.pid and is_alive(self.pid):
+            os.kill(self.pid, signal.SIGKILL)
+        wait_until(lambda: self.died, "the runtime to die")
+
+    def send(self, key: str) -> bool:
+        """Hand a message in; True when it was acknowledged."""
+        message: dict[str, object] = {
+            "text": f"message {key}",
+            "key": key,
+            "session": self.session,
+            "workspace": str(self.work),
+            "model": f"scripted/{self.script}",
+        }
+        try:
+            sent = self.api.post("/v1/messages", message)
+        except Gone:
+            return False
+        except Degraded:  # it is stopping
+            return False
+        self.session = sent["session"]
+        self.acknowledged.append(key)
+        return True
+
+    def journal(self) -> list[Event]:
+        return list(self.api.get(f"/v1/sessions/{self.session}/journal"))
+
+    def state(self) -> str:
+        return str(self.api.get(f"/v1/sessions/{self.session}")["state"])
+
+    def finish(self) -> None:
+        """Let it work until nothing is left to do; a parked effect is decided by looking."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if not self.session:
+                return
+            for parked in self.api.get("/v1/parked"):
+                self._decide(parked)
+            if self.state() == "idle" and not self._mail():
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"it did not finish: {self.api.get('/v1/status')}")
+
+    def _mail(self) -> bool:
+        taken = {e["event"]["key"] for e in self.journal() if e["event"]["kind"] == "message_taken"}
+        return not set(self.acknowledged) <= taken
+
+    def _decide(self, parked: Event) -> None:
+        line = json.loads(parked["input"])["line"]
+        decision = "it-happened" if line in self.lines() else "retry"
+        try:
+            self.api.post(f"/v1/parked/{parked['effect']}", {"decision": decision})
+        except HermesError:
+            return  # the turn that owns it is not up yet
+        self.decided.add(parked["effect"])
+
+    def lines(self) -> list[str]:
+        path = self.work / "effects.log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def check(self) -> None:
+        """Nothing acknowledged is lost, nothing ran twice, everything came to its end."""
+        lines = Counter(self.lines())
+        twice = [line for line, times in lines.items() if times > 1]
+        assert not twice, f"ran twice: {twice}"
+        if not self.session:
+            return
+        events = [one["event"] for one in self.journal()]
+        taken = Counter(e["key"] for e in events if e["kind"] == "message_taken")
+        assert all(times == 1 for times in taken.values()), f"taken twice: {taken}"
+        missing = [key for key in self.acknowledged if key not in taken]
+        assert not missing, f"acknowledged and lost: {missing}"
+        finished = Counter(e["effect"] for e in events if e["kind"] == "call_finished")
+        assert all(times == 1 for times in finished.values()), "a call ended twice"
+        parked = {e["effect"] for e in events if e["kind"] == "call_parked"}
+        traceless = {e["effect"] for e in events if e.get("tool") == "append_line"}
+        assert parked <= traceless, "an effect that leaves a trace was parked"
+        started = [e for e in events if e["kind"] == "turn_started"]
+        ended = [e for e in events if e["kind"] == "turn_finished"]
+        assert len(started) == len(ended)
+        failures = [e for e in events if e["kind"] == "call_finished" and not e["ok"]]
+        assert not failures, failures
+        assert {e["reason"] for e in ended} == {"done"}, ended
+        for turn in range(len(ended)):
+            for name in LINES:
+                assert lines[f"t{turn}-{name}"] == 1, f"t{turn}-{name} is missing"
+            assert (self.work / f"note-{turn}.txt").read_text() == f"t{turn}-patched"
+
+    def close(self) -> None:
+        self.kill()
+        end_keepers(self.home)
+
+
+def end_keepers(home: Path) -> None:
+    """Shells outlive a runtime that is killed; end those of a home."""
+    mark = str(home).encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes()
+                if mark in words and b"bash" in words:
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+
+
+@contextmanager
+def case(folder: Path, nursery: Nursery, turns: int = 3) -> Iterator[Case]:
+    one = Case(folder, nursery, turns)
+    try:
+        yield one
+    finally:
+        one.close()

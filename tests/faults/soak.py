@@ -1,0 +1,69 @@
+"""`make soak`: kill the runtime at random instants, thousands of times.
+
+    python -m tests.faults.soak --kills 5000 --seed 7
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.faults.harness import Case, Nursery, case
+
+TURNS = 12
+"""Messages sent to one home before its journal is checked and a new one begun."""
+
+
+def soak(folder: Path, nursery: Nursery, chance: random.Random, kills: int) -> int:
+    """Kill at least so many times, over as many homes as that takes. Returns the kills."""
+    done = rounds = 0
+    while done < kills:
+        rounds += 1
+        with case(folder / f"round-{rounds}", nursery, TURNS) as one:
+            done += one_round(one, chance)
+    return done
+
+
+def one_round(one: Case, chance: random.Random) -> int:
+    """Send messages one after the other, killing and restarting all the while."""
+    killed = 0
+    one.start()
+    keys = [f"m{number}" for number in range(TURNS)]
+    while keys:
+        if one.send(keys[0]):
+            keys.pop(0)
+        time.sleep(chance.choice((0.0, chance.uniform(0.0, 0.03), chance.uniform(0.0, 0.15))))
+        if chance.random() < 0.8:
+            one.kill()
+            killed += 1
+            one.start()
+    one.finish()
+    one.check()
+    return killed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=None)
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+    print(f"seed {seed}", flush=True)
+    chance, nursery, done, began = random.Random(seed), Nursery(), 0, time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="hermes-soak-"))
+    try:
+        while done < options.kills:
+            done += soak(folder / str(done), nursery, chance, min(50, options.kills - done))
+            rate = done / (time.monotonic() - began)
+            print(f"{done} kills, nothing lost, nothing twice ({rate:.1f}/s)", flush=True)
+    finally:
+        nursery.close()
+    shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The runtime killed with SIGKILL at every journal write, one by one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Case, Nursery, case
+
+MESSAGES = ("one", "two")
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+def kill_at(one: Case, phase: str, number: int) -> bool:
+    """Send messages to a runtime that dies at a write; True when it died."""
+    one.start(phase, number)
+    for key in MESSAGES:
+        if not one.send(key):
+            break
+    try:
+        one.finish()
+    except Exception:
+        if not one.died:
+            raise
+    return one.died
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_a_kill_at_any_journal_write_loses_nothing_and_repeats_nothing(
+    tmp_path: Path, nursery: Nursery, phase: str
+) -> None:
+    number = 0
+    while True:
+        number += 1
+        with case(tmp_path / f"{phase}-{number}", nursery) as one:
+            died = kill_at(one, phase, number)
+            if died:
+                one.start()
+                for key in MESSAGES:  # whoever got no answer sends again, with the same key
+                    if key not in one.acknowledged:
+                        assert one.send(key)
+            one.finish()
+            one.check()
+            assert len(one.lines()) >= 4
+        if not died:
+            break
+    assert number > 30, "a run of two messages writes more than that"

@@ -1,0 +1,184 @@
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Reply, Retrying
+from hermes_agent.core.settings import ModelSettings
+from hermes_agent.models.catalog import open_model
+from hermes_agent.models.openai_chat import open_named
+from hermes_agent.models.retry import Retried
+from tests.models.helpers import KEY, chat, chunks, reply, request
+from tests.support.openai_server import FAILURES, OpenAIServer, Raw
+
+QUICK = ModelSettings(silence_seconds=0.3, retry_seconds=0.0)
+
+KINDS = {
+    "400": "bad_request", "401": "auth", "403": "auth", "404": "bad_request",
+    "422": "bad_request", "429": "rate_limit", "500": "overload", "502": "overload",
+    "503": "overload", "529": "overload", "quota": "quota", "context": "context_too_long",
+    "cut": "broken_stream", "stall": "timeout", "garbage": "garbage", "html": "garbage",
+    "empty": "broken_stream", "midway": "overload", "silent": "timeout", "reset": "broken_stream",
+}  # fmt: skip
+
+
+async def failure(how: str | Raw, retry_after: float | str | None = None) -> ModelError:
+    async with OpenAIServer() as server:
+        server.fail_next(how, retry_after=retry_after)
+        model = chat(server.url, QUICK)
+        with pytest.raises(ModelError) as raised:
+            await chunks(model, request("go"))
+        await model.close()
+    return raised.value
+
+
+def test_every_way_to_fail_has_its_kind_here() -> None:
+    assert KINDS.keys() == FAILURES.keys()
+
+
+@pytest.mark.parametrize(("how", "kind"), KINDS.items())
+async def test_each_failure_has_its_kind(how: str, kind: str) -> None:
+    assert (await failure(how)).kind == kind
+
+
+@pytest.mark.parametrize("how", [how for how, kind in KINDS.items() if kind == "bad_request"])
+async def test_a_rejected_request_names_the_model_and_what_the_service_said(how: str) -> None:
+    error = await failure(how)
+    assert "openai/test-model" in error.message
+    assert any(word in error.message for word in ("nonsense", "does not exist", "field required"))
+    assert "HERMES_MODEL" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (402, {"error": {"message": "Insufficient Balance"}}, "quota"),
+        (403, {"error": {"message": "insufficient credit"}}, "quota"),
+        (408, {}, "timeout"),
+        (413, {"detail": "payload"}, "context_too_long"),
+        (400, {"error": "prompt is too long: 9 tokens"}, "context_too_long"),
+        (400, {"error": {"type": "exceed_context_size_error", "message": "no"}}, "context_too_long"),
+        (400, [{"error": {"message": "the input exceeds the model's context window"}}],
+         "context_too_long"),
+        (400, {"error": {"code": "content_filter", "message": "no"}}, "refused"),
+        (418, "teapot", "bad_request"),
+        (301, {}, "bad_request"),
+        (504, {}, "overload"),
+    ],
+)  # fmt: skip
+async def test_services_that_say_it_another_way_are_understood(
+    status: int, body: object, kind: str
+) -> None:
+    import json
+
+    error = await failure(Raw([json.dumps(body).encode()], status))
+    assert (error.kind, str(status) in error.message) == (kind, True)
+
+
+async def test_a_pause_in_seconds_is_read() -> None:
+    assert (await failure("429", retry_after=7)).retry_after == 7.0
+    assert (await failure("503", retry_after="1.5")).retry_after == 1.5
+    assert (await failure("429")).retry_after is None
+    assert (await failure("429", retry_after="soon")).retry_after is None
+
+
+async def test_a_pause_in_milliseconds_is_read() -> None:
+    assert (await failure(Raw([], 429, {"retry-after-ms": "250"}))).retry_after == 0.25
+
+
+async def test_a_pause_until_a_date_is_measured_by_the_services_clock() -> None:
+    now = datetime.now(UTC)
+    later = format_datetime(now + timedelta(seconds=40), usegmt=True)
+    seconds = (await failure("429", retry_after=later)).retry_after
+    assert seconds is not None
+    assert 20 < seconds <= 41
+    earlier = format_datetime(now - timedelta(seconds=40), usegmt=True)
+    assert (await failure("429", retry_after=earlier)).retry_after == 0.0
+
+
+async def test_a_page_instead_of_an_answer_is_shown_as_plain_text() -> None:
+    error = await failure("html")
+    assert "502 Bad Gateway" in error.message
+    assert "<" not in error.message
+
+
+async def test_silence_names_its_length() -> None:
+    assert "nothing for 0.3 seconds" in (await failure("silent")).message
+
+
+async def test_a_slow_service_that_keeps_sending_is_waited_for() -> None:
+    said = "one two three four five six seven eight nine"
+    async with OpenAIServer([Reply(said)], first_delay=0.05, chunk_delay=0.05) as server:
+        model = chat(server.url, ModelSettings(silence_seconds=5))
+        assert (await reply(model, request("go"))).text == said
+        await model.close()
+
+
+async def test_a_service_that_is_not_there_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    for address in (url, "http://no-such-host.invalid/v1"):
+        model = chat(address, QUICK)
+        with pytest.raises(ModelError) as raised:
+            await chunks(model, request("go"))
+        await model.close()
+        assert raised.value.kind == "unreachable"
+        assert address in raised.value.hint
+
+
+async def test_errors_do_not_tell_the_key() -> None:
+    leaking = Raw([f'{{"error": {{"message": "bad key {KEY}"}}}}'.encode()], 401)
+    page = Raw([f"<p>your header was Bearer {KEY}</p>".encode()])
+    stream = Raw([f'data: {{"oops": {KEY}'.encode()])
+    for how in (leaking, page, stream):
+        error = await failure(how)
+        assert KEY not in str(error)
+        assert KEY not in repr(error.__cause__)
+        assert "[key]" in error.message
+
+
+async def test_errors_do_not_tell_a_password_in_the_address() -> None:
+    environ = {"OPENAI_BASE_URL": "http://user:secret@no-such-host.invalid/v1"}
+    model = open_named("openai/x", QUICK, environ)
+    with pytest.raises(ModelError) as raised:
+        await chunks(model, request("go"))
+    await model.close()
+    assert "secret" not in str(raised.value)
+    assert "http://no-such-host.invalid/v1" in str(raised.value)
+
+
+async def test_passing_failures_of_a_real_server_are_got_over() -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    passing = [how for how, kind in KINDS.items() if ModelError(kind, "").passing]  # type: ignore[arg-type]
+    async with OpenAIServer([Reply("at last")]) as server:
+        server.fail_next("429", retry_after=3)
+        for how in passing:
+            server.fail_next(how)
+        settings = ModelSettings(silence_seconds=0.3, retries=len(passing) + 1)
+        model = Retried(chat(server.url, settings), settings, sleep=sleep, random=lambda: 0.0)
+        got = await chunks(model, request("go"))
+        await model.close()
+        assert len(server.requests) == len(passing) + 2
+        server.assert_prefix_stable()
+    retries = [chunk for chunk in got if isinstance(chunk, Retrying)]
+    assert [chunk.kind for chunk in retries] == ["rate_limit", *(KINDS[how] for how in passing)]
+    assert pauses == [chunk.delay for chunk in retries]
+    assert pauses[0] == 3.0
+    assert isinstance(got[-1], Reply)
+    assert got[-1].text == "at last"
+
+
+async def test_a_model_opened_by_name_retries_by_itself() -> None:
+    async with OpenAIServer([Reply("hi")]) as server:
+        server.fail_next("429", retry_after=0, times=2)
+        model = open_model("openai/x", QUICK, {"OPENAI_BASE_URL": server.url})
+        got = await chunks(model, request("go"))
+        await model.close()
+        assert [type(chunk) for chunk in got[:2]] == [Retrying, Retrying]
+        assert "authorization" not in server.requests[0].headers

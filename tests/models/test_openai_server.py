@@ -1,0 +1,161 @@
+"""The server the other tests rely on, with the official client as the judge."""
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from hermes_agent.core.messages import AssistantMessage, Reply, ToolCall, Usage
+from tests.models.helpers import chat, reply, request
+from tests.support.openai_server import OpenAIServer
+
+CALLS = (
+    ToolCall("a", "find", '{"pattern": "**/*.py"}'),
+    ToolCall("b", "look", '{"at": "everything there is"}'),
+)
+SCRIPT = [Reply("let me see", CALLS, Usage(11, 7, 5)), Reply("one two three four")]
+FIRST: list[Any] = [{"role": "user", "content": "hi"}]
+SECOND: list[Any] = [*FIRST, {"role": "assistant", "content": "let me see"}]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[OpenAIServer]:
+    async with OpenAIServer(SCRIPT) as running:
+        yield running
+
+
+@pytest.fixture
+async def official(server: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0, timeout=5) as client:
+        yield client
+
+
+async def test_streamed_text_and_calls_are_read_by_the_official_client(
+    official: AsyncOpenAI,
+) -> None:
+    async with official.chat.completions.stream(
+        model="m", messages=FIRST, stream_options={"include_usage": True}
+    ) as stream:
+        whole = await stream.get_final_completion()
+    message = whole.choices[0].message
+    assert message.content == "let me see"
+    assert [(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()] == [
+        (call.id, call.name, call.arguments) for call in CALLS
+    ]
+    assert whole.choices[0].finish_reason == "tool_calls"
+    assert whole.usage is not None
+    assert (whole.usage.prompt_tokens, whole.usage.completion_tokens) == (11, 7)
+    assert whole.usage.prompt_tokens_details is not None
+    assert whole.usage.prompt_tokens_details.cached_tokens == 5
+
+
+async def test_streamed_text_comes_in_pieces(official: AsyncOpenAI) -> None:
+    stream = await official.chat.completions.create(model="m", messages=SECOND, stream=True)
+    pieces = [c.choices[0].delta.content async for c in stream]
+    assert "".join(piece or "" for piece in pieces) == "one two three four"
+    assert len([piece for piece in pieces if piece]) > 1
+
+
+async def test_an_answer_in_one_piece_is_read_by_the_official_client(
+    official: AsyncOpenAI,
+) -> None:
+    whole = await official.chat.completions.create(model="m", messages=FIRST)
+    message = whole.choices[0].message
+    assert [(c.id, c.function.arguments) for c in message.tool_calls or ()] == [  # type: ignore[union-attr]
+        (call.id, call.arguments) for call in CALLS
+    ]
+    assert whole.usage is not None
+    assert whole.usage.total_tokens == 18
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        ("400", openai.BadRequestError),
+        ("401", openai.AuthenticationError),
+        ("403", openai.PermissionDeniedError),
+        ("404", openai.NotFoundError),
+        ("422", openai.UnprocessableEntityError),
+        ("429", openai.RateLimitError),
+        ("quota", openai.RateLimitError),
+        ("500", openai.InternalServerError),
+        ("529", openai.InternalServerError),
+        ("context", openai.BadRequestError),
+        ("reset", openai.APIConnectionError),
+    ],
+)
+async def test_failures_are_what_the_official_client_takes_them_for(
+    server: OpenAIServer, official: AsyncOpenAI, how: str, kind: type[openai.APIError]
+) -> None:
+    server.fail_next(how)
+    with pytest.raises(kind) as raised:
+        await official.chat.completions.create(model="m", messages=FIRST)
+    if how == "context":
+        assert raised.value.code == "context_length_exceeded"
+
+
+async def test_a_script_that_is_used_up_is_a_bad_request(official: AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="used up"):
+        await official.chat.completions.create(model="m", messages=[*SECOND, *SECOND], stream=True)
+
+
+async def test_another_page_is_not_found(official: AsyncOpenAI) -> None:
+    with pytest.raises(openai.NotFoundError):
+        await official.models.list()
+
+
+async def test_a_conversation_that_grows_is_stable_and_one_that_changes_is_not(
+    server: OpenAIServer,
+) -> None:
+    model = chat(server.url)
+    answer = (await reply(model, request("hi"))).message
+    await reply(model, request("other", session="s2"))
+    await reply(model, request("hi", answer, "and"))
+    server.assert_prefix_stable()
+    await reply(model, request("hi", AssistantMessage("let me lie"), "and"))
+    await model.close()
+    with pytest.raises(AssertionError, match="request 3 of s1 does not begin"):
+        server.assert_prefix_stable()
+    server.assert_prefix_stable(compactions=1)
+
+
+async def test_a_changed_beginning_is_no_compaction(server: OpenAIServer) -> None:
+    model = chat(server.url)
+    await reply(model, request("hi"))
+    await reply(model, request("ho"))
+    await model.close()
+    with pytest.raises(AssertionError):
+        server.assert_prefix_stable(compactions=1)
+
+
+async def test_conversations_without_a_session_are_told_apart_by_their_beginning(
+    server: OpenAIServer, official: AsyncOpenAI
+) -> None:
+    for messages in (FIRST, [{"role": "user", "content": "other"}], SECOND):
+        await official.chat.completions.create(model="m", messages=messages)
+    assert sorted(len(group) for group in server.conversations().values()) == [1, 2]
+
+
+def test_the_server_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps({"turns": [{"replies": [{"say": "hello there"}]}]}))
+    program = Path(__file__).parents[1] / "support" / "openai_server.py"
+    process = subprocess.Popen(
+        [sys.executable, program, "--port", "0", "--script", script],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with openai.OpenAI(base_url=url, api_key="k") as client:
+            whole = client.chat.completions.create(model="m", messages=FIRST)
+        process.terminate()
+        assert whole.choices[0].message.content == "hello there"
+    assert process.returncode == 0

@@ -1,0 +1,90 @@
+"""Everything a user can meet by name has a heading in docs/reference, and no page is stale."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.cli.commands import COMMANDS
+from hermes_agent.core import events, settings
+from hermes_agent.policy.profiles import PROFILES
+from hermes_agent.tools.builtin import load_tools
+from tests.support.source import PACKAGE, ROOT, tracked_files
+
+DOCS = ROOT / "docs"
+
+
+def headings(page: str) -> set[str]:
+    lines = (DOCS / "reference" / page).read_text().splitlines()
+    return {line.lstrip("#").replace("`", "").strip() for line in lines if line.startswith("#")}
+
+
+def setting_names(kind: Any, prefix: str = "") -> Iterator[str]:
+    for field in msgspec.structs.fields(kind):
+        name = prefix + field.name
+        yield name
+        for inner in [field.type, *get_args(field.type)]:
+            if isinstance(inner, type) and issubclass(inner, Struct):
+                middle = "." if inner is field.type else ".NAME."
+                yield from setting_names(inner, name + middle)
+
+
+def test_every_setting_has_a_heading() -> None:
+    assert set(setting_names(settings.Settings)) - headings("settings.md") == set()
+
+
+def test_every_event_has_a_heading() -> None:
+    kinds = get_args(events.Event) + get_args(events.Passing)
+    assert {kind.__struct_config__.tag for kind in kinds} - headings("events.md") == set()
+
+
+def test_every_command_has_a_heading() -> None:
+    assert {f"hermes {command.name}" for command in COMMANDS} - headings("commands.md") == set()
+
+
+def test_every_built_in_tool_has_a_heading() -> None:
+    assert {tool.name for tool in load_tools()} - headings("tools.md") == set()
+
+
+def test_every_policy_profile_has_a_heading() -> None:
+    assert set(PROFILES) - headings("profiles.md") == set()
+
+
+def test_every_environment_variable_has_a_heading() -> None:
+    named = {
+        name
+        for path in tracked_files()
+        if path.is_relative_to(PACKAGE)
+        for name in re.findall(r"\b(?:HERMES|OPENAI)_[A-Z_]*[A-Z]\b", path.read_text())
+    }
+    assert named - headings("environment.md") == set()
+
+
+def test_the_generated_pages_are_not_stale() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "gen_docs.py", "--check"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    pages = [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
+        if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_the_index_of_the_documentation_names_every_page() -> None:
+    index = (DOCS / "README.md").read_text()
+    pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} - {"README.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()

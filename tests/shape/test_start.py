@@ -1,0 +1,60 @@
+"""The first thing a user types answers at once, because it imports next to nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_agent import __version__
+
+HEAVY = {
+    "apsw", "asyncio", "concurrent", "dataclasses", "email", "http", "httpx", "inspect", "logging",
+    "msgspec", "prompt_toolkit", "rich", "ruamel", "selectors", "socket", "sqlite3", "ssl",
+    "starlette", "subprocess", "tempfile", "urllib", "uvicorn", "yaml",
+}  # fmt: skip
+
+PROGRAM = """
+import sys
+before = set(sys.modules)
+sys.argv = ["hermes", sys.argv[1]]
+from hermes_agent.cli.main import main
+code = 0
+try:
+    code = main()
+except SystemExit as end:
+    code = end.code
+names = sorted(set(sys.modules) - before)
+import json
+installed = [n for n in names if "site-packages" in (getattr(sys.modules[n], "__file__", "") or "")]
+print(json.dumps({"code": code or 0, "names": names, "installed": installed}), file=sys.stderr)
+"""
+
+
+def start(argument: str, folder: Path) -> tuple[str, set[str], list[str]]:
+    """What is printed, the outermost names imported, and which of them were installed."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, argument], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stderr.splitlines()[-1])
+    assert seen["code"] == 0
+    return done.stdout, {name.split(".")[0] for name in seen["names"]}, seen["installed"]
+
+
+def test_version_is_printed_without_importing_anything_heavy(tmp_path: Path) -> None:
+    printed, names, installed = start("--version", tmp_path)
+    assert __version__ in printed
+    assert names & (HEAVY | {"argparse", "json"}) == set()
+    assert installed == []
+
+
+@pytest.mark.parametrize("argument", ["--help", "-h"])
+def test_help_is_printed_without_importing_anything_heavier_than_argparse(
+    argument: str, tmp_path: Path
+) -> None:
+    printed, names, installed = start(argument, tmp_path)
+    assert "ask" in printed
+    assert names & HEAVY == set()
+    assert installed == []

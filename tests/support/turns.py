@@ -1,0 +1,106 @@
+"""A turn with real parts: a store in a folder, a scripted model, a terminal, a gate."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.turn import TurnWorker
+from hermes_agent.core import events as ev
+from hermes_agent.core.messages import Prompt
+from hermes_agent.core.protocols import Gate, Model, Terminal
+from hermes_agent.core.records import Inbound, NewSession, Session, Turn
+from hermes_agent.core.settings import Settings, TerminalSettings
+from hermes_agent.core.tools import Tool
+from hermes_agent.policy.profiles import open_gate
+from hermes_agent.store.store import Store
+from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.tools.builtin import load_tools
+
+
+@dataclass
+class Bench:
+    """One session on a store of its own."""
+
+    store: Store
+    session: Session
+    model: Model
+    tools: dict[str, Tool]
+    gate: Gate
+    terminal: Terminal
+    settings: Settings
+    folder: Path
+    published: list[ev.Recorded] = field(default_factory=list)
+    sent: int = 0
+
+    async def receive(self, text: str, *, interactive: bool = False) -> None:
+        self.sent += 1
+        await self.store.receive(
+            self.session.id, Inbound(f"m{self.sent}", text, "test", interactive)
+        )
+
+    async def worker(self, turn: Turn | None = None) -> TurnWorker:
+        turn = turn or await self.store.start_turn(self.session.id)
+        assert turn is not None
+        prompt = await self.store.prompt(self.session.prompt)
+        talk = Conversation(self.session.id, prompt)
+        talk.apply_all(await self.store.events(self.session.id))
+        return TurnWorker(self.parts(), turn, talk)
+
+    def parts(self) -> Parts:
+        return Parts(
+            journal=self.store,
+            model=self.model,
+            tools=self.tools,
+            gate=self.gate,
+            terminal=self.terminal,
+            settings=self.settings,
+            publish=self.published.append,
+            redact=lambda text: text,
+            results=self.folder / "results",
+            clock=time.time,
+        )
+
+    async def say(self, text: str, *, interactive: bool = False) -> ev.TurnFinished:
+        await self.receive(text, interactive=interactive)
+        end = await (await self.worker()).run()
+        assert end is not None
+        return end
+
+    async def events(self, kind: type | None = None) -> list[ev.Event | ev.Passing]:
+        recorded = await self.store.events(self.session.id)
+        return [one.event for one in recorded if kind is None or isinstance(one.event, kind)]
+
+
+Opener = Callable[..., "AsyncIterator[Bench]"]
+
+
+@asynccontextmanager
+async def bench(
+    folder: Path,
+    model: Model,
+    *,
+    tools: Sequence[Tool] | None = None,
+    policy: str = "sandbox",
+    settings: Settings | None = None,
+    granted: frozenset[str] | None = None,
+) -> AsyncIterator[Bench]:
+    workspace = folder / "work"
+    workspace.mkdir(exist_ok=True)
+    (folder / "home").mkdir(exist_ok=True)
+    store = await Store.open(folder / "home")
+    chosen = {tool.name: tool for tool in (load_tools() if tools is None else tools)}
+    prompt = Prompt("You are a test.", tuple(tool.spec for tool in chosen.values()))
+    session = await store.open_session(NewSession(str(workspace), policy, model.name), prompt)
+    terminal = LocalTerminal(str(workspace), folder / "spool", TerminalSettings())
+    gate = open_gate(policy, home=folder / "home", granted=granted)
+    try:
+        yield Bench(
+            store, session, model, chosen, gate, terminal, settings or Settings(), folder
+        )
+    finally:
+        await terminal.destroy()
+        await store.close()
