@@ -143,6 +143,11 @@ class Case:
     def died(self) -> bool:
         return not is_alive(self.pid)
 
+    def has_died(self) -> bool:
+        """Its connection broke, so it is about to be gone if it is not yet."""
+        wait_until(lambda: self.died, "the runtime to die")
+        return True
+
     def kill(self) -> None:
         if self.pid and is_alive(self.pid):
             os.kill(self.pid, signal.SIGKILL)

@@ -1,3 +1,4 @@
+import json
 import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -13,7 +14,10 @@ from hermes_agent.models.retry import Retried
 from tests.models.helpers import KEY, chat, chunks, reply, request
 from tests.support.openai_server import FAILURES, OpenAIServer, Raw
 
-QUICK = ModelSettings(silence_seconds=0.3, retry_seconds=0.0)
+QUICK = ModelSettings(retry_seconds=0.0)
+IMPATIENT = ModelSettings(silence_seconds=0.3)
+"""Only where nothing is going to come: a loaded machine may be this slow with any answer."""
+HANGING = ("silent", "stall")
 
 KINDS = {
     "400": "bad_request", "401": "auth", "403": "auth", "404": "bad_request",
@@ -27,7 +31,7 @@ KINDS = {
 async def failure(how: str | Raw, retry_after: float | str | None = None) -> ModelError:
     async with OpenAIServer() as server:
         server.fail_next(how, retry_after=retry_after)
-        model = chat(server.url, QUICK)
+        model = chat(server.url, IMPATIENT if how in HANGING else QUICK)
         with pytest.raises(ModelError) as raised:
             await chunks(model, request("go"))
         await model.close()
@@ -59,7 +63,7 @@ async def test_a_rejected_request_names_the_model_and_what_the_service_said(how:
         (408, {}, "timeout"),
         (413, {"detail": "payload"}, "context_too_long"),
         (400, {"error": "prompt is too long: 9 tokens"}, "context_too_long"),
-        (400, {"error": {"type": "exceed_context_size_error", "message": "no"}}, "context_too_long"),
+        (400, {"error": {"type": "exceed_context_size_error"}}, "context_too_long"),
         (400, [{"error": {"message": "the input exceeds the model's context window"}}],
          "context_too_long"),
         (400, {"error": {"code": "content_filter", "message": "no"}}, "refused"),
@@ -71,8 +75,6 @@ async def test_a_rejected_request_names_the_model_and_what_the_service_said(how:
 async def test_services_that_say_it_another_way_are_understood(
     status: int, body: object, kind: str
 ) -> None:
-    import json
-
     error = await failure(Raw([json.dumps(body).encode()], status))
     assert (error.kind, str(status) in error.message) == (kind, True)
 
@@ -111,7 +113,7 @@ async def test_silence_names_its_length() -> None:
 async def test_a_slow_service_that_keeps_sending_is_waited_for() -> None:
     said = "one two three four five six seven eight nine"
     async with OpenAIServer([Reply(said)], first_delay=0.05, chunk_delay=0.05) as server:
-        model = chat(server.url, ModelSettings(silence_seconds=5))
+        model = chat(server.url)
         assert (await reply(model, request("go"))).text == said
         await model.close()
 
@@ -155,12 +157,14 @@ async def test_passing_failures_of_a_real_server_are_got_over() -> None:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    passing = [how for how, kind in KINDS.items() if ModelError(kind, "").passing]  # type: ignore[arg-type]
+    passing = [
+        how for how, kind in KINDS.items() if how not in HANGING and ModelError(kind, "").passing
+    ]  # type: ignore[arg-type]
     async with OpenAIServer([Reply("at last")]) as server:
         server.fail_next("429", retry_after=3)
         for how in passing:
             server.fail_next(how)
-        settings = ModelSettings(silence_seconds=0.3, retries=len(passing) + 1)
+        settings = ModelSettings(retries=len(passing) + 1)
         model = Retried(chat(server.url, settings), settings, sleep=sleep, random=lambda: 0.0)
         got = await chunks(model, request("go"))
         await model.close()

@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import pytest
 from openai import AsyncOpenAI
@@ -62,7 +63,7 @@ def test_a_longer_conversation_begins_with_the_bytes_of_a_shorter_one() -> None:
             request_body("m", Request(whole.prompt, whole.messages[:length], whole.session))
             for length in range(1, len(whole.messages) + 1)
         ]
-        for shorter, longer in zip(bodies, bodies[1:], strict=False):
+        for shorter, longer in pairwise(bodies):
             assert longer.startswith(shorter.removesuffix(b"]}") + b",")
         assert bodies[-1] == request_body("m", random_conversation(seed))
 

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -33,11 +34,9 @@ def piece(
     return made | ({"id": id} if id is not None else {})
 
 
-async def answer_to(
-    raw: Raw, asked: Request | None = None, settings: ModelSettings | None = None
-) -> Reply:
+async def answer_to(raw: Raw, asked: Request | None = None) -> Reply:
     async with OpenAIServer([raw], in_order=True) as server:
-        model = chat(server.url, settings)
+        model = chat(server.url)
         try:
             return await reply(model, asked or request("go"))
         finally:
@@ -173,7 +172,7 @@ async def test_an_answer_that_is_whole_counts_whatever_happens_after_it(end: Any
     raw = Raw.events(
         text_chunk("hi", "stop"), {"choices": [], "usage": USAGE}, b"data: oops\n\n", end=end
     )
-    answer = await answer_to(raw, settings=ModelSettings(silence_seconds=0.5))
+    answer = await answer_to(raw)
     assert (answer.text, answer.usage) == ("hi", Usage(100, 20))
 
 
@@ -214,12 +213,19 @@ async def test_a_service_that_does_not_stream_is_understood() -> None:
 
 
 def _json(content: Any) -> bytes:
-    import json
-
     return json.dumps(content).encode()
 
 
-async def test_one_connection_serves_many_calls_and_many_serve_at_once() -> None:
+async def test_one_connection_serves_many_calls_in_a_row() -> None:
+    async with OpenAIServer([Reply("hi")]) as server:
+        model = chat(server.url)
+        for _ in range(3):
+            await reply(model, request("go"))
+        await model.close()
+        assert len({received.port for received in server.requests}) == 1
+
+
+async def test_no_call_waits_for_another() -> None:
     async with OpenAIServer([Reply("hi")]) as server:
         model = chat(server.url)
         asked = [request("go", session=str(number)) for number in range(120)]

@@ -23,6 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count, pairwise, zip_longest
 from pathlib import Path
@@ -74,6 +75,8 @@ class Received:
     body: bytes
     headers: dict[str, str]
     time: float
+    port: int
+    """The sender's: the same for calls over one connection."""
 
     @property
     def json(self) -> dict[str, Any]:
@@ -149,6 +152,38 @@ FAILURES: dict[str, Raw] = {
     "reset": Raw(status=0, end="reset"),
 }
 
+
+class _Server(uvicorn.Server):
+    """Runs in a thread and stops at once: open answers hang on purpose, so none is waited for."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._running = threading.Event()
+
+    async def main_loop(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._running.set()
+        while not self._end.is_set():
+            await self.on_tick(0)  # keeps the date header right
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._end.wait(), 1.0)
+
+    def stop(self) -> None:
+        assert self._running.wait(30)
+        self._loop.call_soon_threadsafe(self._end.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        connections: Any = list(self.server_state.connections)
+        for connection in connections:
+            connection.transport.abort()
+        tasks = list(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 Script = Sequence[Reply | Raw | Callable[[Request], Reply]] | Model
 
 
@@ -181,10 +216,10 @@ class OpenAIServer:
         self._numbers = count(1)
         self._socket = socket.create_server(("127.0.0.1", port), backlog=512)
         config = uvicorn.Config(
-            self._app, http="h11", ws="none", loop="asyncio", lifespan="off",
-            log_config=None, access_log=False, timeout_keep_alive=60,
+            self._app, http="h11", ws="none", loop="asyncio", lifespan="off", interface="asgi3",
+            proxy_headers=False, log_config=None, access_log=False, timeout_keep_alive=60,
         )  # fmt: skip
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     @property
@@ -233,10 +268,8 @@ class OpenAIServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        # Do not wait for answers that hang on purpose.
-        self._server.force_exit = True
-        self._thread.join(timeout=20)
+        self._server.stop()
+        self._thread.join(timeout=30)
         self._socket.close()
 
     async def __aenter__(self) -> Self:
@@ -262,7 +295,7 @@ class OpenAIServer:
             await self._send(scope, receive, send, _error(404, "no such page", "not_found"))
             return
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.requests.append(Received(body, headers, time.time()))
+        self.requests.append(Received(body, headers, time.time(), scope["client"][1]))
         if self.first_delay:
             await asyncio.sleep(self.first_delay)
         if self._failures:

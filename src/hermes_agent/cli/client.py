@@ -46,8 +46,9 @@ class _Connection(http.client.HTTPConnection):
 class Api:
     """The runtime of one home, as a command sees it."""
 
-    def __init__(self, home: str | None = None) -> None:
+    def __init__(self, home: str | None = None, *, timeout: float | None = None) -> None:
         self.home = home or find_home(os.environ)
+        self._timeout = timeout
 
     def get(self, path: str, **query: object) -> Any:
         return self._call("GET", path, query=query)
@@ -98,7 +99,7 @@ class Api:
         body: dict[str, object] | None = None,
         query: dict[str, object] | None = None,
     ) -> Any:
-        connection = self._connect(None)
+        connection = self._connect(self._timeout)
         wanted = {key: value for key, value in (query or {}).items() if value not in (None, "")}
         target = f"{path}?{urlencode(wanted)}" if wanted else path
         try:
@@ -120,8 +121,10 @@ class Api:
             try:
                 connection.connect()
             except (FileNotFoundError, ConnectionRefusedError):
+                connection.close()
                 continue
             except OSError as error:
+                connection.close()
                 raise Gone(f"cannot reach the runtime at {path}: {error}") from None
             return connection
         raise Gone(f"no runtime owns {self.home}", "`hermes up` starts it")

@@ -2,13 +2,13 @@
 
 import argparse
 import json
-import os
 import time
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api, Gone
 from hermes_agent.core.errors import HermesError
+from hermes_agent.runtime.offline import alive
 
 STOP_SECONDS = 20.0
 
@@ -36,19 +36,10 @@ def stop(api: Api) -> int | None:
     pid = int(status["pid"])
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline:
-        if not _alive(pid):
+        if not alive(pid):
             return pid
         time.sleep(0.02)
     raise HermesError(
         f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",
         "it waits for an effect to end; `hermes logs` may say which",
     )
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False

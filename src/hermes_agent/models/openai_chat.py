@@ -35,7 +35,7 @@ from hermes_agent.models.shared import (
 from hermes_agent.models.wire import Answer, Wire, shown, within
 
 DEFAULT_URL = "https://api.openai.com/v1"
-TAIL_SECONDS = 2.0
+TAIL_SECONDS = 1.0
 """How long to wait for the token count once the answer itself is whole."""
 
 STOPS: dict[str, Stop] = {
@@ -251,7 +251,6 @@ class OpenAIChat:
         }
         if key:
             headers["authorization"] = f"Bearer {key}"
-        self._tail = min(TAIL_SECONDS, settings.silence_seconds)
         self._wire = Wire(url, headers, key, settings.silence_seconds)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
@@ -293,8 +292,9 @@ class OpenAIChat:
                 raise self._wire.error(
                     "broken_stream", f"{self.name} stopped in the middle of its answer"
                 )
-            for data in await within(self._tail, events):
-                # The answer is whole; only the token count is still of use.
+            # The answer is whole; only the token count is still of use. Reading on to the very end
+            # also leaves the connection fit for the next call.
+            for data in await within(TAIL_SECONDS, events):
                 with suppress(ModelError):
                     assembly.take(self._decoded(data))
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from hermes_agent import __version__
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound, UsageError
-from hermes_agent.core.records import Inbound, SearchFilter
+from hermes_agent.core.records import Inbound, SearchFilter, Session
 from hermes_agent.runtime.runtime import Runtime
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -101,21 +101,30 @@ class Api:
         runtime = self._runtime
         if not new.text.strip():
             raise UsageError("the message is empty", 'say something: hermes ask "…"')
-        if new.session:
-            session = await runtime.store.session(new.session)
-        else:
-            session = await runtime.open_session(
-                workspace=new.workspace,
-                model=new.model,
-                policy=new.policy,
-                name=new.name,
-                source=new.source,
-            )
+        key = new.key or secrets.token_hex(8)
+        session = await self._session_for(new, key)
         after = await runtime.store.last_number(session.id)
-        inbound = Inbound(new.key or secrets.token_hex(8), new.text, new.source, new.interactive)
+        inbound = Inbound(key, new.text, new.source, new.interactive)
         fresh = await runtime.submit(session, inbound)
         queued = {"session": session.id, "key": inbound.key, "after": after, "new": fresh}
         return reply(queued, 202)
+
+    async def _session_for(self, new: NewMessage, key: str) -> Session:
+        """The session a message is for. One that opens a session and is sent again, because the
+        answer got lost, finds the session it opened."""
+        if new.session:
+            return await self._runtime.store.session(new.session)
+        whose = f"{new.source}:{key}"
+        for opened in await self._runtime.store.sessions(1, key=whose):
+            return opened
+        return await self._runtime.open_session(
+            workspace=new.workspace,
+            model=new.model,
+            policy=new.policy,
+            name=new.name,
+            source=new.source,
+            key=whose,
+        )
 
     async def sessions(self, request: Request) -> Response:
         limit = int(request.query_params.get("limit", "50"))
@@ -191,7 +200,7 @@ class Api:
         await self._runtime.store.backup(target)
         return reply({"database": str(target)})
 
-    async def _session(self, request: Request) -> Any:
+    async def _session(self, request: Request) -> Session:
         return await self._runtime.store.session(request.path_params["id"])
 
 

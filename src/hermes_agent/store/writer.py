@@ -21,6 +21,7 @@ GROUP = 256
 CHECKPOINT_PAGES = 400
 IDLE_SECONDS = 0.25
 STEP_SECONDS = 0.02
+TIDY_EVERY = 16
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,14 @@ class Writer:
     def _run(self) -> None:
         untidy = False
         pause = IDLE_SECONDS
+        writes = 0
         while True:
             try:
                 first = self._queue.get(timeout=pause if untidy else None)
             except queue.Empty:
                 untidy = self._keep_tidy()
+                if not untidy:
+                    self._checkpoint(1)
                 pause = STEP_SECONDS
                 continue
             group, last = self._gather(first)
@@ -92,6 +96,10 @@ class Writer:
                 _settle(self._commit_apart(group))
                 self._checkpoint(CHECKPOINT_PAGES)
                 untidy, pause = True, IDLE_SECONDS
+                writes += len(group)
+                if writes >= TIDY_EVERY:
+                    self._keep_tidy()
+                    writes = 0
             if last:
                 break
         if self._db is not None:
@@ -203,7 +211,7 @@ class Writer:
             self._undo()
             self._condition.ill(trouble_of(error) or Degraded(f"upkeep: {error}"))
             return False
-        self._checkpoint(CHECKPOINT_PAGES if more else 1)
+        self._checkpoint(CHECKPOINT_PAGES)
         return more
 
 

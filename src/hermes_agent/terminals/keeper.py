@@ -1,9 +1,8 @@
-"""The host's side of `keeper.sh`: hand commands in, hear when they end, read what they left."""
+"""The host's side of `keeper.sh`: start it, hand commands in, hear when they end."""
 
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import threading
@@ -12,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.spool import Spool, process_lives
 
 SCRIPT = Path(__file__).with_name("keeper.sh")
 PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
 START_SECONDS = 30.0
 TOO_OLD = 3
 """What `keeper.sh` exits with under a bash before 5.0."""
-_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def scrubbed(environment: Mapping[str, str], keep: tuple[str, ...]) -> dict[str, str]:
@@ -30,134 +29,6 @@ def scrubbed(environment: Mapping[str, str], keep: tuple[str, ...]) -> dict[str,
         if name in PLAIN_NAMES or name in keep or name.startswith("LC_")
     }
     return {"PATH": os.defpath, **chosen, "TERM": "dumb"}
-
-
-def boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def process_lives(pid: int, ticks: str) -> bool:
-    """Whether that very process lives; a pid alone may belong to another by now."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    fields = stat.rpartition(b") ")[2].split()
-    return fields[19].decode() == ticks and fields[0] not in (b"Z", b"X")
-
-
-class Claim(NamedTuple):
-    """Who took a command to run it, and when. `kind` is fg, bg, or void: nobody shall run it."""
-
-    start: float
-    kind: str
-    pid: int
-    ticks: str
-
-    @property
-    def held(self) -> bool:
-        return process_lives(self.pid, self.ticks)
-
-
-class Spool:
-    """The folder as files. Everything here is quick and never waits."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def file(self, id: str, kind: str) -> Path:
-        if not _ID.fullmatch(id):
-            raise ToolError(
-                f"{id!r} cannot be the id of a command",
-                "ids are letters, digits, '-', '_' and '.', at most 200",
-            )
-        return self.folder / f"{id}.{kind}"
-
-    def prepare(self) -> None:
-        """Make the folder and note the boot it was made in, so that both outlast a power cut."""
-        boot = self.folder / "boot"
-        if boot.exists():
-            return
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with boot.open("w") as file:
-            file.write(boot_id())
-            file.flush()
-            os.fsync(file.fileno())
-        for folder in (self.folder, self.folder.parent):
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    def same_boot(self) -> bool:
-        """Whether all that ran here did so since the machine last started. Files of a command
-        are not forced to the disk, so after a reboot a missing one proves nothing."""
-        text = self._text(self.folder / "boot")
-        return text is None or text == boot_id()
-
-    def put_text(self, id: str, text: str) -> None:
-        path = self.file(id, "c")
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise ToolError("the command is not valid text", "remove lone surrogates") from None
-        if b"\0" in data:
-            raise ToolError("the command contains a NUL byte", "bash cannot take one")
-        with contextlib.suppress(FileNotFoundError):
-            if path.read_bytes() == data:
-                return
-        draft = self.file(id, "c.new")
-        draft.write_bytes(data)
-        draft.replace(path)
-
-    def text(self, id: str) -> str | None:
-        return self._text(self.file(id, "c"))
-
-    def claim(self, id: str) -> Claim | None:
-        text = self._text(self.file(id, "s"))
-        if text is None:
-            return None
-        fields = text.split()
-        if len(fields) < 4:  # being written just now, or cut off by a full disk
-            return Claim(self.file(id, "s").stat().st_mtime, "fg", 0, "")
-        return Claim(float(fields[0]), fields[1], int(fields[2]), fields[3])
-
-    def void(self, id: str) -> bool:
-        """Claim it so that nobody runs it any more. False: someone was quicker."""
-        try:
-            with self.file(id, "s").open("x") as file:
-                file.write(f"{time.time()} void 0 0\n")
-        except FileExistsError:
-            return False
-        return True
-
-    def revive(self, id: str) -> None:
-        """Take a void claim back: the command is wanted after all."""
-        claim = self.claim(id)
-        if claim is not None and claim.kind == "void":
-            self.file(id, "s").unlink()
-
-    def code(self, id: str) -> int | None:
-        text = self._text(self.file(id, "r"))
-        return int(text) if text else None
-
-    def ended_at(self, id: str) -> float:
-        return self.file(id, "r").stat().st_mtime
-
-    def why(self, id: str) -> str | None:
-        text = self._text(self.file(id, "k"))
-        return text.strip() if text else None
-
-    def background_ids(self) -> list[str]:
-        return [path.name.removesuffix(".i") for path in self.folder.glob("*.i")]
-
-    @staticmethod
-    def _text(path: Path) -> str | None:
-        try:
-            return path.read_text("utf-8", "replace")
-        except FileNotFoundError:
-            return None
 
 
 class _Link(NamedTuple):
@@ -180,7 +51,7 @@ class Keeper:
         self._idle = idle
         self._environment = dict(environment)
         self._link: _Link | None = None
-        self._waiting: dict[str, list[asyncio.Event]] = {}
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     def alive(self) -> bool:
         """Whether the keeper we are linked to, or at least its shell, still lives."""
@@ -206,7 +77,7 @@ class Keeper:
         """Link to the keeper, starting one where there is none."""
         if self.attach():
             return
-        await self.launch("keep", f"{self._idle:g}")
+        await self.launch("keep", f"{max(self._idle, 0.05):.3f}")
         deadline = time.monotonic() + START_SECONDS
         while not self.attach():
             if time.monotonic() > deadline:
@@ -235,8 +106,11 @@ class Keeper:
         with self._listening(id) as heard:
             # It may have ended before we listened.
             if self._spool.code(id) is None:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(heard.wait(), seconds)
+                timer = heard.get_loop().call_later(seconds, _settle, heard)
+                try:
+                    await heard
+                finally:
+                    timer.cancel()
 
     def detach(self) -> None:
         if self._link is not None:
@@ -250,14 +124,15 @@ class Keeper:
         bash = shutil.which("bash", path=self._environment["PATH"])
         if bash is None:
             raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
-        if not Path(self._workspace).is_dir():
+        shell = mode in ("keep", "job")
+        if shell and not Path(self._workspace).is_dir():
             raise HermesError(
                 f"no folder at {self._workspace!r} to work in", "make it, or name another workspace"
             )
         self._spool.prepare()
         folder = self._spool.folder
         environment = dict(self._environment)
-        if mode in ("keep", "job"):  # marks all that is ours; `destroy` looks for it
+        if shell:  # marks all that is ours; `destroy` looks for it
             environment["HERMES_SPOOL"] = str(folder)
         start = ("start",) if detached else ()
         with (folder / "log").open("ab") as log:
@@ -266,7 +141,7 @@ class Keeper:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self._workspace,
+                cwd=self._workspace if shell else folder,
                 env=environment,
                 start_new_session=True,
                 check=False,
@@ -314,11 +189,12 @@ class Keeper:
         return len(words) == 2 and process_lives(int(words[0]), words[1])
 
     @contextlib.contextmanager
-    def _listening(self, id: str) -> Iterator[asyncio.Event]:
+    def _listening(self, id: str) -> Iterator[asyncio.Future[None]]:
         # Only while someone waits: an idle terminal is tied to no event loop.
-        heard = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        heard: asyncio.Future[None] = loop.create_future()
         if not self._waiting and self._link is not None:
-            asyncio.get_running_loop().add_reader(self._link.out, self._heard)
+            loop.add_reader(self._link.out, self._heard)
         self._waiting.setdefault(id, []).append(heard)
         try:
             yield heard
@@ -327,7 +203,7 @@ class Keeper:
             if not self._waiting[id]:
                 del self._waiting[id]
             if not self._waiting and self._link is not None:
-                asyncio.get_running_loop().remove_reader(self._link.out)
+                loop.remove_reader(self._link.out)
 
     def _heard(self) -> None:
         if self._link is None:
@@ -335,4 +211,9 @@ class Keeper:
         with contextlib.suppress(BlockingIOError):
             for line in os.read(self._link.out, 65536).decode().splitlines():
                 for heard in self._waiting.get(line.partition(" ")[0], ()):
-                    heard.set()
+                    _settle(heard)
+
+
+def _settle(heard: asyncio.Future[None]) -> None:
+    if not heard.done():
+        heard.set_result(None)

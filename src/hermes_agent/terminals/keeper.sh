@@ -13,7 +13,7 @@
 # it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code. Who
 # creates ID.s runs the command and nobody else does. ID.r is one short write: empty is "not yet".
 # Of the shell: keeper.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
-# id in hand), state.0 and state.1 (snapshots; the later whole one counts), in, out, log, boot.
+# id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out.
 
 if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 
@@ -48,6 +48,8 @@ if [[ $1 == spine || $1 == task ]]; then
   }
 
   # Functions come before aliases, which would be expanded in them once more; options come last.
+  # Written over the old text, of which a tail may stay behind `return`: to empty a file first is
+  # slow on ext4, which then writes it to the disk at once.
   __hermes_save() {
     __hermes_seq=$((__hermes_seq + 1))
     {
@@ -61,8 +63,8 @@ if [[ $1 == spine || $1 == task ]]; then
       builtin printf 'builtin cd -- %q\n' "$PWD"
       builtin trap -p
       builtin set +o
-      builtin printf '# whole %s\n' "$__hermes_seq"
-    } 2>/dev/null >|"$__hermes_spool/state.$((__hermes_seq % 2))"
+      builtin printf '# whole %s\nreturn 0\n' "$__hermes_seq"
+    } 2>/dev/null 1<>"$__hermes_spool/state.$((__hermes_seq % 2))"
   }
 
   __hermes_tell() {
@@ -105,7 +107,7 @@ if [[ $1 == spine || $1 == task ]]; then
   __hermes_end() {
     builtin read -r __hermes_next 2>/dev/null <"/proc/$$/task/$$/children"
     if [[ -z $__hermes_next ]]; then
-      builtin printf '\n' >|"$__hermes_spool/now"
+      builtin printf '\n' 1<>"$__hermes_spool/now"
       exit 0
     fi
   }
@@ -128,7 +130,7 @@ if [[ $1 == spine || $1 == task ]]; then
         __hermes_end
       elif __hermes_claim "$__hermes_next" fg; then
         __hermes_id=$__hermes_next __hermes_rc=0
-        builtin printf '%s\n' "$__hermes_id" >|"$__hermes_spool/now"
+        builtin printf '%s\n' "$__hermes_id" 1<>"$__hermes_spool/now"
         __hermes_read "$__hermes_id"
         return 0
       elif [[ -s $__hermes_spool/$__hermes_next.r ]]; then
@@ -195,12 +197,16 @@ lives() {
 }
 
 pick_state() {
-  local file lines best=0
+  local file text number best=0
   state=
   for file in "$spool/state.0" "$spool/state.1"; do
-    mapfile -t lines 2>/dev/null <"$file" || continue
-    ((${#lines[@]} > 1)) && [[ ${lines[-1]} == "# whole ${lines[0]#\# }" ]] || continue
-    if ((${lines[0]#\# } > best)); then best=${lines[0]#\# } state=$file; fi
+    IFS= read -r -d '' text 2>/dev/null <"$file"
+    number=${text%%$'\n'*}
+    number=${number#\# }
+    if [[ $number =~ ^[0-9]+$ && $text == *$'\n'"# whole $number"$'\nreturn 0\n'* ]] &&
+      ((number > best)); then
+      best=$number state=$file
+    fi
   done
 }
 
@@ -224,7 +230,7 @@ take_spool() {
   newest
   if ((number != mine)); then rm -f "$spool/keeper.$mine"; return 1; fi
   for file in "$spool"/keeper.*; do
-    [[ ${file##*.} =~ ^[0-9]+$ && ${file##*.} != "$mine" ]] && rm -f "$file"
+    if [[ ${file##*.} =~ ^[0-9]+$ && ${file##*.} != "$mine" ]]; then rm -f "$file"; fi
   done
 }
 
@@ -234,6 +240,8 @@ keep() {
   rm -f "$spool/in" "$spool/out"
   mkfifo -m 600 "$spool/in" "$spool/out" || exit 1
   exec 8<>"$spool/in" 9<>"$spool/out"
+  # What an earlier keeper had in hand when it died stays unknown.
+  printf '\n' >|"$spool/now"
   printf '%s %s ready\n' $(<"$spool/keeper.$number") >|"$spool/keeper.$number"
   trap : INT HUP
   set -m

@@ -13,12 +13,15 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock, Command, CommandState, FileFacts, Match
 from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals import files
-from hermes_agent.terminals.keeper import Keeper, Spool, scrubbed
+from hermes_agent.terminals.files import grep as grep_files
+from hermes_agent.terminals.keeper import Keeper, scrubbed
 from hermes_agent.terminals.output import News, excerpt
+from hermes_agent.terminals.spool import Spool
 
 NEWS_SECONDS = 0.1
 LOOK_SECONDS = 0.5
 """How often a wait looks for itself whether the command, or its shell, is still there."""
+CLAIM_SECONDS = 0.05
 AGAIN_SECONDS = 2.0
 STOP_SECONDS = 15.0
 START_SECONDS = 30.0
@@ -93,16 +96,16 @@ class LocalTerminal:
             news.skip()
         self._keeper.attach()
         while self._phase(id) == "running" and (left := deadline - self._clock()) > 0:
-            await self._keeper.wait(id, min(left, LOOK_SECONDS if news is None else NEWS_SECONDS))
+            await self._keeper.wait(id, min(left, self._pause(news)))
             if news is not None:
                 news.pass_on()
         return self._state(id)
 
     async def commands(self) -> Sequence[CommandState]:
         self._keeper.attach()
-        started = {id: self._spool.claim(id) for id in self._spool.background_ids()}
-        order = sorted(started, key=lambda id: getattr(started[id], "start", 0.0), reverse=True)
-        return [self._state(id, with_output=False) for id in order]
+        claims = [(self._spool.claim(id), id) for id in self._spool.background_ids()]
+        started = [(claim.start, id) for claim, id in claims if claim is not None]
+        return [self._state(id, with_output=False) for _, id in sorted(started, reverse=True)]
 
     async def stop(self, id: str) -> CommandState:
         self._known(id)
@@ -148,7 +151,7 @@ class LocalTerminal:
         return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
 
     async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
-        return await asyncio.to_thread(grep, self._workspace, path, pattern, files, limit)
+        return await asyncio.to_thread(grep_files, self._workspace, path, pattern, files, limit)
 
     async def close(self) -> None:
         if not self._turn.locked() and self._keeper.attach():
@@ -171,9 +174,7 @@ class LocalTerminal:
         for kind in ("c", "o", "e", "i", "k", "r", "s"):
             self._spool.file(id, kind).unlink(missing_ok=True)
 
-    async def _watch(
-        self, command: Command, output: Callable[[str], None] | None
-    ) -> CommandState:
+    async def _watch(self, command: Command, output: Callable[[str], None] | None) -> CommandState:
         """Hand a command in, as often as it takes, and wait for its end or its limit."""
         id, handed, told = command.id, self._clock(), 0.0
         news = self._news(id, output)
@@ -189,7 +190,8 @@ class LocalTerminal:
                     told = self._clock()
             elif self._phase(id) == "lost":
                 break
-            pause = LOOK_SECONDS if news is None else NEWS_SECONDS
+            # Not claimed yet, it may have been handed to a keeper that was about to end.
+            pause = CLAIM_SECONDS if claim is None else self._pause(news)
             if command.timeout is not None:
                 left = (claim.start if claim else handed) + command.timeout - self._clock()
                 if left <= 0:
@@ -245,34 +247,34 @@ class LocalTerminal:
             await asyncio.wait(self._stopping)
 
     def _judge(self, command: Command) -> CommandState | Literal["not-run"] | None:
-        """What is known of a command that no shell can be asked about."""
-        if self._spool.code(command.id) is not None:
-            return self._state(command.id)
-        if not self._spool.same_boot():
-            return None
-        # Voided, it cannot be started any more by what an earlier runtime left on the way.
-        self._spool.prepare()
-        claim = self._spool.claim(command.id)
-        if claim is None and self._spool.void(command.id):
+        """What the files tell of a command."""
+        id, spool = command.id, self._spool
+        claim = spool.claim(id)
+        if spool.code(id) is not None or (claim is not None and claim.held):
+            return self._state(id)
+        if claim is None and spool.same_boot():
+            # Voided, it cannot be started any more by what an earlier runtime left on the way.
+            spool.prepare()
+            if not spool.void(id):
+                return self._judge(command)
             return "not-run"
-        claim = self._spool.claim(command.id)
-        if claim is not None and claim.kind == "void":
-            return "not-run"
-        state = self._state(command.id)
-        return None if state.state == "lost" else state
+        return "not-run" if claim is not None and claim.kind == "void" else None
 
     def _known(self, id: str) -> None:
         if self._spool.text(id) is None:
             raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
 
     def _phase(self, id: str) -> Phase:
-        claim = self._spool.claim(id)
-        # Asked before the result is: who has just ended has left one.
-        lives = self._keeper.alive() and (claim is None or claim.kind == "fg")
-        lives = lives or (claim is not None and claim.held)
-        if self._spool.code(id) is None:
-            return "running" if lives else "lost"
-        match self._spool.why(id):
+        spool = self._spool
+        if spool.code(id) is None:
+            claim = spool.claim(id)
+            lives = claim is not None and claim.held
+            if not lives and (claim is None or spool.now() == id):
+                lives = self._keeper.alive()
+            # Asked again: who has just ended has left a result.
+            if spool.code(id) is None:
+                return "running" if lives else "lost"
+        match spool.why(id):
             case "timeout":
                 return "timeout"
             case "stopped":
@@ -282,11 +284,10 @@ class LocalTerminal:
 
     def _state(self, id: str, *, with_output: bool = True) -> CommandState:
         spool = self._spool
-        phase, claim = self._phase(id), spool.claim(id)
+        phase, claim, code = self._phase(id), spool.claim(id), spool.code(id)
         limit = self._limit if with_output else 0
-        stdout, stdout_size = excerpt(spool.file(id, "o"), limit)
-        stderr, stderr_size = excerpt(spool.file(id, "e"), limit)
-        code = spool.code(id)
+        stdout, stdout_size = excerpt(spool.path(id, "o"), limit)
+        stderr, stderr_size = excerpt(spool.path(id, "e"), limit)
         start = claim.start if claim else self._clock()
         end = self._clock() if code is None else spool.ended_at(id)
         return CommandState(
@@ -300,10 +301,14 @@ class LocalTerminal:
             stderr_size=stderr_size,
             seconds=max(0.0, end - start),
             background=claim is not None and claim.kind == "bg",
-            spool=str(spool.file(id, "o")),
+            spool=spool.path(id, "o"),
         )
 
     def _news(self, id: str, output: Callable[[str], None] | None) -> News | None:
         if output is None:
             return None
         return News((self._spool.file(id, "o"), self._spool.file(id, "e")), output)
+
+    @staticmethod
+    def _pause(news: News | None) -> float:
+        return LOOK_SECONDS if news is None else NEWS_SECONDS

@@ -1,6 +1,7 @@
-"""What a command wrote, as text for the caller: an excerpt when it has ended, news while it runs."""
+"""What a command wrote, as text: an excerpt when it has ended, news while it runs."""
 
 import codecs
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,26 +9,26 @@ NEWS_BYTES = 65_536
 """The most that is passed on at once while a command runs; a flood is skipped, not queued."""
 
 
-def excerpt(path: Path, limit: int) -> tuple[str, int]:
+def excerpt(path: str, limit: int) -> tuple[str, int]:
     """The text of a file, cut in the middle beyond `limit` characters, and its size in bytes."""
     try:
-        file = path.open("rb")
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return "", 0
-    with file:
-        size = file.seek(0, 2)
-        file.seek(0)
+    try:
+        size = os.fstat(file).st_size
+        # A character has at most four bytes.
         if size <= 4 * limit:
-            text = file.read(size).decode("utf-8", "replace")
+            text = os.pread(file, size, 0).decode("utf-8", "replace")
             if len(text) <= limit:
                 return text, size
-            head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
+            head = end = text
         else:
-            # A character has at most four bytes, so these hold half the limit each.
-            head = file.read(2 * limit + 2).decode("utf-8", "replace")[: limit - limit // 2]
-            file.seek(size - 2 * limit)
-            end = file.read().decode("utf-8", "replace")
-            tail = end[len(end) - limit // 2 :]
+            head = os.pread(file, 2 * limit + 4, 0).decode("utf-8", "replace")
+            end = os.pread(file, 2 * limit, size - 2 * limit).decode("utf-8", "replace")
+    finally:
+        os.close(file)
+    head, tail = head[: limit - limit // 2], end[len(end) - limit // 2 :]
     gone = max(0, size - len(head.encode()) - len(tail.encode()))
     return f"{head}\n[... {gone:,} bytes left out; all of it is in {path} ...]\n{tail}", size
 
@@ -37,7 +38,7 @@ class News:
 
     def __init__(self, paths: tuple[Path, Path], tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._places = {path: 0 for path in paths}
+        self._places = dict.fromkeys(paths, 0)
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoders = {path: decoder("replace") for path in paths}
 

@@ -27,8 +27,8 @@ _writers: "WeakValueDictionary[tuple[int, str], asyncio.Lock]" = WeakValueDictio
 
 
 def _writer(path: str) -> asyncio.Lock:
-    """One change to a file at a time: calls of one reply run side by side, and a patch reads
-    before it writes. A lock belongs to one event loop, so the key names it."""
+    """One change to a file at a time: sessions may share a workspace, and a patch reads before it
+    writes. A lock belongs to one event loop, so the key names it."""
     return _writers.setdefault((id(asyncio.get_running_loop()), path), asyncio.Lock())
 
 

@@ -34,7 +34,7 @@ async def search_files(
         names = [fact.path for fact in await context.terminal.find(path, pattern, limit + 1)]
         rows = [_shown(context, name) for name in names]
         return _result(rows, limit, "files", "")
-    matches = await context.terminal.grep(path, pattern, files, limit + 1)
+    matches = await context.terminal.grep(path, pattern, files or "*", limit + 1)
     open_to_see, withheld = await _sifted(context, path, matches)
     rows = [
         f"{_shown(context, match.path)}:{match.line}: {_short(match.text)}" for match in open_to_see

@@ -92,7 +92,7 @@ def _standing(state: CommandState) -> str:
         case "running":
             return f"still running after {state.seconds:.0f} s, id {state.id}"
         case "timeout":
-            return f"timed out after {state.seconds:g} s, stopped"
+            return f"timed out after {state.seconds:.1f} s, stopped"
         case "stopped":
             return "stopped"
         case "lost":

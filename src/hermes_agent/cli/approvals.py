@@ -1,0 +1,65 @@
+"""List and answer open questions: effects that need consent, and what the model wants to know.
+
+`hermes approvals answer ID yes` allows the effect once. What nobody answers in time is refused."""
+
+import argparse
+import time
+from typing import Any
+from urllib.parse import quote
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client import Api
+from hermes_agent.cli.pick import pick, settle
+from hermes_agent.cli.show import one_line
+from hermes_agent.cli.words import print_json, span, table
+
+SHORT = {"y": "yes", "n": "no"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.set_defaults(id="", answer=[])
+    actions = parser.add_subparsers(metavar="ACTION", title="actions")
+    answer = actions.add_parser("answer", help="answer a question")
+    answer.add_argument("id", help="the question's id, or the beginning of it")
+    answer.add_argument("answer", nargs="+", help="yes or no; a choice or words for a question")
+    answer.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    api = Api()
+    api.ensure()
+    if options.id:
+        told = answer_question(api, options.id, " ".join(options.answer))
+        if options.json:
+            print_json(told)
+        else:
+            print(f"{told['id']}: {told['answer']}")
+        return 0
+    rows = api.get("/v1/questions")
+    if options.json:
+        print_json(rows)
+    else:
+        print(questions_text(rows, time.time()))
+    return 0
+
+
+def answer_question(api: Api, beginning: str, answer: str) -> dict[str, Any]:
+    question = pick(api.get("/v1/questions"), "id", beginning, "open question")
+    if question["purpose"] != "question":
+        answer = SHORT.get(answer.lower(), answer.lower())
+    body: dict[str, object] = {"answer": answer}
+    told: dict[str, Any] = settle(lambda: api.post(f"/v1/questions/{quote(question['id'])}", body))
+    return told
+
+
+def questions_text(rows: list[dict[str, Any]], now: float) -> str:
+    if not rows:
+        return "no open questions"
+    cells = [
+        (row["id"], row["session"], row["purpose"], span(row["expires"] - now),
+         one_line(row["text"]) + "".join(f" [{choice}]" for choice in row["choices"]))
+        for row in rows
+    ]  # fmt: skip
+    heads = ("question", "session", "purpose", "time left", "text")
+    return f"{table(heads, cells)}\nhint: `hermes approvals answer ID yes|no|TEXT`"

@@ -1,0 +1,115 @@
+"""Show, get and set settings. `*` marks what differs from the default.
+
+HERMES_MODEL and HERMES_POLICY go before the file, here as everywhere."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.words import print_json, table
+from hermes_agent.core.errors import HermesError
+from hermes_agent.runtime.home import Home
+from hermes_agent.runtime.places import find_home
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.set_defaults(act=_list)
+    actions = parser.add_subparsers(metavar="ACTION", title="actions")
+    get = actions.add_parser("get", help="print one setting, or a group of them")
+    get.add_argument("name", help="for instance `model` or `budgets`")
+    get.set_defaults(act=_get)
+    set_ = actions.add_parser("set", help="change one setting in config.yaml")
+    set_.add_argument("name", help="for instance `budgets.day_dollars`")
+    set_.add_argument("value", help="as it would stand in config.yaml; `null` for none")
+    set_.set_defaults(act=_set)
+    actions.add_parser("path", help="print where config.yaml is").set_defaults(act=_path)
+    actions.add_parser("check", help="check config.yaml").set_defaults(act=_check)
+    for action in (get, set_):
+        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    options.act(options, Home(Path(find_home(os.environ))).config)
+    return 0
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _list(options: argparse.Namespace, config: Path) -> None:
+    from hermes_agent.core.settings import Settings
+    from hermes_agent.runtime.config import flatten, load_settings
+
+    defaults = flatten(Settings())
+    rows = [
+        {"name": name, "value": value, "changed": value != defaults[name]}
+        for name, value in flatten(load_settings(config, os.environ)).items()
+    ]
+    if options.json:
+        print_json(rows)
+    else:
+        cells = [
+            ("*" if row["changed"] else "", str(row["name"]), _shown(row["value"])) for row in rows
+        ]
+        print(table(("", "setting", "value"), cells))
+
+
+def _get(options: argparse.Namespace, config: Path) -> None:
+    from hermes_agent.runtime.config import get_setting, load_settings
+
+    value = get_setting(load_settings(config, os.environ), options.name)
+    if options.json:
+        print_json({"name": options.name, "value": value})
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            print(f"{name}: {_shown(each)}")
+    else:
+        print(_shown(value))
+
+
+def _set(options: argparse.Namespace, config: Path) -> None:
+    from hermes_agent.cli.client import Api
+    from hermes_agent.runtime.config import load_settings, set_setting
+
+    value = set_setting(config, options.name, options.value)
+    up = Api().is_up()
+    if options.json:
+        print_json({"name": options.name, "value": value, "restart": up})
+        return
+    print(f"{options.name}: {_shown(value)}")
+    if up:
+        print("the runtime goes on with the old value until `hermes restart`")
+    trouble = _unusable(load_settings(config, {}))
+    if trouble is not None and options.name in ("model", "policy"):
+        print(f"but: {trouble.message}\nhint: {trouble.hint}")
+
+
+def _path(_options: argparse.Namespace, config: Path) -> None:
+    print(config)
+
+
+def _check(_options: argparse.Namespace, config: Path) -> None:
+    from hermes_agent.runtime.config import load_settings
+
+    trouble = _unusable(load_settings(config, os.environ))
+    if trouble is not None:
+        raise HermesError(trouble.message, trouble.hint)
+    print(f"{config} is in order" if config.exists() else f"no {config}; the defaults are in order")
+
+
+def _unusable(settings: Any) -> HermesError | None:
+    """Why a session could not be opened with these settings."""
+    from hermes_agent.models.catalog import open_model
+    from hermes_agent.policy.profiles import open_gate
+
+    try:
+        open_gate(settings.policy, home=Path("/"))
+        open_model(settings.model, settings.models, os.environ)
+    except HermesError as error:
+        return error
+    return None

@@ -1,0 +1,55 @@
+"""Check everything and say what to mend. Nothing is changed, and the runtime is not started.
+
+Exit code 1 when a check fails; warnings alone do not count."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client import Api, Gone
+from hermes_agent.cli.words import print_json
+from hermes_agent.core.errors import HermesError
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.doctor import Running
+
+MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+ANSWER_SECONDS = 120.0
+"""A large database takes its time to be checked."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from hermes_agent.runtime.doctor import examine
+
+    api = Api(timeout=ANSWER_SECONDS)
+    failed = False
+    findings = []
+    for found in examine(Path(api.home), os.environ, _running(api)):
+        failed = failed or found.state == "fail"
+        findings.append(found._asdict())
+        if not options.json:
+            print(f"{MARKS[found.state]}  {found.name:<10} {found.what}")
+            if found.hint:
+                print(f"      hint: {found.hint}")
+    if options.json:
+        print_json(findings)
+    return 1 if failed else 0
+
+
+def _running(api: Api) -> "Running | None":
+    from hermes_agent.runtime.doctor import Running
+
+    try:
+        status = api.get("/v1/status")
+        faults = api.get("/v1/check")
+    except Gone:
+        return None
+    except HermesError as error:
+        return Running(status, [error.message])
+    return Running(status, faults)

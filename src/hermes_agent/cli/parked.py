@@ -1,0 +1,71 @@
+"""List and decide effects whose outcome is unknown: they were running when the runtime died, and
+nobody can tell whether they took effect.
+
+  retry        run it again: it did not happen, or may happen twice
+  skip         do not run it; the model is told that the outcome is unknown
+  it-happened  do not run it; the model is told that it did happen"""
+
+import argparse
+import time
+from typing import Any
+from urllib.parse import quote
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client import Api
+from hermes_agent.cli.pick import pick, settle
+from hermes_agent.cli.show import one_line
+from hermes_agent.cli.words import ago, print_json, table
+
+DECISIONS = {
+    "retry": "run it again",
+    "skip": "leave it; its outcome stays unknown",
+    "it-happened": "it did take effect; go on",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.set_defaults(decision="", effect="")
+    actions = parser.add_subparsers(metavar="DECISION", title="decisions")
+    for name, summary in DECISIONS.items():
+        action = actions.add_parser(name, help=summary)
+        action.add_argument("effect", help="the effect's id, or the beginning of it")
+        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+        action.set_defaults(decision=name)
+
+
+def run(options: argparse.Namespace) -> int:
+    api = Api()
+    api.ensure()
+    if options.decision:
+        decided = decide(api, options.effect, options.decision)
+        if options.json:
+            print_json(decided)
+        else:
+            print(f"{decided['effect']}: {decided['decision']}; its turn goes on")
+        return 0
+    rows = api.get("/v1/parked")
+    if options.json:
+        print_json(rows)
+    else:
+        print(parked_text(rows, time.time()))
+    return 0
+
+
+def decide(api: Api, beginning: str, decision: str) -> dict[str, Any]:
+    effect = pick(api.get("/v1/parked"), "effect", beginning, "parked effect")["effect"]
+    body: dict[str, object] = {"decision": decision}
+    told: dict[str, Any] = settle(lambda: api.post(f"/v1/parked/{quote(effect)}", body))
+    return told
+
+
+def parked_text(rows: list[dict[str, Any]], now: float) -> str:
+    if not rows:
+        return "nothing is parked"
+    cells = [
+        (row["effect"], row["session"], row["tool"], one_line(row["input"], 50),
+         ago(row["since"], now), one_line(row["reason"]))
+        for row in rows
+    ]  # fmt: skip
+    heads = ("effect", "session", "tool", "input", "since", "reason")
+    return f"{table(heads, cells)}\nhint: `hermes parked retry|skip|it-happened EFFECT` decides"

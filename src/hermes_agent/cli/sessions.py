@@ -1,0 +1,209 @@
+"""List, show, search, resume, rename, export and delete sessions. Alone, it lists them.
+
+A session is named by its id, the beginning of its id, or its name."""
+
+import argparse
+import sys
+import time
+from typing import Any
+from urllib.parse import quote
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client import Api
+from hermes_agent.cli.show import one_line
+from hermes_agent.cli.words import ago, dollars, print_json, stamp, sure, table
+from hermes_agent.core.errors import HermesError, UsageError
+
+ALL = 1_000_000_000
+_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.set_defaults(act=_list, limit=50)
+    actions = parser.add_subparsers(metavar="ACTION", title="actions")
+
+    def action(name: str, act: Any, summary: str, *, json: bool = True) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=summary, description=summary)
+        made.set_defaults(act=act)
+        if json:
+            made.add_argument(
+                "--json",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="print one JSON document",
+            )
+        return made
+
+    listing = action("list", _list, "newest first")
+    listing.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    action("show", _show, "print what was said and done").add_argument("session")
+    _search_arguments(action("search", _search, "find what was said, in all sessions"))
+    action("resume", _resume, "go on talking", json=False).add_argument("session")
+    rename = action("rename", _rename, "give a name")
+    rename.add_argument("session")
+    rename.add_argument("name")
+    export = action("export", _export, "write as JSON lines or Markdown", json=False)
+    export.add_argument("session", nargs="?", default="")
+    export.add_argument("--all", action="store_true", help="every session")
+    export.add_argument(
+        "--format",
+        choices=("openai", "sharegpt", "markdown", "journal"),
+        default="openai",
+        help="openai and sharegpt: a JSON line per turn; default openai",
+    )
+    export.add_argument("--out", default="", help="a file; default: standard output")
+    delete = action("delete", _delete, "remove a session and everything it said")
+    delete.add_argument("session")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _search_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="+", help='all must fit; `disk*` begins so, `"a b"` exactly')
+    parser.add_argument("--session", default="", help="in one session")
+    parser.add_argument("--role", choices=("user", "assistant", "tool"), default="")
+    parser.add_argument("--tool", default="", help="only results of this tool")
+    parser.add_argument("--since", default="", help="2d, 3h, 1w, or a date such as 2026-01-31")
+    parser.add_argument("--limit", type=int, default=20, help="how many (default 20)")
+    parser.add_argument("--around", type=int, default=0, help="neighbouring messages to show")
+
+
+def run(options: argparse.Namespace) -> int:
+    api = Api()
+    api.ensure()
+    return int(options.act(api, options) or 0)
+
+
+def find(api: Api, reference: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"/v1/sessions/{quote(reference, safe='')}")
+    return found
+
+
+def _list(api: Api, options: argparse.Namespace) -> None:
+    rows = api.get("/v1/sessions", limit=options.limit)
+    if options.json:
+        print_json(rows)
+    else:
+        print(sessions_text(rows, time.time()))
+
+
+def sessions_text(rows: list[dict[str, Any]], now: float) -> str:
+    if not rows:
+        return 'no sessions yet\nhint: hermes ask "…" or `hermes chat` opens one'
+    cells = [
+        (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
+         dollars(row["cost"]), row["model"], one_line(row["name"] or row["title"], 60))
+        for row in rows
+    ]  # fmt: skip
+    return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
+
+
+def _show(api: Api, options: argparse.Namespace) -> None:
+    from hermes_agent.cli.export import journal_of
+    from hermes_agent.cli.transcript import messages, plain
+
+    session = find(api, options.session)
+    journal = journal_of(api, session)
+    if options.json:
+        print_json({**session, "messages": list(messages(journal))})
+        return
+    name = f" ({session['name']})" if session["name"] else ""
+    print(f"session    {session['id']}{name}, {session['state']}")
+    print(f"model      {session['model']}, policy {session['policy']}")
+    print(f"workspace  {session['workspace']}")
+    print(f"spent      {session['usage']['input']} tokens in, {session['usage']['output']} out,")
+    print(f"           {dollars(session['cost'])}")
+    for piece in plain(journal):
+        print(piece)
+
+
+def _search(api: Api, options: argparse.Namespace) -> None:
+    now = time.time()
+    rows = api.get(
+        "/v1/search",
+        q=" ".join(options.words),
+        session=options.session,
+        role=options.role,
+        tool=options.tool,
+        since=moment(options.since, now) if options.since else None,
+        limit=options.limit,
+        around=options.around,
+    )
+    if options.json:
+        print_json(rows)
+    else:
+        print(found_text(rows))
+
+
+def found_text(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        who = f"{row['role']} {row['tool']}".strip()
+        title = f"  {one_line(row['title'], 50)}" if row["title"] else ""
+        lines.append(f"{row['session']} {stamp(row['time'])} {who}{title}")
+        lines.append(f"    {one_line(row['snippet'], 200)}")
+        lines += [f"    · {near['role']}: {one_line(near['text'])}" for near in row["around"]]
+    return "\n".join(lines) or "nothing found"
+
+
+def moment(text: str, now: float) -> float:
+    """`2d` before now, or an ISO date or time (local where it names no zone)."""
+    if text[:-1].isdigit() and text[-1:] in _UNITS:
+        return now - int(text[:-1]) * _UNITS[text[-1]]
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no time", "write 30m, 3h, 2d, 1w, or a date such as 2026-01-31"
+        ) from None
+
+
+def _resume(api: Api, options: argparse.Namespace) -> int:
+    from hermes_agent.cli.chat import converse
+
+    return converse(api, session=find(api, options.session))
+
+
+def _rename(api: Api, options: argparse.Namespace) -> None:
+    session = find(api, options.session)
+    renamed = api.patch(f"/v1/sessions/{quote(session['id'])}", {"name": options.name})
+    if options.json:
+        print_json(renamed)
+    else:
+        print(f"{renamed['id']} is called {renamed['name']!r}")
+
+
+def _export(api: Api, options: argparse.Namespace) -> None:
+    from hermes_agent.cli.export import export
+
+    if bool(options.session) == options.all:
+        raise UsageError("name one session, or --all", "`hermes sessions` lists them")
+    chosen = api.get("/v1/sessions", limit=ALL) if options.all else [find(api, options.session)]
+    pieces = (piece for session in chosen for piece in export(api, session, options.format))
+    if not options.out:
+        sys.stdout.writelines(pieces)
+        return
+    try:
+        with open(options.out, "w", encoding="utf-8") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise HermesError(
+            f"cannot write {options.out}: {error.strerror}", "name another file"
+        ) from None
+    print(f"wrote {options.out}", file=sys.stderr)
+
+
+def _delete(api: Api, options: argparse.Namespace) -> int:
+    session = find(api, options.session)
+    what = one_line(session["name"] or session["title"], 50)
+    if not sure(f"delete session {session['id']} ({what}) and all it said?", options.yes):
+        print("kept")
+        return 1
+    told = api.delete(f"/v1/sessions/{quote(session['id'])}")
+    if options.json:
+        print_json(told)
+    else:
+        print(f"deleted {told['deleted']}")
+    return 0

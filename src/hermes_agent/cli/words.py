@@ -1,0 +1,75 @@
+"""Times, sums and tables as commands print them."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_agent.core.errors import UsageError
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+
+
+def span(seconds: float) -> str:
+    """`3 d 4 h`, `12 min`, `7 s`: the two largest units."""
+    rest = int(max(0.0, seconds))
+    parts = []
+    for name, size in _UNITS:
+        if rest >= size:
+            parts.append(f"{rest // size} {name}")
+            rest %= size
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"
+
+
+def ago(moment: float, now: float) -> str:
+    return f"{span(now - moment)} ago"
+
+
+def stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def dollars(cost: float | None) -> str:
+    if cost is None:
+        return "-"
+    return f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"
+
+
+def size(count: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns; the last one is cut to the width of a terminal, and whole in a pipe."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (heads, *rows)
+    ]
+    if sys.stdout.isatty():
+        most = shutil.get_terminal_size().columns
+        lines = [line if len(line) <= most else line[: most - 1] + "…" for line in lines]
+    return "\n".join(lines)
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, ensure_ascii=False))
+
+
+def sure(question: str, yes: bool) -> bool:
+    """Ask before something that cannot be taken back; Enter is no."""
+    if yes:
+        return True
+    if not os.isatty(0):
+        raise UsageError("nobody is there to be asked", "--yes does it without a question")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

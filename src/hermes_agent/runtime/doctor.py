@@ -1,0 +1,245 @@
+"""Checks of everything Hermes needs, each with what to do about it."""
+
+import asyncio
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hermes_agent import __version__
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings import Settings
+from hermes_agent.models.catalog import open_model
+from hermes_agent.policy.profiles import open_gate
+from hermes_agent.runtime import offline, places
+from hermes_agent.runtime.backup import owned
+from hermes_agent.runtime.config import load_settings
+from hermes_agent.runtime.home import Home
+from hermes_agent.store.store import Store
+from hermes_agent.terminals.keeper import process_lives
+
+LOW_BYTES = 500_000_000
+"""With less room than this a warning is given."""
+
+NOT_YET = (
+    "other model formats than OpenAI chat", "a rule language for the policy", "a sandbox",
+    "terminals other than local", "chat channels", "a dashboard", "scheduled jobs", "memory",
+    "skills", "subagents", "MCP", "web tools", "`hermes update`",
+)  # fmt: skip
+
+
+class Finding(NamedTuple):
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    what: str
+    hint: str = ""
+
+
+class Running(NamedTuple):
+    """What a runtime that is up says of itself."""
+
+    status: dict[str, Any]
+    faults: list[str]
+
+
+def examine(home: Path, environ: Mapping[str, str], running: Running | None) -> Iterator[Finding]:
+    """Every check, in order. `running` is None when no runtime answers."""
+    yield from _machine()
+    yield from _home(home)
+    settings = None
+    try:
+        settings = load_settings(Home(home).config, environ)
+    except HermesError as error:
+        yield Finding("config", "fail", error.message, error.hint)
+    if settings is not None:
+        there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
+        yield Finding("config", "ok", there)
+        yield from _model(settings, environ)
+    yield _runtime(home, running)
+    yield from _store(home, running)
+    yield _chat()
+    yield _keepers(home, settings or Settings(), time.time())
+    missing = ", ".join(NOT_YET)
+    yield Finding("not yet", "ok", f"Hermes {__version__} does not have: {missing}")
+
+
+def _machine() -> Iterator[Finding]:
+    version = platform.python_version()
+    yield (
+        Finding("python", "ok", f"Python {version}")
+        if sys.version_info >= (3, 11)
+        else Finding("python", "fail", f"Python {version} is too old", "install 3.11 or newer")
+    )
+    bash = shutil.which("bash")
+    if bash is None:
+        yield Finding("bash", "fail", "there is no bash", "install it; commands run in it")
+        return
+    told = subprocess.run(
+        [bash, "-c", 'printf "%s %s" "${BASH_VERSINFO[0]}" "$BASH_VERSION"'],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.split()
+    if len(told) == 2 and told[0].isdigit() and int(told[0]) >= 5:
+        yield Finding("bash", "ok", f"bash {told[1]}")
+    else:
+        yield Finding("bash", "fail", f"{bash} is older than 5.0", "install bash 5 or newer")
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    if not home.exists():
+        yield Finding("home", "ok", f"{home} is not there yet; the first command makes it")
+        return
+    trouble = offline.home_trouble(home)
+    if trouble is not None:
+        yield Finding("home", "fail", *trouble)
+        return
+    facts = home.stat()
+    if facts.st_uid != os.getuid():
+        yield Finding("home", "warn", f"{home} belongs to another user", f"chown it: {home}")
+    elif stat.S_IMODE(facts.st_mode) & 0o077:
+        yield Finding("home", "warn", f"others may look into {home}", f"chmod 700 {home}")
+    else:
+        yield Finding("home", "ok", f"{home}, private and writable")
+    room = offline.free_bytes(home)
+    what = f"{room / 1e9:.1f} GB are free"
+    yield (
+        Finding("disk", "ok", what)
+        if room >= LOW_BYTES
+        else Finding("disk", "warn", what, "free some space before it is full")
+    )
+
+
+def _model(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    try:
+        open_model(settings.model, settings.models, environ)
+    except HermesError as error:
+        yield Finding("model", "fail", error.message, error.hint)
+    else:
+        yield Finding("model", "ok", f"{settings.model}; what it needs is set")
+    try:
+        open_gate(settings.policy, home=Path("/"))
+    except HermesError as error:
+        yield Finding("policy", "fail", error.message, error.hint)
+    else:
+        yield Finding("policy", "ok", settings.policy)
+
+
+def _runtime(home: Path, running: Running | None) -> Finding:
+    if running is not None:
+        status = running.status
+        if status["state"] == "degraded":
+            return Finding("runtime", "fail", f"degraded: {status['reason']}", status["hint"])
+        if status["version"] != __version__:
+            return Finding(
+                "runtime",
+                "warn",
+                f"runs version {status['version']}, this is {__version__}",
+                "`hermes restart`",
+            )
+        return Finding("runtime", "ok", f"{status['state']}, pid {status['pid']}")
+    owner = offline.lock_owner(str(home))
+    sockets = [path for path in map(Path, places.socket_paths(str(home))) if path.exists()]
+    if owner is not None and sockets:
+        return Finding(
+            "runtime",
+            "fail",
+            f"pid {owner} owns the home and does not answer",
+            f"`hermes logs` may say why; `kill {owner}` ends it",
+        )
+    if owner is not None:
+        return Finding("runtime", "ok", f"none; a program (pid {owner}) uses the home")
+    if sockets:
+        return Finding(
+            "runtime",
+            "warn",
+            f"none, but its socket {sockets[0]} was left behind: it was killed",
+            "`hermes up` starts it again, and it takes up what was unfinished",
+        )
+    return Finding("runtime", "ok", "stopped; commands start it when they need it")
+
+
+def _store(home: Path, running: Running | None) -> Iterator[Finding]:
+    if running is not None:
+        yield _soundness(running.faults)
+        counts = running.status["parked"] or 0, running.status["questions"] or 0
+    elif not (home / "state.db").exists() and not (home / "store.id").exists():
+        yield Finding("store", "ok", "none yet; the first message makes it")
+        return
+    elif offline.lock_owner(str(home)) is not None:
+        yield Finding("store", "warn", "not checked: the home is in use", "try again later")
+        return
+    else:
+        try:
+            with owned(Home(home)):
+                faults, *rest = asyncio.run(_look_inside(home))
+        except HermesError as error:
+            yield Finding("store", "fail", error.message, error.hint)
+            return
+        yield _soundness(faults)
+        counts = rest[0], rest[1]
+    yield _count("parked", counts[0], "effects with an unknown outcome", "`hermes parked`")
+    yield _count("questions", counts[1], "open questions", "`hermes approvals`")
+
+
+async def _look_inside(home: Path) -> tuple[list[str], int, int]:
+    store = await Store.open(home, readonly=True)
+    try:
+        faults = list(await store.check())
+        if faults:
+            return faults, 0, 0
+        return [], len(await store.parked()), len(await store.questions())
+    finally:
+        await store.close()
+
+
+def _soundness(faults: list[str]) -> Finding:
+    if not faults:
+        return Finding("store", "ok", "sound")
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return Finding("store", "fail", faults[0] + more, "`hermes restore` puts a backup back")
+
+
+def _count(name: str, count: int, what: str, command: str) -> Finding:
+    if not count:
+        return Finding(name, "ok", "none")
+    return Finding(name, "warn", f"{count} {what}", f"{command} lists them")
+
+
+def _chat() -> Finding:
+    lacking = [
+        name for name in ("prompt_toolkit", "rich") if importlib.util.find_spec(name) is None
+    ]
+    if lacking:
+        return Finding(
+            "chat",
+            "warn",
+            f"`hermes chat` is plain: {', '.join(lacking)} not installed",
+            "pip install 'hermes-agent[chat]'",
+        )
+    return Finding("chat", "ok", "prompt_toolkit and rich are installed")
+
+
+def _keepers(home: Path, settings: Settings, now: float) -> Finding:
+    """Shells that are held open; one that is idle ends by itself, so an old one is stuck."""
+    held, stuck = 0, []
+    for note in sorted((home / "terminals").glob("*/keeper.*")):
+        words = note.read_text(encoding="utf-8").split()
+        if len(words) < 2 or not process_lives(int(words[0]), words[1]):
+            continue
+        held += 1
+        hand = note.parent / "now"
+        idle = hand.exists() and not hand.read_text(encoding="utf-8").strip()
+        if idle and now - hand.stat().st_mtime > 2 * settings.terminal.idle_seconds + 60:
+            stuck.append(words[0])
+    if stuck:
+        pids = ", ".join(stuck)
+        return Finding("shells", "warn", f"idle for too long: pid {pids}", f"kill {pids}")
+    return Finding("shells", "ok", f"{held} held open" if held else "none held open")

@@ -1,0 +1,234 @@
+"""A turn taken up by a new worker, from every point at which the last one may have stopped."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.messages import Reply, ToolCall
+from hermes_agent.core.tools import Tool, ToolContext, ToolResult
+from hermes_agent.models.scripted import ScriptedModel
+from tests.support.turns import Bench, bench
+
+ONE_CALL = Reply("", (ToolCall.of("1", "act", line="x"),), stop="calls")
+
+
+def counting_tool(ran: list[str], **options) -> Tool:
+    async def act(line: str) -> str:
+        ran.append(line)
+        return f"did {line}"
+
+    return Tool("act", act, "Act", **options)
+
+
+async def stop_before(b: Bench, stage: str) -> None:
+    """Write the journal of a turn that died at a stage, as a runtime would have."""
+    await b.receive("go")
+    turn = await b.store.start_turn(b.session.id)
+    assert turn is not None
+    await b.store.append(turn, ev.ModelRequested(1, b.model.name, 1, await digest(b)))
+    (replied,) = await b.store.append(turn, ev.Replied(1, "", ONE_CALL.calls, stop="calls"))
+    effect = f"{b.session.id}-{replied.number}-0"
+    if stage == "judging":
+        return
+    await b.store.append(turn, ev.CallJudged(effect, "act", "allow", "because"))
+    if stage == "intending":
+        return
+    await b.store.append(turn, ev.CallIntended(effect, "1", "act"))
+    if stage == "finishing":
+        return
+    await b.store.append(turn, ev.CallFinished(effect, "1", "act", "did x"))
+
+
+async def digest(b: Bench) -> str:
+    from hermes_agent.agent.fold import Conversation
+
+    talk = Conversation(b.session.id, await b.store.prompt(b.session.prompt))
+    return talk.apply_all(await b.store.events(b.session.id)).digest
+
+
+async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
+    (turn,) = await b.store.take_over()
+    worker = await b.worker(turn)
+    b.settled = worker  # type: ignore[attr-defined]
+    return asyncio.create_task(worker.run())
+
+
+@pytest.mark.parametrize(
+    ("stage", "runs"), [("judging", 1), ("intending", 1), ("asking again", 0)]
+)
+async def test_a_call_that_had_not_begun_is_run_and_a_finished_one_is_not(
+    tmp_path: Path, stage: str, runs: int
+) -> None:
+    ran: list[str] = []
+    async with bench(
+        tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=[counting_tool(ran)]
+    ) as b:
+        await stop_before(b, stage)
+        end = await (await resume(b))
+    assert end is not None
+    assert end.text == "done"
+    assert len(ran) == runs
+
+
+async def test_a_call_whose_outcome_is_unknown_is_parked_and_not_run(tmp_path: Path) -> None:
+    ran: list[str] = []
+    async with bench(
+        tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=[counting_tool(ran)]
+    ) as b:
+        await stop_before(b, "finishing")
+        running = await resume(b)
+        while not await b.store.parked():
+            await asyncio.sleep(0.005)
+        (parked,) = await b.store.parked()
+        assert (parked.tool, parked.session, ran) == ("act", b.session.id, [])
+        assert '"line":"x"' in parked.input
+        worker = b.settled  # type: ignore[attr-defined]
+        with pytest.raises(UsageError):
+            await worker.people.decide(parked.effect, "shrug", "test")
+        with pytest.raises(NotFound):
+            await worker.people.decide("nothing", "skip", "test")
+        await worker.people.decide(parked.effect, "skip", "test")
+        end = await running
+        assert await b.store.parked() == []
+    assert end is not None
+    assert end.reason == "done"
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    ("decision", "runs", "told"),
+    [
+        ("retry", 1, "did x"),
+        ("skip", 0, "chose to skip"),
+        ("it-happened", 0, "did happen"),
+    ],
+)
+async def test_a_person_decides_what_becomes_of_a_parked_call(
+    tmp_path: Path, decision: str, runs: int, told: str
+) -> None:
+    ran: list[str] = []
+    async with bench(
+        tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=[counting_tool(ran)]
+    ) as b:
+        await stop_before(b, "finishing")
+        running = await resume(b)
+        while not await b.store.parked():
+            await asyncio.sleep(0.005)
+        worker = b.settled  # type: ignore[attr-defined]
+        await worker.people.decide((await b.store.parked())[0].effect, decision, "test")
+        await running
+        (result,) = await b.events(ev.CallFinished)
+    assert len(ran) == runs
+    assert told in result.text
+
+
+async def test_a_repeatable_call_runs_again_by_itself(tmp_path: Path) -> None:
+    ran: list[str] = []
+    tools = [counting_tool(ran, repeatable=True)]
+    async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
+        await stop_before(b, "finishing")
+        end = await (await resume(b))
+    assert end is not None
+    assert (end.text, ran) == ("done", ["x"])
+
+
+async def test_a_tool_that_can_tell_what_happened_is_asked(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    async def found(context: ToolContext, note: dict, line: str) -> ToolResult:
+        return ToolResult(f"{line} was done before")
+
+    tools = [counting_tool(ran, recover=found)]
+    async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
+        await stop_before(b, "finishing")
+        await (await resume(b))
+        (result,) = await b.events(ev.CallFinished)
+    assert (result.text, ran) == ("x was done before", [])
+
+
+async def test_a_turn_parked_by_one_runtime_is_still_parked_in_the_next(tmp_path: Path) -> None:
+    ran: list[str] = []
+    async with bench(
+        tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=[counting_tool(ran)]
+    ) as b:
+        await stop_before(b, "finishing")
+        first = await resume(b)
+        while not await b.store.parked():
+            await asyncio.sleep(0.005)
+        first.cancel()
+        second = await resume(b)
+        await asyncio.sleep(0.02)
+        parked = await b.events(ev.CallParked)
+        worker = b.settled  # type: ignore[attr-defined]
+        await worker.people.decide((await b.store.parked())[0].effect, "retry", "test")
+        end = await second
+    assert end is not None
+    assert len(parked) == 1
+    assert ran == ["x"]
+
+
+async def test_an_answer_given_before_the_runtime_died_is_not_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    call = Reply("", (ToolCall.of("1", "terminal", command="echo hi"),), stop="calls")
+    async with bench(tmp_path, ScriptedModel(call, Reply("done")), policy="careful") as b:
+        await b.receive("go", interactive=True)
+        first = await b.worker()
+        running = asyncio.create_task(first.run())
+        while not first.talk.questions:
+            await asyncio.sleep(0.005)
+        running.cancel()
+        await b.store.append(
+            first.turn, ev.Answered(next(iter(first.talk.questions)), "yes", "test")
+        )
+        end = await (await resume(b))
+        asked = await b.events(ev.Asked)
+        (result,) = await b.events(ev.CallFinished)
+    assert end is not None
+    assert len(asked) == 1
+    assert "hi" in result.text
+
+
+async def test_a_worker_whose_turn_was_taken_writes_no_more(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    async def act(line: str) -> str:
+        begun.set()
+        await asyncio.sleep(0.05)
+        return "late"
+
+    tools = [Tool("act", act, "Act", repeatable=True)]
+    async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
+        await b.receive("go")
+        old = asyncio.create_task((await b.worker()).run())
+        await begun.wait()
+        new = await resume(b)
+        assert await old is None
+        end = await new
+        finished = await b.events(ev.TurnFinished)
+    assert end is not None
+    assert len(finished) == 1
+
+
+async def test_a_resumed_request_has_the_very_bytes_the_first_would_have_had(
+    tmp_path: Path,
+) -> None:
+    """`digest` in the journal is over the bytes; the suite compares them after every test."""
+    odd = '{"line" : "x",  "extra_space": 1e0}'.replace(', "extra_space": 1e0', "")
+    call = Reply("", (ToolCall("1", "act", odd),), stop="calls")
+    ran: list[str] = []
+    async with bench(
+        tmp_path, ScriptedModel(call, Reply("done")), tools=[counting_tool(ran)]
+    ) as b:
+        await b.receive("go")
+        worker = await b.worker()
+        await worker.run()
+        events = await b.store.events(b.session.id)
+        from tests.support.prefix import check_session
+
+        prompt = await b.store.prompt(b.session.prompt)
+        assert check_session(b.session.id, prompt, events) == 2
+        assert worker.talk.messages[1].calls[0].arguments == odd

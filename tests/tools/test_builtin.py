@@ -1,0 +1,58 @@
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.tools.builtin import BUILTIN, load_tools
+
+SPECS = (
+    "import msgspec; from hermes_agent.tools.builtin import load_tools; "
+    "print(msgspec.json.encode([tool.spec for tool in load_tools()]).decode())"
+)
+
+
+def test_every_name_in_the_table_is_the_name_of_its_tool() -> None:
+    assert [tool.name for tool in load_tools()] == list(BUILTIN)
+    assert all(tool.builtin and tool.description for tool in load_tools())
+
+
+def test_tools_come_in_the_order_of_the_table_however_they_are_asked_for() -> None:
+    tools = load_tools(["ask_user", "patch", "terminal"])
+    assert [tool.name for tool in tools] == ["terminal", "patch", "ask_user"]
+
+
+def test_an_unknown_tool_is_named_with_those_there_are() -> None:
+    with pytest.raises(UsageError) as caught:
+        load_tools(["read_flie"])
+    assert "read_flie" in caught.value.message
+    assert "read_file" in caught.value.hint
+
+
+def test_the_tools_take_little_of_every_prompt() -> None:
+    assert len(msgspec.json.encode([tool.spec for tool in load_tools()])) < 3_000
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "4242"])
+def test_a_fresh_process_shows_the_model_the_same_bytes(seed: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SPECS],
+        env={"PYTHONHASHSEED": seed},
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.strip() == msgspec.json.encode([tool.spec for tool in load_tools()])
+
+
+def test_every_tool_can_be_repeated_or_can_tell_what_became_of_it() -> None:
+    assert [tool.name for tool in load_tools() if not tool.repeatable and not tool.recover] == []
+
+
+def test_the_table_is_read_without_importing_a_tool() -> None:
+    program = (
+        "import sys; from hermes_agent.tools.builtin import BUILTIN; "
+        "print(sorted(set(BUILTIN.values()) & set(sys.modules)), 'msgspec' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[] False\n"

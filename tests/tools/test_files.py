@@ -1,0 +1,193 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tools import ToolResult
+from hermes_agent.tools.files import READ_BYTES, READ_CHARS, patch, read_file, write_file
+from tests.support.calls import Caller
+
+
+async def test_a_file_is_read_with_numbered_lines(here: Caller) -> None:
+    (here.workspace / "a.txt").write_text("one\ntwo\n")
+    result = await here.call(read_file, path="a.txt")
+    assert result.text == "1|one\n2|two"
+    assert result.data["lines"] == 2
+
+
+async def test_a_part_says_how_much_there_is_and_how_to_read_on(here: Caller) -> None:
+    (here.workspace / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
+    result = await here.call(read_file, path="a.txt", start=3, lines=2)
+    assert result.text == "3|line 3\n4|line 4\n[lines 3 to 4 of 10; read on with start=5]"
+    last = await here.call(read_file, path="a.txt", start=10)
+    assert last.text == "10|line 10\n[lines 10 to 10 of 10]"
+
+
+async def test_reading_on_as_told_shows_every_line_of_a_long_file_once(here: Caller) -> None:
+    wanted = [f"line {n} " + "x" * (n % 97) for n in range(1, 1001)]
+    (here.workspace / "a.txt").write_text("\n".join(wanted))
+    start, seen = 1, []
+    while start:
+        text = (await here.call(read_file, path="a.txt", start=start)).text
+        assert len(text) <= READ_CHARS + 100
+        rows = text.split("\n")
+        start = int(rows[-1].partition("start=")[2].rstrip("]") or 0)
+        seen += [row.partition("|")[2] for row in rows if "|" in row]
+    assert seen == wanted
+
+
+async def test_a_very_long_line_is_cut_and_says_so(here: Caller) -> None:
+    (here.workspace / "a.txt").write_text("x" * 50_000)
+    result = await here.call(read_file, path="a.txt")
+    assert result.text.endswith("… [48000 more characters]")
+    assert len(result.text) < 3_000
+
+
+async def test_line_numbers_agree_with_grep_on_odd_line_ends(here: Caller) -> None:
+    (here.workspace / "a.txt").write_bytes("\ufeffa\x0cb\r\nc\u2028d\r\n\r\ne".encode())
+    result = await here.call(read_file, path="a.txt")
+    assert result.text == "1|a\x0cb\n2|c\u2028d\n3|\n4|e"
+
+
+async def test_an_empty_file_is_said_to_be_empty(here: Caller) -> None:
+    (here.workspace / "a.txt").touch()
+    assert (await here.call(read_file, path="a.txt")).text == "[the file is empty]"
+
+
+async def test_bytes_that_are_not_utf8_are_shown_with_a_word_about_it(here: Caller) -> None:
+    (here.workspace / "a.txt").write_bytes(b"caf\xe9\n")
+    result = await here.call(read_file, path="a.txt")
+    assert result.text.startswith("1|caf\ufffd\n")
+    assert "not UTF-8" in result.text
+
+
+@pytest.mark.parametrize(
+    ("path", "start", "said"),
+    [
+        ("gone.txt", 1, "no file at 'gone.txt'"),
+        (".", 1, "is not a file but a folder"),
+        ("binary", 1, "is not text"),
+        ("large", 1, "too large"),
+        ("small", 9, "line 9 is past its end"),
+    ],
+)
+async def test_what_cannot_be_read_is_said_in_a_sentence(
+    here: Caller, path: str, start: int, said: str
+) -> None:
+    (here.workspace / "binary").write_bytes(b"\x7fELF\0\0")
+    (here.workspace / "small").write_text("one\n")
+    with (here.workspace / "large").open("wb") as file:
+        file.truncate(READ_BYTES + 1)
+    with pytest.raises(ToolError, match=said):
+        await here.call(read_file, path=path, start=start)
+
+
+async def test_a_file_is_written_with_its_folders_and_a_difference(here: Caller) -> None:
+    made = await here.call(write_file, path="deep/er/a.txt", content="one\ntwo\n")
+    assert made.text == "made deep/er/a.txt (2 lines, 8 bytes)"
+    assert made.data["created"] is True
+    changed = await here.call(write_file, path="deep/er/a.txt", content="one\n2\n")
+    assert changed.text.startswith("replaced deep/er/a.txt")
+    assert changed.data["path"] == str(here.workspace / "deep/er/a.txt")
+    assert (changed.data["added"], changed.data["removed"]) == (1, 1)
+    assert "-two\n+2" in changed.data["diff"]
+    assert (here.workspace / "deep/er/a.txt").read_text() == "one\n2\n"
+
+
+async def test_a_long_difference_is_capped_and_that_of_a_huge_file_left_out(here: Caller) -> None:
+    long = await here.call(write_file, path="a", content="some line\n" * 5_000)
+    assert len(long.data["diff"]) < 9_000
+    assert long.data["added"] == 5_000
+    huge = await here.call(write_file, path="a", content="some line\n" * 50_000)
+    assert "diff" not in huge.data
+    assert huge.data["bytes"] == 500_000
+
+
+async def test_a_folder_is_not_written_over(here: Caller) -> None:
+    (here.workspace / "folder").mkdir()
+    with pytest.raises(ToolError, match="folder"):
+        await here.call(write_file, path="folder", content="x")
+
+
+async def test_a_patch_replaces_one_passage_and_keeps_the_rest(here: Caller) -> None:
+    (here.workspace / "a.py").write_text("def f():\n    return 1\n\n\nprint(f())\n")
+    result = await here.call(patch, path="a.py", old="return 1", new="return 2")
+    assert result.text == "a.py: replaced line 2 on"
+    assert result.data["replaced"] == 1
+    assert "-    return 1\n+    return 2" in result.data["diff"]
+    assert (here.workspace / "a.py").read_text() == "def f():\n    return 2\n\n\nprint(f())\n"
+
+
+async def test_a_patch_that_cannot_be_made_names_the_file_and_changes_nothing(
+    here: Caller,
+) -> None:
+    file = here.workspace / "a.txt"
+    file.write_text("x\nx\n")
+    with pytest.raises(ToolError, match=r"^a\.txt: `old` is there 2 times"):
+        await here.call(patch, path="a.txt", old="x", new="y")
+    with pytest.raises(ToolError, match="no file at"):
+        await here.call(patch, path="b.txt", old="x", new="y")
+    assert file.read_text() == "x\nx\n"
+
+
+async def test_a_patch_does_not_damage_bytes_that_are_not_text(here: Caller) -> None:
+    (here.workspace / "a.txt").write_bytes(b"caf\xe9 one\n")
+    with pytest.raises(ToolError, match="not UTF-8"):
+        await here.call(patch, path="a.txt", old="one", new="two")
+    assert (here.workspace / "a.txt").read_bytes() == b"caf\xe9 one\n"
+
+
+async def test_patches_of_one_file_at_the_same_time_are_all_kept(here: Caller) -> None:
+    (here.workspace / "a.txt").write_text("".join(f"<{n}>\n" for n in range(20)))
+    await asyncio.gather(
+        *(here.call(patch, path="a.txt", old=f"<{n}>", new=f"[{n}]") for n in range(20))
+    )
+    assert (here.workspace / "a.txt").read_text() == "".join(f"[{n}]\n" for n in range(20))
+
+
+def written(recovered: object) -> bool:
+    return isinstance(recovered, ToolResult) and "written before the restart" in recovered.text
+
+
+@pytest.mark.parametrize("there", [None, "old text\n"])
+async def test_after_a_restart_the_file_tells_whether_it_was_written(
+    here: Caller, there: str | None
+) -> None:
+    file = here.workspace / "a.txt"
+    if there is not None:
+        file.write_text(there)
+    given = {"path": "a.txt", "content": "new text\n"}
+    note = await here.prepare(write_file, **given)
+    assert (note["before"] is None) is (there is None)
+    assert await here.recover(write_file, "e", note, **given) == "not-run"
+    await here.call(write_file, **given)
+    assert written(await here.recover(write_file, "e", note, **given))
+    file.write_text("somebody else's\n")
+    assert await here.recover(write_file, "e", note, **given) is None
+
+
+async def test_after_a_restart_the_file_tells_whether_it_was_patched(here: Caller) -> None:
+    file = here.workspace / "a.txt"
+    file.write_text("x = 1\n")
+    given = {"path": "a.txt", "old": "x", "new": "xx"}
+    note = await here.prepare(patch, **given)
+    assert await here.recover(patch, "e", note, **given) == "not-run"
+    await here.call(patch, **given)
+    assert written(await here.recover(patch, "e", note, **given))
+    file.unlink()
+    assert await here.recover(patch, "e", note, **given) is None
+
+
+async def test_a_patch_that_cannot_be_made_fails_before_its_intent(here: Caller) -> None:
+    (here.workspace / "a.txt").write_text("one\n")
+    with pytest.raises(ToolError, match="is not there"):
+        await here.prepare(patch, path="a.txt", old="two", new="three")
+
+
+async def test_a_written_link_keeps_leading_to_its_file(here: Caller, tmp_path: Path) -> None:
+    (here.workspace / "real.txt").write_text("a\n")
+    (here.workspace / "link.txt").symlink_to("real.txt")
+    await here.call(patch, path="link.txt", old="a", new="b")
+    assert (here.workspace / "link.txt").is_symlink()
+    assert (here.workspace / "real.txt").read_text() == "b\n"
