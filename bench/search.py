@@ -17,6 +17,7 @@ import apsw
 from hermes_agent.core.events import CallFinished, Event, MessageTaken, Replied, TurnFinished
 from hermes_agent.core.messages import Prompt, ToolCall, Usage
 from hermes_agent.core.records import Inbound, NewSession, SearchFilter
+from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.store import Store
 
 SESSION_MESSAGES = 200
@@ -164,14 +165,14 @@ async def measure_search(store: Store, corpus: Corpus, floor: float) -> list[Row
 
 def lookup_floor(path: Path, count: int, seed: int) -> float:
     """The p99 of finding one message by its number and decoding its JSON, in milliseconds."""
+    bodies = Bodies(path.parent / "blobs")
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     pick = random.Random(seed)
     times = []
     for _ in range(2_000):
         started = time.perf_counter()
-        json.loads(
-            db.execute("select body from messages where id = ?", (pick.randint(1, count),)).get
-        )
+        body = db.execute("select body from messages where id = ?", (pick.randint(1, count),)).get
+        json.loads(bodies.unpack(body))
         times.append((time.perf_counter() - started) * 1000)
     db.close()
     return percentile(times, 0.99)

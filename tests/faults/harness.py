@@ -155,19 +155,20 @@ class Case:
 
     def send(self, key: str) -> bool:
         """Hand a message in; True when it was acknowledged."""
+        try:
+            return self.send_plainly(key, f"message {key}")
+        except (Gone, Degraded):  # it died, or is stopping
+            return False
+
+    def send_plainly(self, key: str, text: str) -> bool:
         message: dict[str, object] = {
-            "text": f"message {key}",
+            "text": text,
             "key": key,
             "session": self.session,
             "workspace": str(self.work),
             "model": f"scripted/{self.script}",
         }
-        try:
-            sent = self.api.post("/v1/messages", message)
-        except Gone:
-            return False
-        except Degraded:  # it is stopping
-            return False
+        sent = self.api.post("/v1/messages", message)
         self.session = sent["session"]
         self.acknowledged.append(key)
         return True

@@ -111,9 +111,13 @@ async def test_only_text_that_was_perhaps_sent_waits_for_a_person(
         (CommandState("i", "c", "lost"), "[the shell went away; whether", False),
         (CommandState("i", "c", "stopped", code=143), "[stopped]", False),
         (CommandState("i", "c", "exited", code=0, background=True), "[ended, exit code 0]", True),
-        (CommandState("i", "c", "running", stdout="a\n", seconds=7.2, background=True), "a\n[still running after 7 s, id i]", True),
+        (
+            CommandState("i", "c", "running", stdout="a\n", seconds=7.2, background=True),
+            "a\n[still running after 7 s, id i]",
+            True,
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_end_of_a_command_has_its_words(state: CommandState, text: str, ok: bool) -> None:
     shown = show(state)
     assert shown.text.startswith(text)

@@ -18,16 +18,16 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
+_BEGIN = r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----"
+_END = r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----"
+_REST = r"(?:(?:\s++(?:\d+\|)?|\\n)[A-Za-z0-9+/=]{40,})+"
+"""What follows the beginning where the end was cut off: full lines, perhaps numbered."""
+
 # Each begins with plain letters, which the regex engine finds many times faster than a choice, and
 # checks what stands before them afterwards. Tokens made of letters must have a digit in them,
 # because prose has none; the look ahead is bounded so that hostile text costs no more than other.
 _SHAPES: tuple[tuple[str, str], ...] = (
-    (
-        "private-key",
-        r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----"
-        r"(?:(?:[^-]++|-(?!----))*+-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----"
-        r"|(?:(?:\s++(?:\d+\|)?|\\n)[A-Za-z0-9+/=]{40,})+)",
-    ),
+    ("private-key", _BEGIN + r"(?:(?:[^-]++|-(?!----))*+" + _END + "|" + _REST + ")"),
     ("sk-key", r"sk-(?<!\wsk-)(?=[A-Za-z_-]{0,80}\d)[A-Za-z0-9_-]{20,}"),
     ("github-token", r"gh[pousr]_(?<!\w....)[A-Za-z0-9]{20,}"),
     ("github-token", r"github_pat_[A-Za-z0-9_]{20,}"),

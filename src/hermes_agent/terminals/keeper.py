@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.terminals.spool import Spool, process_lives
+from hermes_agent.terminals.spool import Spool
+from hermes_agent.terminals.spool import process_lives as process_lives
 
 SCRIPT = Path(__file__).with_name("keeper.sh")
 PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")

@@ -79,7 +79,7 @@ async def write_file(context: ToolContext, path: str, content: str) -> ToolResul
     """Make a text file, or replace it whole; folders are made as needed."""
     real = await context.terminal.resolve(path)
     async with _writer(real):
-        before = await _present(context, real)
+        before = await _present(context, path)
         after = content.encode()
         await context.terminal.write(real, after)
     word = "made" if before is None else "replaced"
@@ -107,7 +107,7 @@ async def patch(
     occurrence."""
     real = await context.terminal.resolve(path)
     async with _writer(real):
-        before, done = await _patched(context, real, old, new, all)
+        before, done = await _patched(context, path, old, new, all)
         await context.terminal.write(real, _encoded(done))
     many = len(done.lines)
     text = f"replaced {many} passages" if many > 1 else f"replaced line {done.lines[0]} on"

@@ -1,0 +1,121 @@
+from pathlib import Path
+
+import pytest
+
+import hermes_agent
+from hermes_agent.policy.redact import Redactor
+
+ENVIRON = {
+    "OPENAI_API_KEY": "plainly-a-key-value",
+    "DB_PASSWORD": 'p"ss\\word!',
+    "SHORT_TOKEN": "abc",
+    "LONG_TOKEN": "value-that-is-long",
+    "LONGER_SECRET": "value-that-is-long-and-longer",
+    "PATH": "/usr/local/bin:/usr/bin",
+    "MONKEY": "a-monkey-is-no-key",
+    "GOOGLE_APPLICATION_CREDENTIALS": "/home/user/account.json",
+    "KEYBOARD": "a-keyboard-layout",
+}
+BODY = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n"
+ENCRYPTED = (
+    f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{BODY}"
+    "-----END RSA PRIVATE KEY-----"
+)
+
+
+def test_values_of_secret_variables_are_named_instead_of_shown() -> None:
+    redact = Redactor(ENVIRON)
+    text = "key=plainly-a-key-value, abc, value-that-is-long-and-longer value-that-is-long."
+    assert redact(text) == (
+        "key=[redacted:OPENAI_API_KEY], abc, [redacted:LONGER_SECRET] [redacted:LONG_TOKEN]."
+    )
+
+
+def test_a_value_is_found_as_json_writes_it_too() -> None:
+    redact = Redactor(ENVIRON)
+    assert redact('{"p": "p\\"ss\\\\word!"}') == '{"p": "[redacted:DB_PASSWORD]"}'
+    assert redact('p"ss\\word!') == "[redacted:DB_PASSWORD]"
+
+
+@pytest.mark.parametrize("name", ["PATH", "MONKEY", "GOOGLE_APPLICATION_CREDENTIALS", "KEYBOARD"])
+def test_variables_that_are_no_secrets_are_left_alone(name: str) -> None:
+    assert Redactor(ENVIRON)(f"x {ENVIRON[name]} y") == f"x {ENVIRON[name]} y"
+
+
+@pytest.mark.parametrize(
+    ("secret", "name"),
+    [
+        ("sk-proj-" + "a1B2" * 10, "sk-key"),
+        ("sk-ant-api03-" + "Zz9_" * 10, "sk-key"),
+        ("ghp_" + "a1" * 18, "github-token"),
+        ("github_pat_" + "a1_" * 12, "github-token"),
+        ("glpat-" + "a1b2c" * 4, "gitlab-token"),
+        ("AKIA" + "ABCD1234" * 2, "aws-key"),
+        ("ASIA" + "ABCD1234" * 2, "aws-key"),
+        ("AIza" + "a1B2c" * 7, "google-key"),
+        ("xoxb-" + "123456789012-abc", "slack-token"),
+        ("sk_live_" + "a1B2" * 5, "stripe-key"),
+        ("rk_live_" + "a1B2" * 5, "stripe-key"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27u", "web-token"),
+        (f"-----BEGIN PRIVATE KEY-----\n{BODY}{BODY}-----END PRIVATE KEY-----", "private-key"),
+        (ENCRYPTED, "private-key"),
+    ],
+)
+def test_keys_of_known_shape_are_found_wherever_they_stand(secret: str, name: str) -> None:
+    redact = Redactor({})
+    for before, after in (("", ""), ("key: ", "\n"), ('"', '"'), ("KEY=", ";"), ("(", ")")):
+        assert redact(before + secret + after) == f"{before}[redacted:{name}]{after}"
+
+
+def test_a_bearer_token_goes_and_its_header_stays() -> None:
+    text = "curl -H 'Authorization: Bearer abc.def-123_456~789+0=' host"
+    assert Redactor({})(text) == "curl -H 'Authorization: Bearer [redacted:bearer-token]' host"
+
+
+def test_a_private_key_that_is_cut_off_or_numbered_is_not_shown() -> None:
+    redact = Redactor({})
+    numbered = f"1|-----BEGIN PRIVATE KEY-----\n2|{BODY}3|{BODY}[lines 1 to 3 of 20]"
+    assert redact(numbered) == "1|[redacted:private-key]\n[lines 1 to 3 of 20]"
+    escaped = '"-----BEGIN PRIVATE KEY-----\\n' + BODY.strip() + "\\n"
+    assert BODY.strip() not in redact(escaped)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task-force-of-the-year-with-many-words risk-averse-people-everywhere-2024",
+        "sk-learn-is-a-nickname-for-a-library and sk-1 is short",
+        "the bearer of this-most-important-message is late; Bearer authentication-mechanisms",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b in ghp_ and AKIA and xox",
+        "see https://example.com/a/b?c=d#e, mail me@example.com, 10.0.0.1:8080",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+        "a line says -----BEGIN PRIVATE KEY----- and goes on about keys",
+        "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+        "die Schlüssel 钥匙 🔑 \x00\x1b[31m",
+    ],
+)
+def test_ordinary_text_is_not_damaged(text: str) -> None:
+    assert Redactor(ENVIRON)(text) == text
+
+
+def test_our_own_source_is_ordinary_text() -> None:
+    redact = Redactor({})
+    folder = Path(hermes_agent.__file__).parent
+    changed = [path for path in folder.rglob("*.py") if redact(text := path.read_text()) != text]
+    assert changed == []
+
+
+def test_values_inside_data_are_redacted_too() -> None:
+    redact = Redactor(ENVIRON)
+    data = {"diff": "+plainly-a-key-value", "rows": [1, None, ("plainly-a-key-value",)], "ok": True}
+    assert redact.deep(data) == {
+        "diff": "+[redacted:OPENAI_API_KEY]",
+        "rows": [1, None, ["[redacted:OPENAI_API_KEY]"]],
+        "ok": True,
+    }
+
+
+def test_redacting_twice_is_redacting_once() -> None:
+    redact = Redactor(ENVIRON)
+    once = redact("plainly-a-key-value ghp_" + "a1" * 18)
+    assert redact(once) == once

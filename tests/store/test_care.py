@@ -1,0 +1,56 @@
+"""Backups and checks."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.events import Noted, Replied
+from tests.store.helpers import a_session, a_turn, opened
+
+
+async def test_a_backup_is_a_whole_store_in_one_file(tmp_path: Path) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    other.mkdir()
+    async with opened(home) as store:
+        session = await a_session(store)
+        turn = await a_turn(store, session, "remember the milk")
+        await store.backup(other / "state.db")
+        await store.append(turn, Noted("after the backup"))
+    assert [path.name for path in other.iterdir()] == ["state.db"]
+    async with opened(other) as copy:
+        assert await copy.check() == []
+        assert await copy.last_number(session.id) == 3
+        assert len(await copy.search("milk")) == 1
+
+
+async def test_a_backup_never_replaces_a_file(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("do not touch")
+    async with opened(tmp_path / "home") as store:
+        with pytest.raises(UsageError, match="exists"):
+            await store.backup(target)
+        assert store.health.state == "well"
+    assert target.read_text() == "do not touch"
+
+
+@pytest.mark.parametrize(
+    ("harm", "complaint"),
+    [
+        ("delete from events where number = 2", "has gaps in its events"),
+        ("delete from messages where role = 'user'", "events have lost their text"),
+        ("delete from words where rowid = 1", "2 messages, but 1 in the search index"),
+        ("insert into blobs values ('abc', 1)", "the stored text abc is missing"),
+    ],
+)
+async def test_the_check_says_what_does_not_fit(tmp_path: Path, harm: str, complaint: str) -> None:
+    async with opened(tmp_path) as store:
+        session = await a_session(store)
+        await store.append(await a_turn(store, session), Replied(1, "yes"))
+        assert await store.check() == []
+    db = apsw.Connection(str(tmp_path / "state.db"))
+    db.execute(harm)
+    db.close()
+    async with opened(tmp_path) as store:
+        assert any(complaint in line for line in await store.check())
