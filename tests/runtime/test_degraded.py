@@ -102,7 +102,7 @@ def test_a_read_only_home_still_answers_what_it_knows(small: Case) -> None:
     small.start()
     assert small.send("m0")
     small.finish()
-    small.kill()
+    small.close()
     subprocess.run(["mount", "-o", "remount,ro", str(small.home)], check=True)
     status = hermes(small.home, "status", "--json")
     assert json.loads(status.stdout)["state"] == "degraded"

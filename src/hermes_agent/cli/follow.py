@@ -51,11 +51,12 @@ def follow(api: Api, session: str, key: str, after: int) -> Iterator[Event]:
                 raise HermesError(
                     "the runtime keeps going away", "`hermes logs` may say why"
                 ) from None
-            _start_again(api, failures)
+            start_again(api, failures)
             yield {"kind": "reconnected", "number": 0}
 
 
-def _start_again(api: Api, failures: int) -> None:
+def start_again(api: Api, failures: int) -> None:
+    """Start a runtime that died, unless it keeps dying."""
     time.sleep(0.2 * (failures - 1))
     try:
         api.ensure()

@@ -8,6 +8,14 @@ Event = dict[str, Any]
 MARKS = {"info": "·", "warning": "!", "error": "!"}
 
 
+_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def clean(text: str) -> str:
+    """Without control characters: what a model or a command printed must not drive a terminal."""
+    return text.translate(_CONTROLS)
+
+
 def one_line(text: str, most: int = 100) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
@@ -46,7 +54,7 @@ class Printer:
     def say(self, text: str, mark: str = "·") -> None:
         if not self._quiet:
             self._fresh_line()
-            print(f"{mark} {text}", file=self._side, flush=True)
+            print(f"{mark} {clean(text)}", file=self._side, flush=True)
 
     def close(self, answer: str) -> None:
         """The turn has ended: the answer goes to standard output, unless it was streamed."""
@@ -61,7 +69,7 @@ class Printer:
 
     def _text_arrived(self, event: Event) -> None:
         if self._live:
-            self._out.write(event["text"])
+            self._out.write(clean(event["text"]))
             self._out.flush()
             self._column = 1
 

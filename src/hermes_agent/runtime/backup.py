@@ -3,6 +3,7 @@ anything is touched."""
 
 import asyncio
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -186,8 +187,6 @@ def _add(archive: tarfile.TarFile, entry: _Entry, told: Callable[[int], None]) -
 
 
 def _add_manifest(archive: tarfile.TarFile, text: bytes) -> None:
-    import io
-
     info = tarfile.TarInfo(MANIFEST)
     info.size, info.mode = len(text), 0o600
     archive.addfile(info, io.BytesIO(text))

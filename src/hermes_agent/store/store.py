@@ -38,6 +38,13 @@ T = TypeVar("T")
 READERS = 3
 
 
+def _read_only() -> Degraded:
+    return Degraded(
+        "the home is read-only: nothing new can be kept",
+        "make it writable, then `hermes restart`",
+    )
+
+
 class Store(Journal):
     """Made by `Store.open`."""
 
@@ -70,7 +77,7 @@ class Store(Journal):
         store = cls(folder, clock, random, hook)
         try:
             if readonly:
-                store._condition.ill(Degraded("the store was opened for reading only"))
+                store._condition.ill(_read_only())
                 await store._read(lambda _db: None)
             else:
                 store._start_writer()
@@ -104,7 +111,7 @@ class Store(Journal):
 
     async def _write(self, name: str, work: Callable[[apsw.Connection], T]) -> T:
         if self._writer is None:
-            raise Degraded("the store was opened for reading only", "open it for writing")
+            raise _read_only()
         return await self._writer.do(name, work)
 
     async def _read(self, work: Callable[[apsw.Connection], T]) -> T:

@@ -31,7 +31,7 @@ def trouble_of(error: BaseException) -> Degraded | None:
         case Degraded():
             return error
         case apsw.CorruptError() | apsw.NotADBError():
-            return Damaged(f"the database is damaged: {error}", RESTORE)
+            return Damaged(f"state.db is damaged: {error}", RESTORE)
         case apsw.FullError():
             return Degraded("the disk is full", ROOM)
         case apsw.ReadOnlyError() | apsw.PermissionsError():

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.terminals.spool import Spool
-from hermes_agent.terminals.spool import process_lives as process_lives
+from hermes_agent.terminals.spool import Spool, process_lives
+
+__all__ = ["Keeper", "process_lives", "scrubbed"]
 
 SCRIPT = Path(__file__).with_name("keeper.sh")
 PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
@@ -152,7 +153,7 @@ class Keeper:
 
     def _script(self) -> Path:
         """A copy in the spool: the keeper may outlive this version of the package."""
-        script = self._spool.folder / "keeper.sh"
+        script = self._spool.folder / "script.sh"
         wanted = SCRIPT.read_bytes()
         if not script.exists() or script.read_bytes() != wanted:
             draft = script.with_suffix(f".{os.getpid()}.{threading.get_ident()}")

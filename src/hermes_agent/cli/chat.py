@@ -1,0 +1,96 @@
+"""Talk in the terminal.
+
+Enter sends, Alt+Enter or a backslash at the end of a line goes on in the next one. What you say
+while the agent works is queued and seen at its next step. Ctrl-C stops the agent, and a second one
+leaves; Ctrl-D leaves. `/help` lists the commands.
+
+With standard input from a pipe, each line is a turn; what needs consent is refused then."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from hermes_agent.cli.chat_talk import Talk
+from hermes_agent.cli.client import Api
+from hermes_agent.core.errors import NotFound, UsageError
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--session", default="", help="go on with a session: its id or name")
+    parser.add_argument(
+        "--continue", dest="last", action="store_true", help="go on with the newest session"
+    )
+    parser.add_argument("--name", default="", help="name the new session")
+    parser.add_argument("--model", default="", help="service/name, for a new session")
+    parser.add_argument("--policy", default="", help="policy profile, for a new session")
+    parser.add_argument("--workspace", default="", help="where to work; default: this folder")
+
+
+def run(options: argparse.Namespace) -> int:
+    chosen = options.model or options.policy or options.workspace or options.name
+    if options.session and options.last:
+        raise UsageError("--session and --continue name two sessions", "leave one of them out")
+    if (options.session or options.last) and chosen:
+        raise UsageError(
+            "a session keeps its model, policy, workspace and name",
+            "leave --session and --continue out to open a new one",
+        )
+    api = Api()
+    api.ensure()
+    session: dict[str, Any] | None = None
+    if options.session:
+        from hermes_agent.cli.sessions import find
+
+        session = find(api, options.session)
+    elif options.last:
+        newest = [one for one in api.get("/v1/sessions") if one["source"] != "library"]
+        if not newest:
+            raise NotFound("there is no session to go on with", "`hermes chat` opens one")
+        session = newest[0]
+    return converse(
+        api,
+        session=session,
+        opening={
+            "name": options.name,
+            "model": options.model or os.environ.get("HERMES_MODEL", ""),
+            "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
+            "workspace": os.path.abspath(options.workspace or os.getcwd()),
+        },
+    )
+
+
+def converse(
+    api: Api,
+    *,
+    session: dict[str, Any] | None = None,
+    opening: dict[str, object] | None = None,
+) -> int:
+    """Talk in a session, or in a new one that the first message opens."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    new = opening or {"workspace": os.getcwd()}
+    status = api.get("/v1/status")
+    if session is None and not new.get("model") and not status["model"]:
+        from hermes_agent.core.settings import ModelSettings
+        from hermes_agent.models.catalog import open_model
+
+        open_model("", ModelSettings(), os.environ)  # says what to do
+    talk = Talk(api, new, session=session, interactive=terminal)
+    talk.model = talk.model or status["model"]
+    if terminal and os.environ.get("TERM", "dumb") != "dumb":
+        try:
+            from hermes_agent.cli.chat_screen import Screen
+        except ModuleNotFoundError as error:
+            lacking = (error.name or "").split(".")[0]
+            if lacking not in ("prompt_toolkit", "rich"):
+                raise
+            print(
+                f"this is the plain chat: {lacking} is not installed\n"
+                "hint: pip install 'hermes-agent[chat]'",
+                file=sys.stderr,
+            )
+        else:
+            return Screen(talk, os.path.join(api.home, "history")).run()
+    from hermes_agent.cli.chat_plain import run_plain
+
+    return run_plain(talk, terminal)

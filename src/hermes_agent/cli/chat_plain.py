@@ -1,0 +1,97 @@
+"""The chat without a screen: a line, an answer, a line. For pipes, and where nothing is installed
+that could draw one."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from hermes_agent.cli.ask import put_question, watch
+from hermes_agent.cli.chat_slash import run_slash
+from hermes_agent.cli.chat_talk import Talk
+from hermes_agent.cli.follow import follow
+from hermes_agent.cli.show import Printer
+from hermes_agent.core.errors import HermesError
+
+PROMPT = "› "
+
+
+def run_plain(talk: Talk, terminal: bool) -> int:
+    """Until the input ends. In a pipe trouble shows in the exit code: 1 when a turn failed."""
+    failed = False
+    for line in _typed() if terminal else _lines():
+        try:
+            if line.startswith("/"):
+                if told := run_slash(talk, line):
+                    print(told, flush=True)
+            else:
+                failed = not _turn(talk, line, terminal) or failed
+        except HermesError as error:
+            print(error, file=sys.stderr, flush=True)
+            failed = True
+        if talk.leaving:
+            break
+    if talk.id:
+        print(f"session {talk.id}; `hermes chat --session {talk.id}` goes on", file=sys.stderr)
+    return 1 if failed and not terminal else 0
+
+
+def _lines() -> Iterator[str]:
+    return (line.strip() for line in _joined(iter(sys.stdin.readline, "")) if line.strip())
+
+
+def _joined(lines: Iterator[str]) -> Iterator[str]:
+    """A backslash at the end of a line goes on in the next."""
+    held = ""
+    for line in lines:
+        line = line.rstrip("\n")
+        if line.endswith("\\"):
+            held += line[:-1] + "\n"
+        else:
+            yield held + line
+            held = ""
+    if held:
+        yield held
+
+
+def _typed() -> Iterator[str]:
+    import readline  # noqa: F401 - `input` edits lines once it is there
+
+    def read() -> Iterator[str]:
+        interrupted = False
+        while True:
+            try:
+                yield input(PROMPT)
+                interrupted = False
+            except EOFError:
+                return
+            except KeyboardInterrupt:
+                if interrupted:
+                    return
+                interrupted = True
+                print("\nCtrl-C again, or Ctrl-D, leaves", file=sys.stderr)
+
+    return (line.strip() for line in _joined(read()) if line.strip())
+
+
+def _turn(talk: Talk, text: str, terminal: bool) -> bool:
+    """One message worked to its end; False when it failed."""
+    sent = talk.say(text)
+    printer = Printer(live=True, quiet=False)
+    outcome: dict[str, Any] = {"session": talk.id, "parked": []}
+    events = follow(talk.api, talk.id, sent["key"], sent["after"])
+
+    def answer(question: dict[str, Any]) -> None:
+        talk.answer(question["id"], put_question(question))
+
+    try:
+        outcome = watch(events, printer, outcome, answer if terminal else None)
+    except KeyboardInterrupt:
+        talk.interrupt()
+        outcome = watch(events, printer, outcome, None)
+    printer.close("")
+    reason = outcome.get("reason", "failed")
+    if reason == "failed":
+        raise HermesError(outcome.get("error", "the turn failed"), outcome.get("hint", ""))
+    if reason != "done":
+        print(f"the turn ended: {reason}", file=sys.stderr, flush=True)
+    return reason == "done"

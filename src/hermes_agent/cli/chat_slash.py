@@ -1,0 +1,149 @@
+"""The commands inside a chat. Each is a function of the conversation and the words after the name,
+and returns what to show."""
+
+import os
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from hermes_agent.cli.approvals import answer_question, questions_text
+from hermes_agent.cli.chat_talk import Talk
+from hermes_agent.cli.export import export
+from hermes_agent.cli.parked import DECISIONS, decide, parked_text
+from hermes_agent.cli.sessions import found_text, sessions_text
+from hermes_agent.cli.status import current_status, status_lines
+from hermes_agent.cli.words import dollars
+from hermes_agent.core.errors import HermesError, UsageError
+
+
+class Slash(NamedTuple):
+    run: Callable[[Talk, str], str]
+    usage: str
+    summary: str
+
+
+def run_slash(talk: Talk, line: str) -> str:
+    """Run `/name words`; an unknown name is an error that names the nearest."""
+    name, _, words = line.removeprefix("/").partition(" ")
+    if name not in SLASHES:
+        near = get_close_matches(name, SLASHES, 1, 0.5)
+        meant = f"did you mean /{near[0]}? " if near else ""
+        raise UsageError(f"no command called /{name}", f"{meant}/help lists them")
+    return SLASHES[name].run(talk, words.strip())
+
+
+def _help(_talk: Talk, _words: str) -> str:
+    width = max(len(slash.usage) for slash in SLASHES.values())
+    lines = [f"{slash.usage:<{width}}  {slash.summary}" for slash in SLASHES.values()]
+    lines += [
+        "",
+        "Alt+Enter, or a backslash at the end, goes on in the next line",
+        "Ctrl-C stops the agent, a second one leaves; Ctrl-D leaves",
+    ]
+    return "\n".join(lines)
+
+
+def _stop(talk: Talk, _words: str) -> str:
+    return "stopping" if talk.interrupt() else "it was not doing anything"
+
+
+def _status(talk: Talk, _words: str) -> str:
+    here = [f"session    {talk.id or 'none yet'}"]
+    return "\n".join(here + status_lines(current_status(talk.api)))
+
+
+def _new(talk: Talk, _words: str) -> str:
+    talk.leave_session()
+    return "your next message opens a new session"
+
+
+def _sessions(talk: Talk, _words: str) -> str:
+    return sessions_text(talk.api.get("/v1/sessions", limit=15), time.time())
+
+
+def _resume(talk: Talk, words: str) -> str:
+    if not words:
+        raise UsageError("name a session", "/sessions lists them")
+    talk.enter(talk.session(words))
+    return f"session {talk.id}"
+
+
+def _name(talk: Talk, words: str) -> str:
+    if not words:
+        raise UsageError("name it: /name WORDS")
+    talk.rename(words)
+    return f"this session is called {words!r}"
+
+
+def _search(talk: Talk, words: str) -> str:
+    if not words:
+        raise UsageError("search for what: /search WORDS")
+    return found_text(talk.api.get("/v1/search", q=words, limit=10))
+
+
+def _parked(talk: Talk, words: str) -> str:
+    decision, _, effect = words.partition(" ")
+    if not words:
+        return parked_text(talk.api.get("/v1/parked"), time.time())
+    if decision not in DECISIONS:
+        raise UsageError(f"no decision {decision!r}", f"decide one of: {', '.join(DECISIONS)}")
+    decide(talk.api, effect.strip(), decision)
+    return f"{decision}: the turn goes on"
+
+
+def _approvals(talk: Talk, words: str) -> str:
+    id, _, answer = words.partition(" ")
+    if not words:
+        return questions_text(talk.api.get("/v1/questions"), time.time())
+    if not answer:
+        raise UsageError("answer what: /approvals ID yes|no|TEXT")
+    answer_question(talk.api, id, answer.strip())
+    return f"{id}: {answer.strip()}"
+
+
+def _cost(talk: Talk, _words: str) -> str:
+    if not talk.id:
+        return "nothing was spent yet"
+    session = talk.session()
+    usage = session["usage"]
+    return (
+        f"{dollars(session['cost'])}, {usage['input']} tokens in "
+        f"({usage['cached']} of them cached), {usage['output']} out"
+    )
+
+
+def _export(talk: Talk, words: str) -> str:
+    if not talk.id:
+        return "nothing was said yet"
+    path = os.path.abspath(os.path.expanduser(words or f"hermes-{talk.id}.md"))
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.writelines(export(talk.api, talk.session(), "markdown"))
+    except OSError as error:
+        raise HermesError(
+            f"cannot write {path}: {error.strerror}", "name a new file: /export FILE"
+        ) from None
+    return f"wrote {path}"
+
+
+def _quit(talk: Talk, _words: str) -> str:
+    talk.leaving = True
+    return ""
+
+
+SLASHES = {
+    "help": Slash(_help, "/help", "this list"),
+    "stop": Slash(_stop, "/stop", "stop what the agent is doing; what was done is kept"),
+    "status": Slash(_status, "/status", "how the runtime is"),
+    "new": Slash(_new, "/new", "begin another session"),
+    "sessions": Slash(_sessions, "/sessions", "the newest sessions"),
+    "resume": Slash(_resume, "/resume ID", "go on with another session"),
+    "name": Slash(_name, "/name NAME", "name this session"),
+    "search": Slash(_search, "/search WORDS", "find what was said, in all sessions"),
+    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", "unknown outcomes"),
+    "approvals": Slash(_approvals, "/approvals [ID yes|no|TEXT]", "open questions"),
+    "cost": Slash(_cost, "/cost", "what this session used"),
+    "export": Slash(_export, "/export [FILE]", "write this session as Markdown"),
+    "quit": Slash(_quit, "/quit", "leave; the agent goes on"),
+}

@@ -1,0 +1,124 @@
+"""One conversation as a chat holds it: which session it is, and what can be done with it."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from hermes_agent.cli.client import Api, Gone
+from hermes_agent.cli.follow import TRIES, send, start_again
+from hermes_agent.core.errors import HermesError
+
+LOOK_SECONDS = 0.3
+"""How often a chat looks whether a runtime that was stopped is back."""
+
+Event = dict[str, Any]
+
+
+class Talk:
+    def __init__(
+        self,
+        api: Api,
+        opening: dict[str, object],
+        *,
+        session: dict[str, Any] | None,
+        interactive: bool,
+    ) -> None:
+        self.api = api
+        self.id = ""
+        self.name = ""
+        self.model = str(opening.get("model") or "")
+        self.leaving = False
+        self._opening = opening
+        self._interactive = interactive
+        self._keys: set[str] = set()
+        if session is not None:
+            self.enter(session)
+
+    def enter(self, session: dict[str, Any]) -> None:
+        self.id, self.name, self.model = session["id"], session["name"], session["model"]
+
+    def leave_session(self) -> None:
+        """The next message opens a new session."""
+        self._opening = {**self._opening, "name": ""}
+        self.id = self.name = ""
+
+    def owns(self, key: str) -> bool:
+        return key in self._keys
+
+    def say(self, text: str) -> dict[str, Any]:
+        """Hand a message in; what `send` returns."""
+        key = uuid.uuid4().hex
+        self._keys.add(key)
+        where = {"session": self.id} if self.id else self._opening
+        message = {**where, "text": text, "key": key, "interactive": self._interactive}
+        sent = send(self.api, message)
+        if not self.id:
+            self.enter(self.session(sent["session"]))
+        return sent
+
+    def session(self, reference: str = "") -> dict[str, Any]:
+        found: dict[str, Any] = self.api.get(
+            f"/v1/sessions/{quote(reference or self.id, safe='')}"
+        )
+        return found
+
+    def rename(self, name: str) -> None:
+        if self.id:
+            self.api.patch(f"/v1/sessions/{self.id}", {"name": name})
+            self.name = name
+        else:
+            self._opening = {**self._opening, "name": name}
+
+    def interrupt(self) -> bool:
+        if not self.id:
+            return False
+        return bool(self.api.post(f"/v1/sessions/{self.id}/interrupt")["interrupted"])
+
+    def answer(self, question: str, answer: str) -> None:
+        self.api.post(f"/v1/questions/{quote(question)}", {"answer": answer})
+
+    def journal(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.api.get(f"/v1/sessions/{self.id}/journal")
+        return found
+
+
+def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """What is over, and the number after which a turn goes on (or nothing does)."""
+    ended = 0
+    for place, one in enumerate(journal):
+        if one["event"]["kind"] in ("turn_finished", "session_opened"):
+            ended = place + 1
+    past = journal[:ended]
+    return past, past[-1]["number"] if past else 0
+
+
+def listen(
+    api: Api, session: str, after: int, wanted: Callable[[], bool]
+) -> Iterator[Event]:
+    """A session's events for as long as they are wanted. A runtime that died is started again; one
+    that was stopped on purpose is not, until somebody else does."""
+    failures = 0
+    while wanted():
+        stopped = False
+        try:
+            for recorded in api.events(session, after):
+                if not wanted():
+                    return
+                event: Event = recorded["event"]
+                if recorded["number"]:
+                    after, failures = recorded["number"], 0
+                stopped = event["kind"] == "runtime_changed" and event["state"] == "stopping"
+                yield event
+        except Gone:
+            yield {"kind": "gone", "stopped": stopped}
+        if stopped:
+            while wanted() and not api.is_up():
+                time.sleep(LOOK_SECONDS)
+        else:
+            failures += 1
+            if failures > TRIES:
+                raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
+            start_again(api, failures)
+        yield {"kind": "reconnected"}

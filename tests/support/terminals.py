@@ -1,0 +1,79 @@
+"""Places to open terminals on, and a short way to run commands there."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from hermes_agent.core.protocols import Command, CommandState, Terminal
+from hermes_agent.core.settings import TerminalSettings
+from hermes_agent.terminals.local import LocalTerminal
+
+
+class Place(Protocol):
+    """Somewhere a terminal can be opened, let go and opened again."""
+
+    def open(self) -> Terminal: ...
+
+    async def destroy(self) -> None: ...
+
+
+class LocalPlace:
+    def __init__(self, folder: Path, settings: TerminalSettings = TerminalSettings()) -> None:
+        self.workspace = folder / "work"
+        self.workspace.mkdir(exist_ok=True)
+        self.spool = folder / "spool"
+        self.settings = settings
+
+    def open(self, environment: Mapping[str, str] = os.environ) -> LocalTerminal:
+        return LocalTerminal(str(self.workspace), self.spool, self.settings, environment)
+
+    def keeper(self) -> int:
+        """The pid of the keeper that was started last."""
+        notes = [note for note in self.spool.glob("keeper.*") if note.suffix[1:].isdigit()]
+        newest = max(notes, key=lambda note: int(note.suffix[1:]))
+        return int(newest.read_text().split()[0])
+
+    def spine(self) -> int:
+        return int((self.spool / "spine").read_text().split()[0])
+
+    async def destroy(self) -> None:
+        await self.open().destroy()
+
+
+class Shell:
+    """Runs one text after the other, each under an id of its own."""
+
+    def __init__(self, terminal: Terminal, start: str = "run") -> None:
+        self.terminal = terminal
+        self._start = start
+        self._number = 0
+
+    def command(self, text: str, timeout: float | None = 60.0, background: bool = False) -> Command:
+        self._number += 1
+        return Command(f"{self._start}-{self._number}", text, timeout, background)
+
+    async def __call__(
+        self, text: str, timeout: float | None = 60.0, background: bool = False
+    ) -> CommandState:
+        return await self.terminal.run(self.command(text, timeout, background))
+
+    async def says(self, text: str) -> str:
+        state = await self(text)
+        assert (state.state, state.code, state.stderr) == ("exited", 0, "")
+        return state.stdout
+
+
+async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait for something that is bound to come; the test's own time limit is the only one."""
+    while True:
+        answer = true()
+        if answer if isinstance(answer, bool) else await answer:
+            return
+        await asyncio.sleep(0.01)
+
+
+def lives(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(") ")[2][0] not in "ZX"
