@@ -1,1 +1,1 @@
-"""Figures, each beside its floor."""
+"""Speed and size, each figure beside its floor in the same run. `make bench` prints the table."""

@@ -1,8 +1,9 @@
 """Hermes: a persistent AI-agent runtime. `Agent` and `Tool` are the library's front door."""
 
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
+# Type checkers read this as true; importing `typing` for it would double the cold start.
+TYPE_CHECKING = False
+
 __all__ = ["Agent", "HermesError", "Tool", "__version__"]
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # `hermes --version` imports this package too, so nothing is imported before it is asked for.
     if name not in _HOMES:
         raise AttributeError(f"module 'hermes_agent' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    found: object = getattr(import_module(_HOMES[name]), name)
+    return found

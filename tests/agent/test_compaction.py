@@ -81,9 +81,7 @@ async def test_the_middle_is_summarised_and_the_task_and_the_end_stay(tmp_path: 
 
 async def test_results_are_never_parted_from_the_call_that_asked_for_them(tmp_path: Path) -> None:
     reader = Reader(20)
-    async with bench(
-        tmp_path, Always(reader, facts=SMALL), tools=[READ], settings=SETTINGS
-    ) as b:
+    async with bench(tmp_path, Always(reader, facts=SMALL), tools=[READ], settings=SETTINGS) as b:
         await b.say("read all parts, please")
     for request in reader.requests:
         asked: set[str] = set()
@@ -95,9 +93,7 @@ async def test_results_are_never_parted_from_the_call_that_asked_for_them(tmp_pa
 
 async def test_the_summary_request_begins_with_what_the_model_has_seen(tmp_path: Path) -> None:
     reader = Reader(20)
-    async with bench(
-        tmp_path, Always(reader, facts=SMALL), tools=[READ], settings=SETTINGS
-    ) as b:
+    async with bench(tmp_path, Always(reader, facts=SMALL), tools=[READ], settings=SETTINGS) as b:
         await b.say("read all parts, please")
     for before, summary in zip(reader.requests, reader.requests[1:], strict=False):
         if not is_step(summary):
@@ -115,9 +111,7 @@ async def test_a_summary_that_fails_is_said_and_does_not_end_the_turn(tmp_path: 
             raise ModelError("overload", "too busy for a summary")
         return reader(request)
 
-    async with bench(
-        tmp_path, Always(answer, facts=SMALL), tools=[READ], settings=SETTINGS
-    ) as b:
+    async with bench(tmp_path, Always(answer, facts=SMALL), tools=[READ], settings=SETTINGS) as b:
         end = await b.say("read all parts, please")
         notes = await b.events(ev.Noted)
     assert end.reason == "done"
@@ -136,9 +130,7 @@ async def test_a_window_smaller_than_believed_is_met_by_compaction(tmp_path: Pat
             raise ModelError("context_too_long", "too long")
         return reader(request)
 
-    async with bench(
-        tmp_path, Always(answer), tools=[READ], settings=SETTINGS
-    ) as b:
+    async with bench(tmp_path, Always(answer), tools=[READ], settings=SETTINGS) as b:
         end = await b.say("read all parts, please")
         compactions = await b.events(ev.Compacted)
     assert end.reason == "done"

@@ -56,9 +56,7 @@ async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
     return asyncio.create_task(worker.run())
 
 
-@pytest.mark.parametrize(
-    ("stage", "runs"), [("judging", 1), ("intending", 1), ("asking again", 0)]
-)
+@pytest.mark.parametrize(("stage", "runs"), [("judging", 1), ("intending", 1), ("asking again", 0)])
 async def test_a_call_that_had_not_begun_is_run_and_a_finished_one_is_not(
     tmp_path: Path, stage: str, runs: int
 ) -> None:
@@ -220,9 +218,7 @@ async def test_a_resumed_request_has_the_very_bytes_the_first_would_have_had(
     odd = '{"line" : "x",  "extra_space": 1e0}'.replace(', "extra_space": 1e0', "")
     call = Reply("", (ToolCall("1", "act", odd),), stop="calls")
     ran: list[str] = []
-    async with bench(
-        tmp_path, ScriptedModel(call, Reply("done")), tools=[counting_tool(ran)]
-    ) as b:
+    async with bench(tmp_path, ScriptedModel(call, Reply("done")), tools=[counting_tool(ran)]) as b:
         await b.receive("go")
         worker = await b.worker()
         await worker.run()

@@ -32,9 +32,10 @@ async def test_an_answer_without_tools_ends_the_turn(tmp_path: Path) -> None:
     async with bench(tmp_path, ScriptedModel(Reply("hello there"))) as b:
         end = await b.say("hi")
     assert (end.reason, end.text, end.steps) == ("done", "hello there", 1)
-    assert "".join(
-        one.event.text for one in b.published if isinstance(one.event, ev.TextArrived)
-    ) == "hello there"
+    assert (
+        "".join(one.event.text for one in b.published if isinstance(one.event, ev.TextArrived))
+        == "hello there"
+    )
 
 
 async def test_tool_results_reach_the_model_in_the_order_of_its_calls(tmp_path: Path) -> None:
@@ -114,9 +115,7 @@ async def test_an_interrupt_keeps_the_text_so_far_and_ends_the_turn(tmp_path: Pa
 
 async def test_an_interrupt_stops_a_command_and_keeps_its_output(tmp_path: Path) -> None:
     command = "echo begun; sleep 60; echo never"
-    model = ScriptedModel(
-        calls(ToolCall.of("1", "terminal", command=command)), Reply("what now?")
-    )
+    model = ScriptedModel(calls(ToolCall.of("1", "terminal", command=command)), Reply("what now?"))
     async with bench(tmp_path, model) as b:
         await b.receive("run it")
         worker = await b.worker()

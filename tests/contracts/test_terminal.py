@@ -196,7 +196,7 @@ async def test_a_command_beyond_its_limit_is_stopped_with_its_output_kept(
     shell: Shell, text: str
 ) -> None:
     await shell.says("kept=yes")
-    state = await shell(text, timeout=0.2)
+    state = await shell(text, limit=0.2)
     assert (state.state, state.stdout) == ("timeout", "part\n")
     assert state.code is not None
     assert await shell.says("echo $kept") == "yes\n"
@@ -204,7 +204,7 @@ async def test_a_command_beyond_its_limit_is_stopped_with_its_output_kept(
 
 async def test_a_limit_spares_the_jobs_of_earlier_commands(shell: Shell) -> None:
     await shell.says("sleep 300 & job=$!")
-    assert (await shell("sleep 300", timeout=0.1)).state == "timeout"
+    assert (await shell("sleep 300", limit=0.1)).state == "timeout"
     assert await shell.says("kill -0 $job && echo alive; kill $job") == "alive\n"
 
 

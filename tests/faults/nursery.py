@@ -59,7 +59,12 @@ def run(home: Path, phase: str, number: int) -> None:
     empty = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((empty, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
-    serve(home, dict(os.environ), tools=(*load_tools(), *TOOLS), store_hook=Killer(home, phase, number))
+    serve(
+        home,
+        dict(os.environ),
+        tools=(*load_tools(), *TOOLS),
+        store_hook=Killer(home, phase, number),
+    )
 
 
 def main() -> None:

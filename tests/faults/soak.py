@@ -1,6 +1,6 @@
 """`make soak`: kill the runtime at random instants, thousands of times.
 
-    python -m tests.faults.soak --kills 5000 --seed 7
+python -m tests.faults.soak --kills 5000 --seed 7
 """
 
 import argparse

@@ -24,9 +24,7 @@ def nursery() -> Iterator[Nursery]:
 def small(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
     """A home on a file system of its own, 4 MB large."""
     one = Case(tmp_path, nursery, 40)
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(one.home)], check=True
-    )
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(one.home)], check=True)
     yield one
     one.close()
     subprocess.run(["mount", "-o", "remount,rw", str(one.home)], check=True)

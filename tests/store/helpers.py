@@ -1,6 +1,8 @@
 """A store in a folder, a session in it, a turn in that."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,6 +40,23 @@ async def a_turn(store: Store, session: Session, text: str = "hello") -> Turn:
 
 def told(recorded: Sequence[Recorded]) -> list[object]:
     return [one.event for one in recorded]
+
+
+def run_child(code: str, home: Path) -> int:
+    """Run a program on the home in a process of its own; its exit status."""
+    return subprocess.run([sys.executable, "-c", code, str(home)], check=False).returncode
+
+
+def kill_after_lines(code: str, home: Path, lines: int) -> list[str]:
+    """Kill a program once it has printed so many lines; everything it printed."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(home)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    with child:
+        said = [child.stdout.readline() for _ in range(lines)]
+        child.kill()
+        return said + child.stdout.readlines()
 
 
 class Clock:

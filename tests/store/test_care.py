@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.events import Noted, Replied
 from tests.store.helpers import a_session, a_turn, opened
 
@@ -33,6 +33,14 @@ async def test_a_backup_never_replaces_a_file(tmp_path: Path) -> None:
             await store.backup(target)
         assert store.health.state == "well"
     assert target.read_text() == "do not touch"
+
+
+async def test_a_backup_that_cannot_be_written_is_no_trouble_of_the_store(tmp_path: Path) -> None:
+    async with opened(tmp_path / "home") as store:
+        with pytest.raises(HermesError, match="could not be written") as caught:
+            await store.backup(tmp_path / "no such folder" / "copy")
+        assert "folder" in caught.value.hint
+        assert store.health.state == "well"
 
 
 @pytest.mark.parametrize(

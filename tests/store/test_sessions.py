@@ -42,7 +42,9 @@ async def test_the_prompt_comes_back_as_it_was_given(tmp_path: Path) -> None:
 async def test_a_session_is_found_by_id_by_name_and_by_the_beginning_of_its_id(
     tmp_path: Path,
 ) -> None:
-    ids = iter([b"store", b"\x00\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00", b"\x00\x00\x00\x00\x01"])
+    ids = iter(
+        [b"store", b"\x00\x00\x00\x00\x00", b"\x00\x00\x00\x00\x00", b"\x00\x00\x00\x00\x01"]
+    )
     async with opened(tmp_path, random=lambda _count: next(ids)) as store:
         first = await a_session(store, name="work")
         second = await a_session(store)

@@ -1,5 +1,6 @@
 """Turns: messages in, events, what follows from them, and who may write."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -66,7 +67,9 @@ async def test_every_kind_of_event_comes_back_as_it_was(tmp_path: Path) -> None:
         ev.TurnResumed(1, 2, 3),
         ev.ModelRequested(1, "m", 4, "abc"),
         ev.ModelRetried("rate_limit", "slow down", 1, 0.5),
-        ev.Replied(1, "", (ToolCall("c1", "terminal", '{"command": "echo \\u00e9"}'),), Usage(1, 2)),
+        ev.Replied(
+            1, "", (ToolCall("c1", "terminal", '{"command": "echo \\u00e9"}'),), Usage(1, 2)
+        ),
         ev.CallJudged("e1", "terminal", "allow", "inside", "r"),
         ev.CallIntended("e1", "c1", "terminal", 1, {"pid": 4}),
         ev.CallFinished("e1", "c1", "terminal", "日本語\x00\n", True, 0.1, {"code": 0}),
@@ -117,6 +120,16 @@ async def test_each_take_over_raises_the_fence_and_takes_only_unfinished_turns(
         assert [turn.id for turn in once] == [turn.id for turn in twice] == [second.id]
         assert twice[0].fence == once[0].fence + 1
         assert (await store.unfinished_turn(open_.id)).fence == twice[0].fence
+
+
+async def test_a_turn_can_be_started_together_with_the_take_over(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        session = await a_session(store)
+        await store.receive(session.id, Inbound("k", "hello"))
+        taken, turn = await asyncio.gather(store.take_over(), store.start_turn(session.id))
+        assert list(taken) == []
+        assert turn is not None
+        await store.append(turn, ev.Noted("fine"))
 
 
 async def test_a_finished_or_deleted_turn_takes_no_more_events(tmp_path: Path) -> None:

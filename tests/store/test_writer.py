@@ -1,8 +1,6 @@
 """One writer: what waits is committed together, in order; what was acknowledged stays."""
 
 import asyncio
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from hermes_agent.core.errors import Degraded, NotFound
 from hermes_agent.core.events import Noted
 from hermes_agent.core.records import Inbound
-from tests.store.helpers import a_session, a_turn, opened, told
+from tests.store.helpers import a_session, a_turn, kill_after_lines, opened, run_child, told
 
 
 class Watcher:
@@ -136,14 +134,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("lines", [1, 37, 222])
 async def test_what_a_killed_process_had_acknowledged_is_there(tmp_path: Path, lines: int) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", _CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    with child:
-        said = [child.stdout.readline() for _ in range(lines)]
-        child.kill()
-        said += child.stdout.readlines()
+    said = kill_after_lines(_CHILD, tmp_path, lines)
     acknowledged = [line.split() for line in said if line.count(" ") == 2 and line.endswith("\n")]
     assert len(acknowledged) >= lines
     async with opened(tmp_path) as store:
@@ -182,8 +173,7 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
-    assert done.returncode == -9
+    assert run_child(code, tmp_path) == -9
     async with opened(tmp_path) as store:
         assert await store.last_number(session.id) == (3 if moment == "before" else 5)
         assert await store.check() == []

@@ -10,6 +10,8 @@ from hermes_agent.core.protocols import Command, CommandState, Terminal
 from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals.local import LocalTerminal
 
+DEFAULTS = TerminalSettings()
+
 
 class Place(Protocol):
     """Somewhere a terminal can be opened, let go and opened again."""
@@ -20,7 +22,7 @@ class Place(Protocol):
 
 
 class LocalPlace:
-    def __init__(self, folder: Path, settings: TerminalSettings = TerminalSettings()) -> None:
+    def __init__(self, folder: Path, settings: TerminalSettings = DEFAULTS) -> None:
         self.workspace = folder / "work"
         self.workspace.mkdir(exist_ok=True)
         self.spool = folder / "spool"
@@ -50,14 +52,14 @@ class Shell:
         self._start = start
         self._number = 0
 
-    def command(self, text: str, timeout: float | None = 60.0, background: bool = False) -> Command:
+    def command(self, text: str, limit: float | None = 60.0, background: bool = False) -> Command:
         self._number += 1
-        return Command(f"{self._start}-{self._number}", text, timeout, background)
+        return Command(f"{self._start}-{self._number}", text, limit, background)
 
     async def __call__(
-        self, text: str, timeout: float | None = 60.0, background: bool = False
+        self, text: str, limit: float | None = 60.0, background: bool = False
     ) -> CommandState:
-        return await self.terminal.run(self.command(text, timeout, background))
+        return await self.terminal.run(self.command(text, limit, background))
 
     async def says(self, text: str) -> str:
         state = await self(text)

@@ -98,9 +98,7 @@ async def bench(
     terminal = LocalTerminal(str(workspace), folder / "spool", TerminalSettings())
     gate = open_gate(policy, home=folder / "home", granted=granted)
     try:
-        yield Bench(
-            store, session, model, chosen, gate, terminal, settings or Settings(), folder
-        )
+        yield Bench(store, session, model, chosen, gate, terminal, settings or Settings(), folder)
     finally:
         await terminal.destroy()
         await store.close()

@@ -26,7 +26,7 @@ async def test_a_silent_success_is_said_to_be_one(here: Caller) -> None:
 
 
 async def test_a_command_past_its_limit_is_stopped_and_says_so(here: Caller) -> None:
-    result = await here.call(terminal, command="echo begun; sleep 60", timeout=0.5)
+    result = await here.call(terminal, command="echo begun; sleep 60", timeout=1)
     assert result.text.startswith("begun\n[timed out after ")
     assert result.text.endswith(" s, stopped]")
     assert not result.ok
@@ -60,7 +60,8 @@ async def test_a_background_command_is_followed_fed_and_ended(here: Caller) -> N
     )
     assert started.text == "[running in the background, id job-1]"
     listed = await here.call(process, action="list")
-    assert listed.text.startswith("job-1  running  0 s  read line; echo got")
+    assert listed.text.startswith("job-1  running  ")
+    assert listed.text.endswith(" s  read line; echo got $line; exit 4")
     sent = await here.call(process, action="send", id="job-1", text="word\n")
     assert sent.data == {"id": "job-1", "sent": 5}
     ended = await here.call(process, action="follow", id="job-1", wait=30)

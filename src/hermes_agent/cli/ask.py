@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _ask_runtime(message: dict[str, object], printer: Printer) -> Event:
     from hermes_agent.cli.client import Api
-    from hermes_agent.cli.follow import follow, send
+    from hermes_agent.cli.follow import Following, send
 
     api = Api()
     sent = send(api, message)
@@ -74,12 +74,12 @@ def _ask_runtime(message: dict[str, object], printer: Printer) -> Event:
         chosen = put_question(question)
         api.post(f"/v1/questions/{question['id']}", {"answer": chosen})
 
-    events = follow(api, sent["session"], sent["key"], sent["after"])
+    turn = Following(api, sent["session"], sent["key"], sent["after"])
     try:
-        return watch(events, printer, outcome, answer if message["interactive"] else None)
+        return watch(turn.events(), printer, outcome, answer if message["interactive"] else None)
     except KeyboardInterrupt:
         api.post(f"/v1/sessions/{sent['session']}/interrupt")
-        return watch(events, printer, outcome, None)
+        return watch(turn.events(), printer, outcome, None)
 
 
 def watch(events: Iterator[Event], printer: Printer, outcome: Event, answer: Any | None) -> Event:

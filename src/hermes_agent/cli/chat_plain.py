@@ -8,11 +8,11 @@ from typing import Any
 from hermes_agent.cli.ask import put_question, watch
 from hermes_agent.cli.chat_slash import run_slash
 from hermes_agent.cli.chat_talk import Talk
-from hermes_agent.cli.follow import follow
+from hermes_agent.cli.follow import Following
 from hermes_agent.cli.show import Printer
 from hermes_agent.core.errors import HermesError
 
-PROMPT = "› "
+PROMPT = "> "
 
 
 def run_plain(talk: Talk, terminal: bool) -> int:
@@ -78,20 +78,20 @@ def _turn(talk: Talk, text: str, terminal: bool) -> bool:
     sent = talk.say(text)
     printer = Printer(live=True, quiet=False)
     outcome: dict[str, Any] = {"session": talk.id, "parked": []}
-    events = follow(talk.api, talk.id, sent["key"], sent["after"])
+    turn = Following(talk.api, talk.id, sent["key"], sent["after"])
 
     def answer(question: dict[str, Any]) -> None:
         talk.answer(question["id"], put_question(question))
 
     try:
-        outcome = watch(events, printer, outcome, answer if terminal else None)
+        outcome = watch(turn.events(), printer, outcome, answer if terminal else None)
     except KeyboardInterrupt:
         talk.interrupt()
-        outcome = watch(events, printer, outcome, None)
+        outcome = watch(turn.events(), printer, outcome, None)
     printer.close("")
-    reason = outcome.get("reason", "failed")
+    reason: str = outcome["reason"]
     if reason == "failed":
-        raise HermesError(outcome.get("error", "the turn failed"), outcome.get("hint", ""))
+        raise HermesError(outcome["error"], outcome["hint"])
     if reason != "done":
         print(f"the turn ended: {reason}", file=sys.stderr, flush=True)
     return reason == "done"

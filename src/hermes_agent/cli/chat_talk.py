@@ -59,9 +59,7 @@ class Talk:
         return sent
 
     def session(self, reference: str = "") -> dict[str, Any]:
-        found: dict[str, Any] = self.api.get(
-            f"/v1/sessions/{quote(reference or self.id, safe='')}"
-        )
+        found: dict[str, Any] = self.api.get(f"/v1/sessions/{quote(reference or self.id, safe='')}")
         return found
 
     def rename(self, name: str) -> None:
@@ -94,9 +92,7 @@ def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     return past, past[-1]["number"] if past else 0
 
 
-def listen(
-    api: Api, session: str, after: int, wanted: Callable[[], bool]
-) -> Iterator[Event]:
+def listen(api: Api, session: str, after: int, wanted: Callable[[], bool]) -> Iterator[Event]:
     """A session's events for as long as they are wanted. A runtime that died is started again; one
     that was stopped on purpose is not, until somebody else does."""
     failures = 0

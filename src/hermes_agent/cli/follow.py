@@ -1,7 +1,7 @@
 """Following a turn: its events as they come, over the runtime's death if need be."""
 
+import os
 import time
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +17,7 @@ Event = dict[str, Any]
 def send(api: Api, message: dict[str, object]) -> dict[str, Any]:
     """Hand a message in. It has a key of ours, so handing it in again after a broken connection
     stores it once. Returns its session, key, and the journal's last number before it."""
-    message = {"key": uuid.uuid4().hex, **message}
+    message = {"key": os.urandom(16).hex(), **message}
     for attempt in range(TRIES):
         api.ensure()
         try:
@@ -29,30 +29,39 @@ def send(api: Api, message: dict[str, object]) -> dict[str, Any]:
     raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
 
 
-def follow(api: Api, session: str, key: str, after: int) -> Iterator[Event]:
-    """Events until the turn that took our message has ended. When the runtime dies, it is started
-    again and an event `reconnected` says so; the turn goes on by itself."""
-    ours = False
-    failures = 0
-    while True:
-        try:
-            for recorded in api.events(session, after):
-                event: Event = recorded["event"]
-                if recorded["number"]:
-                    after, failures = recorded["number"], 0
-                event["number"] = recorded["number"]
-                yield event
-                ours = ours or (event["kind"] == "message_taken" and event["key"] == key)
-                if ours and event["kind"] == "turn_finished":
-                    return
-        except Gone:
-            failures += 1
-            if failures > TRIES:
-                raise HermesError(
-                    "the runtime keeps going away", "`hermes logs` may say why"
-                ) from None
-            start_again(api, failures)
-            yield {"kind": "reconnected", "number": 0}
+class Following:
+    """A turn as it goes on. `events` may be called again after it was broken off: it continues."""
+
+    def __init__(self, api: Api, session: str, key: str, after: int) -> None:
+        self._api = api
+        self._session = session
+        self._key = key
+        self._after = after
+        self._ours = False
+
+    def events(self) -> Iterator[Event]:
+        """Events until the turn that took our message has ended. When the runtime dies, it is
+        started again and an event `reconnected` says so; the turn goes on by itself."""
+        failures = 0
+        while True:
+            try:
+                for recorded in self._api.events(self._session, self._after):
+                    event: Event = recorded["event"]
+                    if recorded["number"]:
+                        self._after, failures = recorded["number"], 0
+                    if event["kind"] == "message_taken" and event["key"] == self._key:
+                        self._ours = True
+                    yield event
+                    if self._ours and event["kind"] == "turn_finished":
+                        return
+            except Gone:
+                failures += 1
+                if failures > TRIES:
+                    raise HermesError(
+                        "the runtime keeps going away", "`hermes logs` may say why"
+                    ) from None
+                start_again(self._api, failures)
+                yield {"kind": "reconnected"}
 
 
 def start_again(api: Api, failures: int) -> None:

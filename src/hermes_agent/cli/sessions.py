@@ -111,8 +111,9 @@ def _show(api: Api, options: argparse.Namespace) -> None:
     print(f"session    {session['id']}{name}, {session['state']}")
     print(f"model      {session['model']}, policy {session['policy']}")
     print(f"workspace  {session['workspace']}")
-    print(f"spent      {session['usage']['input']} tokens in, {session['usage']['output']} out,")
-    print(f"           {dollars(session['cost'])}")
+    usage = session["usage"]
+    print(f"spent      {usage['input']} tokens in, {usage['output']} out", end="")
+    print("" if session["cost"] is None else f", {dollars(session['cost'])}")
     for piece in plain(journal):
         print(piece)
 

@@ -1,8 +1,7 @@
 """Where things lie in a home. Standard library only: every command starts here."""
 
-import hashlib
 import os
-import tempfile
+from collections.abc import Iterator
 
 SOCKET_LIMIT = 100
 """Paths of Unix sockets are cut off at 107 bytes; stay clear of it."""
@@ -19,15 +18,18 @@ def run_folder(home: str) -> str:
 
 def other_run_folder(home: str) -> str:
     """For a home that is read-only, or whose path is too long for a socket."""
+    import hashlib
+
     mark = hashlib.sha256(home.encode()).hexdigest()[:12]
-    return os.path.join(tempfile.gettempdir(), f"hermes-{os.getuid()}-{mark}")
+    return os.path.join(os.environ.get("TMPDIR", "/tmp"), f"hermes-{os.getuid()}-{mark}")
 
 
-def socket_paths(home: str) -> tuple[str, ...]:
+def socket_paths(home: str) -> Iterator[str]:
     """Where the runtime's socket may be, likeliest first."""
     first = os.path.join(run_folder(home), "api.sock")
-    second = os.path.join(other_run_folder(home), "api.sock")
-    return (first, second) if len(first.encode()) < SOCKET_LIMIT else (second,)
+    if len(first.encode()) < SOCKET_LIMIT:
+        yield first
+    yield os.path.join(other_run_folder(home), "api.sock")
 
 
 def log_path(home: str) -> str:

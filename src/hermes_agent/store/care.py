@@ -1,5 +1,6 @@
 """Looking after the database: a checked copy of it, and what is wrong with it."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -14,8 +15,8 @@ def back_up(db: apsw.Connection, target: Path) -> None:
     if target.exists():
         raise UsageError(f"{target} exists already", "name a file that does not")
     draft = target.with_name(target.name + ".new")
-    draft.unlink(missing_ok=True)
     try:
+        draft.unlink(missing_ok=True)
         copy = apsw.Connection(str(draft))
         try:
             with copy.backup("main", db, "main") as copying:
@@ -29,8 +30,14 @@ def back_up(db: apsw.Connection, target: Path) -> None:
         with draft.open("rb") as file:
             os.fsync(file.fileno())
         draft.replace(target)
+    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
+        raise HermesError(
+            f"the backup could not be written to {target}: {error}",
+            "choose a folder that exists, can be written and has room",
+        ) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
 
 
 def faults(db: apsw.Connection, bodies: Bodies) -> list[str]:

@@ -14,6 +14,7 @@ from hermes_agent.store.trouble import RESTORE, Damaged
 DATABASE = "state.db"
 MARKER = "store.id"
 BUSY_MS = 30_000
+JOURNAL_BYTES = 16_000_000
 READER_CACHE_KB = 16_000
 
 
@@ -80,6 +81,7 @@ def connect_writer(folder: Path, now: float, new_id: Callable[[], str]) -> apsw.
             migrate(db, now)
         # `FULL` makes a commit wait for the disk: what is acknowledged survives a power cut.
         db.pragma("synchronous", "full")
+        db.pragma("journal_size_limit", JOURNAL_BYTES)
         db.execute("begin immediate")
         if identity is None:
             identity = new_id()

@@ -136,7 +136,7 @@ create virtual table words using fts5 (
   tokenize = 'unicode61 remove_diacritics 2'
 );
 -- The writer merges the index in small steps, after it has told those who wait.
-insert into words (words, rank) values ('automerge', 0);
+insert into words (words, rank) values ('automerge', 0), ('crisismerge', 64);
 """
 
 

@@ -173,9 +173,12 @@ class Store(Journal):
         )
 
     async def take_over(self) -> Sequence[Turn]:
-        fence, turns = await self._write("take_over", writing.take_over)
-        self._fence = fence
-        return turns
+        def work(db: apsw.Connection) -> Sequence[Turn]:
+            # Known to the writer at once: a turn may be started in the same transaction.
+            self._fence, turns = writing.take_over(db)
+            return turns
+
+        return await self._write("take_over", work)
 
     async def take_mail(self, turn: Turn) -> Sequence[Recorded]:
         return await self._write(

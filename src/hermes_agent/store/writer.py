@@ -2,6 +2,7 @@
 sessions share one wait for the disk; a write that fails alone is undone alone."""
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -79,7 +80,7 @@ class Writer:
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        untidy = False
+        untidy = behind = False
         pause = IDLE_SECONDS
         writes = 0
         while True:
@@ -97,8 +98,8 @@ class Writer:
                 self._checkpoint(CHECKPOINT_PAGES)
                 untidy, pause = True, IDLE_SECONDS
                 writes += len(group)
-                if writes >= TIDY_EVERY:
-                    self._keep_tidy()
+                if behind or writes >= TIDY_EVERY:
+                    behind = self._keep_tidy()
                     writes = 0
             if last:
                 break
@@ -148,13 +149,13 @@ class Writer:
             if self._hook is not None:
                 self._hook("before", names)
             db.execute("commit")
+            if self._hook is not None:
+                self._hook("after", names)
         except Exception as error:
             self._undo()
             if (trouble := trouble_of(error)) is not None:
                 raise trouble from error
             return [_Outcome(write, error=error) for write in group]
-        if self._hook is not None:
-            self._hook("after", names)
         return outcomes
 
     def _ready(self) -> apsw.Connection:
@@ -234,7 +235,7 @@ def _settle(outcomes: Sequence[_Outcome]) -> None:
     for outcome in outcomes:
         by_loop.setdefault(outcome.write.future.get_loop(), []).append(outcome)
     for loop, theirs in by_loop.items():
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # their loop is closed: nobody waits any more
             loop.call_soon_threadsafe(_tell, theirs)
 
 

@@ -126,7 +126,8 @@ def start_turn(
     db: apsw.Connection, bodies: Bodies, session: str, fence: int, now: float
 ) -> Turn | None:
     place = _place(db, bodies, session, now)
-    if fence_of(db) != fence:
+    current = fence_of(db)
+    if current > fence:
         raise Fenced("another runtime has taken this home over")
     unfinished = "select 1 from turns where session = ? and ended is null"
     if db.execute(unfinished, (place.key,)).fetchone() is not None:
@@ -136,12 +137,12 @@ def start_turn(
         return None
     db.execute(
         "insert into turns (session, fence, state, started) values (?, ?, 'running', ?)",
-        (place.key, fence, now),
+        (place.key, current, now),
     )
     place.turn = db.last_insert_rowid()
     add_events(place, [TurnStarted(place.turn), *mail])
     db.execute("update sessions set turns = turns + 1 where key = ?", (place.key,))
-    return Turn(place.turn, session, fence)
+    return Turn(place.turn, session, current)
 
 
 def take_mail(db: apsw.Connection, bodies: Bodies, turn: Turn, now: float) -> list[Recorded]:

@@ -71,7 +71,14 @@ def find(workspace: str, path: str, pattern: str, limit: int) -> list[FileFacts]
     return heapq.nlargest(limit, found, key=lambda facts: facts.modified)
 
 
-def grep(workspace: str, path: str, pattern: str, files: str, limit: int) -> list[Match]:
+def grep(
+    workspace: str,
+    path: str,
+    pattern: str,
+    files: str,
+    limit: int,
+    seconds: float = GREP_SECONDS,
+) -> list[Match]:
     top = _below(workspace, path)
     try:
         re.compile(pattern)
@@ -85,12 +92,12 @@ def grep(workspace: str, path: str, pattern: str, files: str, limit: int) -> lis
             [sys.executable, "-I", "-S", search.__file__],
             input=json.dumps([str(top), pattern, files, limit]).encode(),
             stdout=subprocess.PIPE,
-            timeout=GREP_SECONDS,
+            timeout=seconds,
             check=True,
         )
     except subprocess.TimeoutExpired:
         raise ToolError(
-            f"the search took more than {GREP_SECONDS:g} seconds", "search a smaller folder"
+            f"the search took more than {seconds:g} seconds", "search a smaller folder"
         ) from None
     return [Match(*match) for match in json.loads(done.stdout)]
 

@@ -7,7 +7,7 @@
 #   job   SPOOL ID         one background command, in a shell of its own with the same state
 #   task  SPOOL ID STATE   what `job` becomes once it knows the state
 #   stop  SPOOL ID WHY     end a command: INT, TERM, KILL
-#   destroy SPOOL          kill everything that was started in this spool
+#   destroy SPOOL          kill everything that was started in this spool and carries its mark
 #
 # Of each command: ID.c text, ID.s claimed (start, fg or bg, pid and ticks of the claimer, children
 # it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code. Who
@@ -326,17 +326,21 @@ stop() {
   if ! ended 50; then record "$id" 137; fi
 }
 
+# All that carries our mark in its environment, what it started without it, and their groups.
 destroy() {
-  local found=1 file entry lines group tries
+  local found=1 file entry lines group pid before= family tries
   for ((tries = 250; tries && found; tries--)); do
     found=0
     for file in /proc/[0-9]*; do
       mapfile -d '' lines 2>/dev/null <"$file/environ" || continue
       for entry in "${lines[@]}"; do
         [[ $entry == "HERMES_SPOOL=$spool" ]] || continue
-        group=
-        group_of "${file##*/}"
-        if [[ -n $group ]]; then kill -KILL -- "-$group" 2>/dev/null && found=1; fi
+        family=("${file##*/}")
+        kin "${file##*/}"
+        for pid in "${family[@]}"; do
+          group_of "$pid"
+          if [[ -n $group ]] && kill -KILL -- "-$group" 2>/dev/null; then found=1; fi
+        done
         break
       done
     done

@@ -129,7 +129,7 @@ create virtual table words using fts5 (
   tokenize = 'unicode61 remove_diacritics 2'
 );
 -- The writer merges the index in small steps, after it has told those who wait.
-insert into words (words, rank) values ('automerge', 0);
+insert into words (words, rank) values ('automerge', 0), ('crisismerge', 64);
 insert into meta values ('fence', 3), ('id', 'oldstore');
 insert into prompts values ('p', '{"system":"You are Hermes.","tools":[]}');
 insert into sessions (key, id, name, title, belongs, source, workspace, policy, model, prompt, created, updated, last, messages, turns)

@@ -1,0 +1,26 @@
+"""`python -m bench [PART…]`: the table of all figures, or of some parts."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+
+from bench.table import Figure, show
+
+PARTS = ("commands", "turns", "search", "install")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
+    options = parser.parse_args()
+
+    def figures() -> Iterator[Figure]:
+        for part in options.parts or PARTS:
+            yield from import_module(f"bench.{part}").figures()
+
+    return 1 if show(figures()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
