@@ -77,7 +77,7 @@ def test_the_program_of_the_feature_list_works_word_for_word(home: Path, tmp_pat
             },
             timeout=60,
         )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     entry = eval(done.stdout)
     assert entry["tool"] == "fetch_url"
     assert entry["input"] == {"url": "https://example.com"}

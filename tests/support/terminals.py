@@ -8,7 +8,9 @@ from typing import Protocol
 
 from hermes_agent.core.protocols import Command, CommandState, Terminal
 from hermes_agent.core.settings import TerminalSettings
+from hermes_agent.terminals.keeper import Keeper, scrubbed
 from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.terminals.spool import Spool
 
 DEFAULTS = TerminalSettings()
 
@@ -30,6 +32,11 @@ class LocalPlace:
 
     def open(self, environment: Mapping[str, str] = os.environ) -> LocalTerminal:
         return LocalTerminal(str(self.workspace), self.spool, self.settings, environment)
+
+    async def launch(self, mode: str, *arguments: str) -> None:
+        """Start a part of the keeper by itself, as a runtime that dies at once would."""
+        keeper = Keeper(Spool(self.spool), str(self.workspace), 60.0, scrubbed(os.environ, ()))
+        await keeper.launch(mode, *arguments)
 
     def keeper(self) -> int:
         """The pid of the keeper that was started last."""

@@ -116,15 +116,14 @@ async def test_time_counts_from_the_true_start_after_a_restart(
     runtime = start_runtime(place, "echo > begun; sleep 300")
     await until((place.workspace / "begun").exists)
     kill(runtime)
+    claim = Spool(place.spool).claim("doomed-0")
+    assert claim is not None
+    # This clock stands still until the command has been stopped: only time that was over before
+    # the wait began can end it.
     late = LocalTerminal(
-        str(place.workspace),
-        place.spool,
-        TerminalSettings(),
-        clock=lambda: Spool(place.spool).claim("doomed-0").start + 1000,  # type: ignore[union-attr]
+        str(place.workspace), place.spool, TerminalSettings(), clock=lambda: claim.start + 1000
     )
-    # Its clock stands still, so only time that is over already can end the command.
-    ending = asyncio.create_task(late.recover(Command("doomed-0", "", timeout=999)))
-    assert found(await ending).state == "timeout"
+    assert found(await late.recover(Command("doomed-0", "", timeout=999))).state == "timeout"
 
 
 async def test_a_shell_killed_from_outside_is_started_again_with_its_state(
@@ -202,7 +201,7 @@ async def test_a_background_command_on_its_way_does_not_start_once_it_was_called
     spool.prepare()
     spool.put_text("doomed-0", "echo line >> log")
     assert await terminal.recover(Command("doomed-0", "", background=True)) == "not-run"
-    await terminal._keeper.launch("job", "doomed-0")
+    await place.launch("job", "doomed-0")
     await Shell(terminal)("true")
     assert not (place.workspace / "log").exists()
     await terminal.run(Command("doomed-0", "echo line >> log", background=True))
@@ -213,7 +212,7 @@ async def test_a_background_command_on_its_way_does_not_start_once_it_was_called
 async def test_many_keepers_started_at_once_leave_one(
     place: LocalPlace, terminal: LocalTerminal
 ) -> None:
-    await asyncio.gather(*(terminal._keeper.launch("keep", "60") for _ in range(6)))
+    await asyncio.gather(*(place.launch("keep", "60") for _ in range(6)))
     shell = Shell(terminal)
     assert await shell.says("echo hi") == "hi\n"
     await until(lambda: len(keepers(place)) == 1)

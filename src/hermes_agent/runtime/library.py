@@ -266,16 +266,21 @@ class _House:
                 self._runtime = runtime
             return self._runtime
 
+    async def end_idle_shells(self) -> None:
+        if self._runtime is not None:
+            await self._runtime.end_idle_shells()
+
     async def _stop(self) -> None:
         if self._runtime is not None:
             await self._runtime.stop()
             self._runtime = None
 
 
-def _close_all() -> None:
+def _at_exit() -> None:
+    """The interpreter is ending and starts no more threads. What was acknowledged is on disk and
+    the lock goes with the process; only idle shells would stay, so they are ended."""
     for house in list(_House._open.values()):
-        house._guests = 1
-        house.leave()
+        house.call(house.end_idle_shells()).result(timeout=5)
 
 
-atexit.register(_close_all)
+atexit.register(_at_exit)

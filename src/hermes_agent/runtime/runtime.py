@@ -113,9 +113,14 @@ class Runtime:
         self.bus.end()
         if self._probe is not None:
             self._probe.cancel()
-        await self._shelf.close(busy=set(self._tasks))
+        await self.end_idle_shells()
+        await self._shelf.close_models()
         await self.store.close()
         self._lock.release()
+
+    async def end_idle_shells(self) -> None:
+        """Shells of sessions at work are left to their keepers."""
+        await self._shelf.end_shells(busy=set(self._tasks))
 
     async def _watch_store(self) -> None:
         """Say when the store becomes unable to keep things, and when it is well again."""

@@ -71,10 +71,11 @@ class Shelf:
             await terminal.destroy()
         await asyncio.to_thread(shutil.rmtree, spool, ignore_errors=True)
 
-    async def close(self, busy: set[str]) -> None:
-        """Idle shells end; those of sessions at work are left to their keepers."""
+    async def end_shells(self, busy: set[str]) -> None:
         for session, terminal in self._terminals.items():
             if session not in busy:
                 await terminal.close()
+
+    async def close_models(self) -> None:
         for model in self._models.values():
             await model.close()

@@ -98,7 +98,7 @@ def index(db: apsw.Connection, id: int, session: int, source: str, message: Spok
 def tidy(db: apsw.Connection) -> bool:
     """Merge a little of the index; whether there is more to merge."""
     before = db.total_changes()
-    db.execute("insert into words (words, rank) values ('merge', 64)")
+    db.execute("insert into words (words, rank) values ('merge', 16)")
     return db.total_changes() - before >= 2
 
 

@@ -1,0 +1,86 @@
+"""`hermes doctor` looks at everything and names what to mend."""
+
+import json
+from typing import Any
+
+from tests.support.cli import House
+
+
+def findings(house: House, **environ: str) -> tuple[int, dict[str, Any]]:
+    done = house.run("doctor", "--json", **environ)
+    return done.returncode, {found["name"]: found for found in json.loads(done.stdout)}
+
+
+def test_a_fresh_home_passes_every_check(house: House) -> None:
+    code, found = findings(house)
+    assert code == 0
+    assert {one["state"] for one in found.values()} == {"ok"}
+    assert not house.home.exists()
+
+
+def test_a_home_in_use_is_checked_through_its_runtime(lived_in: House) -> None:
+    code, found = findings(lived_in)
+    assert code == 0
+    assert "pid" in found["runtime"]["what"]
+    assert found["store"]["what"] == "sound"
+
+
+def test_a_stopped_home_is_checked_too(house: House) -> None:
+    house.ask("hello")
+    house.good("down")
+    code, found = findings(house)
+    assert code == 0
+    assert found["store"]["what"] == "sound"
+    assert house.json("status")["state"] == "stopped"
+
+
+def test_what_this_version_lacks_is_said(house: House) -> None:
+    assert house.good("doctor").splitlines()[-1].count("does not have") == 1
+
+
+def test_a_missing_key_fails_the_check_and_is_named(house: House) -> None:
+    code, found = findings(house, HERMES_MODEL="openai/some-model")
+    assert code == 1
+    assert "OPENAI_API_KEY" in found["model"]["what"]
+
+
+def test_a_key_is_never_printed(house: House) -> None:
+    done = house.run("doctor", HERMES_MODEL="openai/some-model", OPENAI_API_KEY="sk-very-secret-1")
+    assert done.returncode == 0, done.stdout
+    assert "very-secret" not in done.stdout + done.stderr
+
+
+def test_settings_that_cannot_be_read_fail_the_check(house: House) -> None:
+    house.home.mkdir(mode=0o700)
+    (house.home / "config.yaml").write_text("loop: [unclosed")
+    code, found = findings(house)
+    assert code == 1
+    assert found["config"]["state"] == "fail"
+
+
+def test_a_home_that_others_can_read_is_a_warning(house: House) -> None:
+    house.home.mkdir(mode=0o755)
+    code, found = findings(house)
+    assert code == 0
+    assert found["home"]["state"] == "warn"
+    assert "chmod 700" in found["home"]["hint"]
+
+
+def test_a_damaged_database_fails_the_check_and_is_left_alone(house: House) -> None:
+    house.ask("hello")
+    house.good("down")
+    damaged = b"not a database at all" * 200
+    (house.home / "state.db").write_bytes(damaged)
+    code, found = findings(house)
+    assert code == 1
+    assert found["store"]["state"] == "fail"
+    assert "restore" in found["store"]["hint"]
+    assert (house.home / "state.db").read_bytes() == damaged
+
+
+def test_a_socket_left_by_a_killed_runtime_is_a_warning(house: House) -> None:
+    house.good("up")
+    house.kill_runtime()
+    code, found = findings(house)
+    assert code == 0
+    assert found["runtime"]["state"] == "warn"

@@ -1,0 +1,108 @@
+"""`hermes approvals` and `hermes parked`: what waits for a person, and the person's word."""
+
+from typing import Any
+
+from tests.support.cli import House, wait_until
+
+
+def last_event(house: House, session: str) -> dict[str, Any]:
+    return house.api.get(f"/v1/sessions/{session}/journal")[-1]["event"]
+
+
+def the_end(house: House, session: str) -> dict[str, Any]:
+    return wait_until(
+        lambda: (end := last_event(house, session))["kind"] == "turn_finished" and end, "the end"
+    )
+
+
+def question(house: House) -> dict[str, Any]:
+    (one,) = wait_until(lambda: house.api.get("/v1/questions"), "a question")
+    return one
+
+
+def test_an_effect_that_is_allowed_runs(house: House) -> None:
+    session = house.send("write a file", policy="careful", interactive=True)
+    asked = question(house)
+    assert house.json("approvals") == [asked]
+    assert asked["id"] in house.good("approvals")
+    told = house.json("approvals", "answer", asked["id"][:-2], "y")
+    assert told == {"id": asked["id"], "answer": "yes"}
+    assert the_end(house, session)["text"] == "The file is **written**."
+    assert (house.work / "made.txt").read_text() == "written\n"
+    assert house.json("approvals") == []
+
+
+def test_an_effect_that_is_refused_does_not_run(house: House) -> None:
+    session = house.send("write a file", policy="careful", interactive=True)
+    house.good("approvals", "answer", question(house)["id"], "no")
+    the_end(house, session)
+    assert not (house.work / "made.txt").exists()
+
+
+def test_an_answer_that_is_none_is_named(house: House) -> None:
+    house.send("write a file", policy="careful", interactive=True)
+    done = house.run("approvals", "answer", question(house)["id"], "perhaps")
+    assert done.returncode == 2
+    assert "perhaps" in done.stderr
+    assert len(house.json("approvals")) == 1
+
+
+def test_a_question_of_the_model_takes_words(house: House) -> None:
+    session = house.send("which colour", interactive=True)
+    house.good("approvals", "answer", question(house)["id"], "deep", "green")
+    the_end(house, session)
+    shown = house.json("sessions", "show", session)["messages"]
+    assert "deep green" in shown[1]["text"]
+
+
+def park(house: House) -> tuple[str, dict[str, Any]]:
+    """A command whose shell and runtime are both killed under it."""
+    session = house.send("work long", policy="sandbox")
+    house.wait_for_command(session)
+    house.kill_runtime()
+    house.end_shells()
+    (row,) = wait_until(lambda: house.json("parked"), "a parked effect")
+    assert row["session"] == session
+    return session, row
+
+
+def test_a_parked_effect_is_listed_with_what_it_was(house: House) -> None:
+    _, row = park(house)
+    assert {"effect", "session", "tool", "input", "reason", "since"} <= row.keys()
+    shown = house.good("parked")
+    assert row["effect"] in shown
+    assert "sleep 300" in shown
+    assert house.json("status")["parked"] == 1
+    doctor = house.good("doctor")
+    assert "1 effects with an unknown outcome" in doctor
+
+
+def test_a_parked_effect_that_happened_is_not_run_again(house: House) -> None:
+    session, row = park(house)
+    told = house.json("parked", "it-happened", row["effect"])
+    assert told == {"effect": row["effect"], "decision": "it-happened"}
+    assert the_end(house, session)["text"] == "The long work is over."
+    assert house.json("parked") == []
+
+
+def test_a_parked_effect_is_skipped_by_the_beginning_of_its_id(house: House) -> None:
+    session, row = park(house)
+    house.good("down")
+    house.good("parked", "skip", row["effect"][:6])
+    assert the_end(house, session)["reason"] == "done"
+
+
+def test_a_parked_effect_is_run_again_when_a_person_says_so(house: House) -> None:
+    session, row = park(house)
+    house.good("parked", "retry", row["effect"])
+    wait_until(lambda: last_event(house, session)["kind"] == "call_intended", "the second try")
+    assert last_event(house, session)["attempt"] == 2
+    house.good("interrupt", session)
+
+
+def test_an_unknown_effect_or_question_is_one_line(lived_in: House) -> None:
+    for words in (["parked", "retry", "nowhere"], ["approvals", "answer", "nowhere", "yes"]):
+        done = lived_in.run(*words)
+        assert done.returncode == 1
+        assert "'nowhere'" in done.stderr.splitlines()[0]
+        assert done.stderr.splitlines()[1].startswith("hint: ")

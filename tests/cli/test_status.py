@@ -1,0 +1,70 @@
+"""`hermes status` says how things are and starts nothing."""
+
+import json
+from pathlib import Path
+
+from tests.support.cli import House
+
+
+def test_a_home_without_a_runtime_is_stopped_and_stays_so(house: House) -> None:
+    status = house.json("status")
+    assert (status["state"], status["pid"]) == ("stopped", None)
+    assert "hermes up" in house.good("status")
+    assert not house.home.exists()
+
+
+def test_a_running_runtime_says_what_it_does(house: House) -> None:
+    house.good("up")
+    status = house.json("status")
+    assert status["state"] == "running"
+    assert status["pid"] == int((house.home / "run" / "lock").read_text())
+    assert status["model"] == house.environ["HERMES_MODEL"]
+    shown = house.good("status")
+    assert "running" in shown
+    assert str(house.home) in shown
+
+
+def test_a_killed_runtime_counts_as_stopped(house: House) -> None:
+    house.good("up")
+    house.kill_runtime()
+    assert house.json("status")["state"] == "stopped"
+
+
+def assert_degraded(house: House, reason: str) -> None:
+    done = house.run("status", "--json")
+    status = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert status["state"] == "degraded"
+    assert reason in status["reason"]
+    assert status["hint"]
+    shown = house.run("status").stdout
+    assert reason in shown
+    assert "hint:" in shown
+
+
+def make_database(house: House) -> Path:
+    house.ask("hello")
+    house.good("down")
+    return house.home / "state.db"
+
+
+def test_a_database_that_is_gone_is_told_without_starting_anything(house: House) -> None:
+    make_database(house).unlink()
+    assert_degraded(house, "missing")
+    assert not (house.home / "state.db").exists()
+
+
+def test_a_database_that_was_emptied_is_told(house: House) -> None:
+    make_database(house).write_bytes(b"")
+    assert_degraded(house, "empty")
+
+
+def test_a_database_that_is_none_is_told(house: House) -> None:
+    make_database(house).write_bytes(b"something else entirely" * 100)
+    assert_degraded(house, "damaged")
+
+
+def test_a_home_that_is_a_file_is_told(house: House) -> None:
+    house.home.write_text("not a folder")
+    assert_degraded(house, "not a folder")
+    house.home.unlink()

@@ -1,0 +1,174 @@
+"""The real `hermes`, run as a person runs it, on a home of its own; and a terminal to run it in."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.cli.client import Api
+from hermes_agent.runtime.offline import lock_owner
+from hermes_agent.terminals import keeper
+from tests.support.prefix import check_prefixes
+
+PATIENCE = 60.0
+
+SCRIPT = """
+price: {input: 1.0, output: 2.0}
+turns:
+  - when: write a file
+    replies:
+      - say: I will write it.
+        calls: [{tool: terminal, with: {command: "echo written >> made.txt; echo shown"}}]
+      - say: The file is **written**.
+  - when: work long
+    replies:
+      - calls: [{tool: terminal, with: {command: "echo begun; sleep 300"}}]
+      - say: The long work is over.
+  - when: which colour
+    replies:
+      - calls: [{tool: ask_user, with: {question: Which colour?, choices: [red, blue]}}]
+      - say: A fine colour.
+  - replies:
+      - say: Good day to you.
+"""
+
+
+def wait_until(met: Callable[[], Any], what: str) -> Any:
+    """What `met` returns once that is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := met()):
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        time.sleep(0.05)
+    return found
+
+
+class House:
+    """A home, a workspace and a script beside each other in a folder."""
+
+    def __init__(self, folder: Path, script: str = SCRIPT) -> None:
+        self.home = folder / "home"
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+        self.script = folder / "script.yaml"
+        self.script.write_text(script)
+        self.environ = {
+            **os.environ,
+            "HERMES_HOME": str(self.home),
+            "HERMES_MODEL": f"scripted/{self.script}",
+            "HERMES_POLICY": "sandbox",
+            "NO_COLOR": "1",
+        }
+        self.api = Api(str(self.home))
+
+    def run(self, *words: str, input: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end. A variable set to nothing is taken away."""
+        given = {**self.environ, **environ}
+        return subprocess.run(
+            [sys.executable, "-m", "hermes_agent", *words],
+            cwd=self.work,
+            env={name: value for name, value in given.items() if value},
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+
+    def good(self, *words: str, input: str = "", **environ: str) -> str:
+        done = self.run(*words, input=input, **environ)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.good(*words, "--json"))
+
+    def ask(self, text: str, *words: str) -> str:
+        """A turn in a new session, which is returned."""
+        answer = self.json("ask", text, *words)
+        return str(answer["session"])
+
+    def send(self, text: str, **more: object) -> str:
+        """A message that nobody waits for; its session is returned."""
+        self.good("up")
+        message: dict[str, object] = {
+            "text": text,
+            "workspace": str(self.work),
+            "model": self.environ["HERMES_MODEL"],
+            **more,
+        }
+        return str(self.api.post("/v1/messages", message)["session"])
+
+    def wait_for_command(self, session: str) -> None:
+        spool = self.home / "terminals" / session
+        wait_until(lambda: any(out.read_bytes() for out in spool.glob("*.o")), "a command's output")
+
+    def kill_runtime(self) -> None:
+        pid = lock_owner(str(self.home))
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
+
+    def end_shells(self) -> None:
+        for spool in self.home.glob("terminals/*"):
+            subprocess.run(["bash", str(keeper.SCRIPT), "destroy", str(spool)], capture_output=True)
+
+    def close(self) -> None:
+        self.run("down")
+        if (pid := lock_owner(str(self.home))) is not None:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
+        self.end_shells()
+        if (self.home / "state.db").exists():
+            check_prefixes(self.home / "state.db")
+
+
+class Pane:
+    """A command in a terminal of its own, typed at and looked at as a person would."""
+
+    def __init__(self, folder: Path, command: list[str], environ: dict[str, str]) -> None:
+        self._socket = str(folder / "tmux")
+        self._environ = {**environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        self._tmux("new-session", "-d", "-x", "110", "-y", "50", "-c", str(folder), *command)
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+
+    def _tmux(self, *words: str) -> str:
+        return subprocess.run(
+            ["tmux", "-u", "-S", self._socket, "-f", "/dev/null", *words],
+            env=self._environ,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        ).stdout
+
+    def text(self) -> str:
+        """The screen and everything that has scrolled off it."""
+        return self._tmux("capture-pane", "-p", "-J", "-S", "-2000")
+
+    def shows(self, words: str, times: int = 1) -> str:
+        """Wait until the words are there; the whole text."""
+        try:
+            wait_until(lambda: self.text().count(words) >= times, words)
+        except AssertionError:
+            raise AssertionError(f"{words!r} is not shown:\n{self.text()}") from None
+        return self.text()
+
+    def type(self, text: str) -> None:
+        self._tmux("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def enter(self, text: str) -> None:
+        self.type(text)
+        self.press("Enter")
+
+    def has_ended(self) -> bool:
+        return self._tmux("display-message", "-p", "#{pane_dead}").strip() == "1"
+
+    def close(self) -> None:
+        self._tmux("kill-server")
