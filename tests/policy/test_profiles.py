@@ -277,3 +277,27 @@ def test_an_unknown_profile_is_named_with_those_there_are(tmp_path: Path) -> Non
         open_gate("yolo", home=tmp_path)
     assert "'yolo'" in caught.value.message
     assert "careful, sandbox" in caught.value.hint
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_session_reads_its_own_large_results_and_nobody_elses(
+    scene: Scene, profile: str
+) -> None:
+    for kind in ("results", "terminals"):
+        for session in ("mine", "yours"):
+            (scene.home / kind / session).mkdir(parents=True)
+            (scene.home / kind / session / "1.txt").touch()
+
+    def reading(path: str, granted: frozenset[str] | None = None) -> str:
+        effect = Effect(
+            id="e", tool="read_file", input={"path": path}, session="mine",
+            workspace=str(scene.workspace), capabilities=("filesystem",), paths=(("read", path),),
+        )  # fmt: skip
+        return open_gate(profile, home=scene.home, granted=granted).judge(effect).action
+
+    assert reading(f"{scene.home}/results/mine/1.txt") == "allow"
+    assert reading(f"{scene.home}/terminals/mine/1.txt") == "allow"
+    assert reading(f"{scene.home}/results/yours/1.txt") == "ask"
+    assert reading(f"{scene.home}/results/mine/../yours/1.txt") == "ask"
+    assert reading(f"{scene.home}/results/mine/../../config.yaml") == "ask"
+    assert reading(f"{scene.home}/results/mine/1.txt", frozenset({"network"})) == "deny"

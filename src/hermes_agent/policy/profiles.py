@@ -37,6 +37,7 @@ def open_gate(profile: str, *, home: Path, granted: frozenset[str] | None = None
     capabilities (None: no limit was named)."""
     if profile not in PROFILES:
         raise UsageError(f"no policy called {profile!r}", f"there are: {', '.join(PROFILES)}")
+    judged = strictest(rules.hermes_home(home), *_ALWAYS, *PROFILES[profile])
     return strictest(
-        rules.within_grant(granted), rules.hermes_home(home), *_ALWAYS, *PROFILES[profile]
+        rules.within_grant(granted), rules.first(rules.own_results(home), judged.judge)
     )

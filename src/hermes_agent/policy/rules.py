@@ -46,6 +46,31 @@ def _safely(rule: Rule, effect: Effect) -> Verdict | None:
         return Verdict("deny", f"the rule {name} failed: {error}", name)
 
 
+def first(*rules: Rule) -> Rule:
+    """The first of these that has something to say; the later ones are not asked then."""
+
+    def first(effect: Effect) -> Verdict | None:
+        return next((verdict for rule in rules if (verdict := rule(effect))), None)
+
+    return first
+
+
+def own_results(home: Path) -> Rule:
+    """Allow reading what a session's own calls gave and was too large to show whole."""
+
+    def own_results(effect: Effect) -> Verdict | None:
+        folders = [home.resolve() / kind / effect.session for kind in ("results", "terminals")]
+        found = list(places(effect))
+        if found and all(
+            place.access == "read" and any(inside(folder, place) for folder in folders)
+            for place in found
+        ):
+            return Verdict("allow", "it is a result of this session", "own-results")
+        return None
+
+    return own_results
+
+
 def within_grant(granted: frozenset[str] | None) -> Rule:
     """Refuse a tool whose capability the agent was not given. None means no limit was named."""
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import platform
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -213,6 +214,7 @@ class Runtime:
                 f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
             )
         await self._shelf.forget(session.id)
+        await asyncio.to_thread(shutil.rmtree, self.home.results / session.id, ignore_errors=True)
         await self.store.delete_session(session.id)
 
     # people
@@ -313,7 +315,7 @@ class Runtime:
             settings=self.settings,
             publish=self.bus.publish,
             redact=self._redactor,
-            results=self.home.results,
+            results=self.home.results / session.id,
             clock=self._clock,
             actor=Actor("program" if session.source == "library" else "user", "", session.source),
         )
