@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import (
@@ -340,3 +342,40 @@ async def test_a_model_that_fails_for_good_fails_the_turn_and_the_session_goes_o
         "set OPENAI_API_KEY",
     )
     assert second.text == "better"
+
+
+@pytest.mark.parametrize(("decision", "runs"), [("it-happened", 1), ("retry", 2)])
+async def test_a_command_whose_shell_goes_away_is_parked_not_guessed(
+    tmp_path: Path, decision: str, runs: int
+) -> None:
+    """The command ends its own shell and the keeper that would have told how it ended."""
+    end_all = "for p in $PPID $$; do kill -9 $p; done; sleep 60"
+    command = f"echo once >> ran; (( $(wc -l < ran) > 1 )) || {{ {end_all}; }}"
+    model = ScriptedModel(calls(ToolCall.of("1", "terminal", command=command)), Reply("I see"))
+    async with bench(tmp_path, model) as b:
+        await b.receive("go")
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not await b.store.parked():
+            await asyncio.sleep(0.02)
+        (parked,) = await b.store.parked()
+        await worker.people.decide(parked.effect, decision, "test")
+        end = await running
+    assert end is not None
+    assert end.reason == "done"
+    assert (tmp_path / "work" / "ran").read_text() == "once\n" * runs
+
+
+async def test_what_was_shown_whole_is_not_kept_twice_and_the_rest_is(tmp_path: Path) -> None:
+    small, large = "echo hi", "seq 20000"
+    model = ScriptedModel(
+        calls(ToolCall.of("1", "terminal", command=small)),
+        calls(ToolCall.of("2", "terminal", command=large)),
+        Reply("ok"),
+    )
+    async with bench(tmp_path, model) as b:
+        await b.say("go")
+        first, second = await b.events(ev.CallFinished)
+        kept = {path.name for path in (tmp_path / "spool").glob("*.o")}
+    assert kept == {f"{second.effect}.o"}
+    assert first.text == "hi"

@@ -62,7 +62,11 @@ def test_an_unknown_session_is_named(house: House) -> None:
 def test_settings_that_cannot_be_read_stop_the_runtime_with_a_reason(house: House) -> None:
     house.home.mkdir(mode=0o700)
     config = house.home / "config.yaml"
-    for text, names in (("a: [b", "line 1"), ("nonsense: 1", "nonsense"), ("- a", "config.yaml")):
+    for text, names in (
+        ("a: [b", "config.yaml, line"),
+        ("nonsense: 1", "nonsense"),
+        ("- a", "config.yaml"),
+    ):
         config.write_text(text)
         assert_refused(house, 1, names, "up")
         assert_refused(house, 1, names, "ask", "hi")

@@ -193,3 +193,15 @@ def test_a_file_that_may_not_be_replaced_stays_as_it_was(tmp_path: Path) -> None
         files.write(str(tmp_path), "a/b", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_text() == "old"
+
+
+async def test_a_foreground_command_without_a_limit_has_the_setting_s(tmp_path: Path) -> None:
+    place = LocalPlace(tmp_path, TerminalSettings(timeout_seconds=0.2))
+    terminal = place.open()
+    try:
+        state = await terminal.run(Command("a-1", "echo begun; sleep 300"))
+        job = await terminal.run(Command("a-2", "sleep 300", background=True))
+        assert (state.state, state.stdout) == ("timeout", "begun\n")
+        assert (await terminal.follow(job.id, wait=0.4)).state == "running"
+    finally:
+        await place.destroy()

@@ -13,7 +13,7 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.protocols import Effect
 from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult
 
@@ -181,25 +181,42 @@ class Calls:
 
     async def _run(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> None:
         started = time.perf_counter()
-        traceless = tool.recover is None and not tool.repeatable
-        if traceless:
-            self.traceless.add(open_call.effect)
+        context = self._context(open_call)
         try:
-            result = await invoke(tool, self._context(open_call), arguments)
+            if tool.recover is None and not tool.repeatable:
+                self.traceless.add(open_call.effect)
+            result = await invoke(tool, context, arguments)
             await self._finish(open_call, result, time.perf_counter() - started)
+        except OutcomeUnknown as unknown:
+            result, reason = None, unknown.message
         finally:
             self.traceless.discard(open_call.effect)
+        if result is None:
+            await self._park(open_call, tool, arguments, reason)
+        elif tool.release is not None:
+            await tool.release(context, result)
 
     async def _take_up(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> None:
         """A call that was under way when the last runtime went."""
-        if open_call.parked is None:
-            known = await self._find_out(open_call)
-            if isinstance(known, ToolResult):
-                return await self._finish(open_call, known)
-            if known == "not-run":
-                return await self._run(open_call, tool, arguments)
-            reason = "the runtime died while it ran, and nobody can tell whether it took effect"
-            await self._write(ev.CallParked(open_call.effect, open_call.call.id, tool.name, reason))
+        if open_call.parked is not None:
+            return await self._until_decided(open_call, tool, arguments)
+        known = await self._find_out(open_call)
+        if isinstance(known, ToolResult):
+            return await self._finish(open_call, known)
+        if known == "not-run":
+            return await self._run(open_call, tool, arguments)
+        reason = "the runtime died while it ran, and nobody can tell whether it took effect"
+        return await self._park(open_call, tool, arguments, reason)
+
+    async def _park(
+        self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any], reason: str
+    ) -> None:
+        await self._write(ev.CallParked(open_call.effect, open_call.call.id, tool.name, reason))
+        await self._until_decided(open_call, tool, arguments)
+
+    async def _until_decided(
+        self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]
+    ) -> None:
         decision = await self._people.decision(open_call.effect)
         if decision == "retry":
             return await self._intend_and_run(open_call, tool, arguments)
@@ -228,6 +245,8 @@ class Calls:
 
     def _context(self, open_call: OpenCall) -> ToolContext:
         parts, talk, effect = self._parts, self._talk, open_call.effect
+        attempt = open_call.intended.attempt if open_call.intended else 1
+        key = effect if attempt == 1 else f"{effect}.{attempt}"  # a retry is a new effect
         asked = 0
 
         async def ask(text: str, choices: Sequence[str]) -> str | None:
@@ -237,14 +256,14 @@ class Calls:
                 return None
             expires = parts.clock() + parts.settings.approvals.timeout_seconds
             return await self._people.ask(
-                ev.Asked(f"{effect}-q{asked}", "question", text, expires, effect, tuple(choices))
+                ev.Asked(f"{key}-q{asked}", "question", text, expires, effect, tuple(choices))
             )
 
         def output(text: str) -> None:
             event = ev.OutputArrived(effect, parts.redact(text))
             parts.publish(ev.Recorded(talk.session, 0, parts.clock(), event))
 
-        return ToolContext(effect, talk.session, parts.terminal, ask, output)
+        return ToolContext(key, talk.session, parts.terminal, ask, output)
 
     async def _finish(self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0) -> None:
         text = self._shown(open_call.effect, self._parts.redact(result.text))
@@ -286,6 +305,8 @@ async def invoke(tool: Tool, context: ToolContext, arguments: dict[str, Any]) ->
             value = await asyncio.to_thread(tool.function, *lead, **arguments)
     except ToolError as error:
         return ToolResult(str(error), ok=False)
+    except OutcomeUnknown:
+        raise
     except Exception as error:  # a tool is anybody's code; it must not end the turn
         log.warning("%s failed", tool.name, exc_info=True)
         return ToolResult(f"{tool.name} failed: {type(error).__name__}: {error}", ok=False)

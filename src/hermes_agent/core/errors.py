@@ -27,6 +27,10 @@ class ToolError(HermesError):
     """A tool could not do what it was asked; the model is told the sentence and goes on."""
 
 
+class OutcomeUnknown(HermesError):
+    """A tool began and nobody can tell whether it took effect; the call is parked."""
+
+
 class Fenced(HermesError):
     """Another runtime has taken this turn; whoever sees this must stop writing to it."""
 

@@ -60,11 +60,12 @@ class Gate(Protocol):
 
 
 class Command(Struct, frozen=True):
-    """One shell command. A terminal runs an id at most once, however often it is handed in."""
+    """One shell command. A terminal runs an id at most once, however often it is handed in.
+    Without a `timeout` a foreground command has the terminal's own; background ones have none."""
 
     id: str
     text: str
-    timeout: float | None = 120.0
+    timeout: float | None = None
     background: bool = False
 
 
@@ -131,6 +132,10 @@ class Terminal(Protocol):
 
     async def send(self, id: str, text: str) -> None:
         """Write to the standard input of a background command."""
+        ...
+
+    async def forget(self, id: str) -> None:
+        """Remove what is kept of a command that has ended; whoever asks has its result."""
         ...
 
     async def read(self, path: str) -> bytes: ...

@@ -60,6 +60,8 @@ class Tool:
     """Called as the function is, before the intent is written; what it returns is kept with it."""
     recover: Callable[..., Awaitable[Recovered]] | None = None
     """Called with the context, the note of `prepare` and the arguments after a restart."""
+    release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None
+    """Called when the result is in the journal: what was kept to find it out again can go."""
     builtin: bool = False
     """Ships with Hermes; tools that a program registers are the program's own."""
 
@@ -115,6 +117,7 @@ def tool(
     paths: Mapping[str, Access] | None = None,
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     recover: Callable[..., Awaitable[Recovered]] | None = None,
+    release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a built-in tool of a function; its name and docstring become the tool's."""
 
@@ -128,6 +131,7 @@ def tool(
             paths=paths or {},
             prepare=prepare,
             recover=recover,
+            release=release,
             builtin=True,
         )
 

@@ -23,7 +23,7 @@ from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
 from hermes_agent.store.store import Store
-from hermes_agent.terminals.keeper import process_lives
+from hermes_agent.terminals.spool import Spool, process_lives
 
 LOW_BYTES = 500_000_000
 """With less room than this a warning is given."""
@@ -235,9 +235,10 @@ def _keepers(home: Path, settings: Settings, now: float) -> Finding:
         if len(words) < 2 or not process_lives(int(words[0]), words[1]):
             continue
         held += 1
-        hand = note.parent / "now"
-        idle = hand.exists() and not hand.read_text(encoding="utf-8").strip()
-        if idle and now - hand.stat().st_mtime > 2 * settings.terminal.idle_seconds + 60:
+        last = Spool(note.parent).now()
+        ended = note.parent / f"{last}.r"
+        since = ended.stat().st_mtime if last and ended.exists() else now
+        if now - since > 2 * settings.terminal.idle_seconds + 60:
             stuck.append(words[0])
     if stuck:
         pids = ", ".join(stuck)

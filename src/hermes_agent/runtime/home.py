@@ -95,5 +95,6 @@ class HomeLock:
 
     def release(self) -> None:
         if self._file is not None:
+            os.ftruncate(self._file, 0)  # this process may live on, and owns the home no more
             os.close(self._file)
             self._file = None

@@ -21,7 +21,8 @@ def other_run_folder(home: str) -> str:
     import hashlib
 
     mark = hashlib.sha256(home.encode()).hexdigest()[:12]
-    return os.path.join(os.environ.get("TMPDIR", "/tmp"), f"hermes-{os.getuid()}-{mark}")
+    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the owner is checked before use
+    return os.path.join(folder, f"hermes-{os.getuid()}-{mark}")
 
 
 def socket_paths(home: str) -> Iterator[str]:

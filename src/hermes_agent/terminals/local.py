@@ -45,7 +45,7 @@ class LocalTerminal:
     ) -> None:
         self._workspace = str(Path(workspace).resolve())
         self._spool = Spool(spool.absolute())
-        self._limit = settings.output_chars
+        self._settings = settings
         self._keeper = Keeper(
             self._spool,
             self._workspace,
@@ -178,6 +178,7 @@ class LocalTerminal:
         """Hand a command in, as often as it takes, and wait for its end or its limit."""
         id, handed, told = command.id, self._clock(), 0.0
         news = self._news(id, output)
+        limit = self._settings.timeout_seconds if command.timeout is None else command.timeout
         while self._spool.code(id) is None:
             claim = self._spool.claim(id)
             if claim is None:
@@ -192,13 +193,11 @@ class LocalTerminal:
                 break
             # Not claimed yet, it may have been handed to a keeper that was about to end.
             pause = CLAIM_SECONDS if claim is None else self._pause(news)
-            if command.timeout is not None:
-                left = (claim.start if claim else handed) + command.timeout - self._clock()
-                if left <= 0:
-                    await self._end(id, "timeout")
-                    break
-                pause = min(pause, left)
-            await self._keeper.wait(id, pause)
+            left = (claim.start if claim else handed) + limit - self._clock()
+            if left <= 0:
+                await self._end(id, "timeout")
+                break
+            await self._keeper.wait(id, min(pause, left))
             if news is not None:
                 news.pass_on()
         if news is not None:
@@ -285,7 +284,7 @@ class LocalTerminal:
     def _state(self, id: str, *, with_output: bool = True) -> CommandState:
         spool = self._spool
         phase, claim, code = self._phase(id), spool.claim(id), spool.code(id)
-        limit = self._limit if with_output else 0
+        limit = self._settings.output_chars if with_output else 0
         stdout, stdout_size = excerpt(spool.path(id, "o"), limit)
         stderr, stderr_size = excerpt(spool.path(id, "e"), limit)
         start = claim.start if claim else self._clock()

@@ -4,12 +4,16 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.protocols import Command, CommandState
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 
 COMMAND_CHARS = 100
 """How much of a command's text a list shows."""
+
+
+WHOLE_BYTES = 4_000
+"""Output up to this size is always shown whole, so it need not be kept in the spool."""
 
 
 async def _recover_command(
@@ -26,7 +30,14 @@ async def _recover_command(
     return None if found.state == "lost" else show(found)
 
 
-@tool(capabilities=("process",), recover=_recover_command)
+async def _release_command(context: ToolContext, result: ToolResult) -> None:
+    """What was shown whole need not be kept. A background command is followed later on."""
+    ended = result.data.get("state") in {"exited", "timeout", "stopped"}
+    if ended and result.data.get("whole") and not result.data.get("background"):
+        await context.terminal.forget(context.effect)
+
+
+@tool(capabilities=("process",), recover=_recover_command, release=_release_command)
 async def terminal(
     context: ToolContext,
     command: str,
@@ -38,6 +49,8 @@ async def terminal(
     state = await context.terminal.run(
         Command(context.effect, command, timeout, background), context.output
     )
+    if state.state == "lost":
+        raise OutcomeUnknown("the shell went away while the command ran")
     return show(state)
 
 
@@ -113,6 +126,8 @@ def _data(state: CommandState) -> dict[str, Any]:
         "seconds": state.seconds,
         "stdout_size": state.stdout_size,
         "stderr_size": state.stderr_size,
+        "background": state.background,
+        "whole": state.stdout_size + state.stderr_size <= WHOLE_BYTES,
         "spool": state.spool,
     }
 

@@ -1,0 +1,183 @@
+"""The chat in a real terminal: typed at, answered, interrupted, and alive when the runtime died."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import House, Pane, wait_until
+
+Open = Callable[..., Pane]
+
+
+@pytest.fixture
+def open_chat(house: House) -> Iterator[Open]:
+    """Start `hermes chat` in a terminal and wait for its prompt."""
+    with ExitStack() as opened:
+
+        def start(*words: str, **environ: str) -> Pane:
+            command = [sys.executable, "-m", "hermes_agent", "chat", *words]
+            pane = Pane(house.work, command, {**house.environ, **environ})
+            opened.callback(pane.close)
+            pane.shows("idle")
+            return pane
+
+        yield start
+
+
+def test_a_conversation_is_streamed_and_rendered_once(house: House, open_chat: Open) -> None:
+    house.script.write_text(
+        'delay: 0.02\nturns: [{replies: [{say: "First **bold** words.\\n\\n- one\\n- two\\n\\n'
+        '```\\ncode\\n```\\nThe last words."}]}]'
+    )
+    chat = open_chat("--name", "talk")
+    chat.enter("hello")
+    shown = chat.shows("The last words.")
+    chat.shows("talk · ")
+    for words in ("> hello", "First bold words.", "• one", "• two", "code"):
+        assert shown.count(words) == 1
+    assert "**" not in shown
+    assert "```" not in shown
+
+
+def test_tools_are_a_line_each_and_consent_is_asked_for(house: House, open_chat: Open) -> None:
+    chat = open_chat("--policy", "careful")
+    chat.enter("write a file")
+    chat.shows("allow? [y/N]")
+    assert not (house.work / "made.txt").exists()
+    chat.enter("y")
+    shown = chat.shows("The file is written.")
+    assert "✓ $ echo written" in shown
+    assert (house.work / "made.txt").read_text() == "written\n"
+
+
+def test_a_bare_enter_refuses(house: House, open_chat: Open) -> None:
+    chat = open_chat("--policy", "careful")
+    chat.enter("write a file")
+    chat.shows("allow? [y/N]")
+    chat.press("Enter")
+    chat.shows("refused by the user")
+    assert not (house.work / "made.txt").exists()
+
+
+def test_a_question_is_answered_by_the_number_of_a_choice(open_chat: Open) -> None:
+    chat = open_chat()
+    chat.enter("which colour")
+    chat.shows("2. blue")
+    chat.enter("2")
+    chat.shows("→ blue")
+    chat.shows("A fine colour.")
+
+
+def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open) -> None:
+    chat = open_chat()
+    chat.enter("work long")
+    chat.shows("│ begun")
+    chat.enter("and this too")
+    chat.shows("queued: and this too")
+    chat.press("C-c")
+    chat.shows("interrupted; what was done is kept")
+    chat.shows("idle")
+    chat.press("C-c")
+    chat.shows("again, or Ctrl-D, leaves")
+    chat.press("C-c")
+    wait_until(chat.has_ended, "the chat to end")
+    assert "goes on" in chat.text()
+
+
+def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: Open) -> None:
+    house.script.write_text(
+        "turns: [{replies: [{calls: [{tool: terminal, with: {command: "
+        "'echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ran >> runs'}}]}, "
+        "{say: It ran to its end.}]}]"
+    )
+    chat = open_chat()
+    chat.enter("begin")
+    chat.shows("│ begun")
+    house.kill_runtime()
+    chat.shows("it is back")
+    chat.shows("goes on where it was")
+    (house.work / "go").touch()
+    chat.shows("It ran to its end.")
+    assert (house.work / "runs").read_text() == "ran\n"
+    chat.enter("/quit")
+    wait_until(chat.has_ended, "the chat to end")
+
+
+def test_a_runtime_that_was_stopped_stays_so_until_something_is_said(
+    house: House, open_chat: Open
+) -> None:
+    chat = open_chat()
+    chat.enter("hello")
+    chat.shows("Good day to you.")
+    house.good("down")
+    chat.shows("your next message starts it again")
+    assert house.json("status")["state"] == "stopped"
+    chat.enter("hello again")
+    chat.shows("Good day to you.", 2)
+
+
+def test_help_and_unknown_commands_and_tab(open_chat: Open) -> None:
+    chat = open_chat()
+    chat.enter("/hlep")
+    chat.shows("did you mean /help?")
+    chat.type("/he")
+    chat.press("Tab", "Enter")
+    shown = chat.shows("/resume ID")
+    assert "Ctrl-C stops the agent" in shown
+
+
+def test_several_lines_are_one_message(house: House, open_chat: Open) -> None:
+    chat = open_chat("--name", "talk")
+    chat.type("one")
+    chat.press("M-Enter")
+    chat.enter("two\\")
+    chat.enter("three")
+    chat.shows("Good day to you.")
+    (said, _) = house.json("sessions", "show", "talk")["messages"]
+    assert said["text"] == "one\ntwo\nthree"
+
+
+def test_what_was_typed_is_remembered_in_the_home(house: House, open_chat: Open) -> None:
+    chat = open_chat()
+    chat.enter("hello for later")
+    chat.shows("Good day to you.")
+    chat.press("C-d")
+    wait_until(chat.has_ended, "the chat to end")
+    assert "hello for later" in (house.home / "history").read_text()
+    chat.close()
+    again = Pane(house.work, [sys.executable, "-m", "hermes_agent", "chat"], house.environ)
+    try:
+        again.shows("idle")
+        again.press("Up")
+        again.shows("> hello for later")
+    finally:
+        again.close()
+
+
+def test_an_old_session_is_taken_up_with_its_end_on_the_screen(
+    house: House, open_chat: Open
+) -> None:
+    house.ask("please write a file", "--name", "papers")
+    chat = open_chat("--session", "papers")
+    shown = chat.shows("The file is **written**.")
+    assert "please write a file" in shown
+    chat.enter("hello")
+    chat.shows("Good day to you.")
+
+
+def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(house: House, tmp_path: Path) -> None:
+    command = ["env", "TERM=dumb", sys.executable, "-m", "hermes_agent", "chat"]
+    chat = Pane(tmp_path, command, {**house.environ, "HERMES_POLICY": "careful"})
+    try:
+        chat.shows(">")
+        chat.enter("write a file")
+        chat.shows("allow? [y/N]")
+        chat.enter("y")
+        chat.shows("The file is **written**.")
+        chat.press("C-d")
+        wait_until(chat.has_ended, "the chat to end")
+    finally:
+        chat.close()

@@ -1,0 +1,160 @@
+"""What the chat prints of a conversation, and what it keeps in motion."""
+
+from typing import Any
+
+from hermes_agent.cli.chat_screen import render
+from hermes_agent.cli.chat_view import Blocks, Piece, View, answer_to
+from hermes_agent.cli.words import span
+
+
+class Time:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def view(*own: str) -> tuple[View, Time]:
+    clock = Time()
+    return View(lambda key: key in own, clock), clock
+
+
+def arrive(shown: View, text: str) -> list[str]:
+    return [piece.text for piece in shown.apply({"kind": "text_arrived", "text": text})]
+
+
+def replied(text: str, *calls: dict[str, str]) -> dict[str, Any]:
+    return {"kind": "replied", "text": text, "calls": list(calls)}
+
+
+def finished(reason: str = "done", **more: Any) -> dict[str, Any]:
+    event = {"kind": "turn_finished", "reason": reason, "cost": None, "error": "", "hint": ""}
+    return {**event, **more}
+
+
+def test_paragraphs_are_finished_by_an_empty_line() -> None:
+    blocks = Blocks()
+    assert blocks.feed("one\ntw") == []
+    assert blocks.feed("o\n\nthree") == ["one\ntwo\n\n"]
+    assert blocks.rest == "three"
+    assert blocks.end("one\ntwo\n\nthree") == "three"
+
+
+def test_a_block_of_code_is_one_paragraph_whatever_is_in_it() -> None:
+    blocks = Blocks()
+    code = "```python\na\n\n~~~\nb\n```\n"
+    assert blocks.feed(code[:12]) == []
+    assert blocks.feed(code[12:] + "after") == [code]
+
+
+def test_a_reply_is_printed_once_however_it_arrives() -> None:
+    whole = "# Head\n\nSome *text*\nhere.\n\n```\nx = 1\n\ny = 2\n```\nThe end."
+    for size in (1, 2, 7, 100):
+        shown, _ = view()
+        printed = []
+        for start in range(0, len(whole), size):
+            printed += arrive(shown, whole[start : start + size])
+        printed += [piece.text for piece in shown.apply(replied(whole))]
+        assert "".join(printed) == whole
+
+
+def test_a_reply_whose_beginning_was_missed_is_printed_whole() -> None:
+    shown, _ = view()
+    assert [piece.text for piece in shown.apply(replied("all of it"))] == ["all of it"]
+
+
+def test_a_secret_that_was_taken_out_later_prints_nothing_twice() -> None:
+    shown, _ = view()
+    assert arrive(shown, "key sk-1\n\nmo") == ["key sk-1\n\n"]
+    assert [piece.text for piece in shown.apply(replied("key [hidden]\n\nmore"))] == ["mo"]
+
+
+def test_a_broken_reply_is_said_to_begin_anew() -> None:
+    shown, _ = view()
+    arrive(shown, "half\n\na")
+    (piece,) = shown.apply({"kind": "text_voided", "reason": "cut"})
+    assert "asking again" in piece.text
+    assert shown.live() == []
+
+
+def test_a_running_command_shows_its_last_lines_and_then_one_line() -> None:
+    shown, clock = view()
+    shown.apply(replied("", {"id": "1", "name": "terminal", "arguments": '{"command": "make"}'}))
+    shown.apply({"kind": "call_intended", "effect": "e", "call_id": "1", "tool": "terminal"})
+    text = "".join(f"line {n}\n" for n in range(20))
+    shown.apply({"kind": "output_arrived", "effect": "e", "text": text})
+    clock.now += 3
+    assert shown.live() == ["→ $ make  3 s", *(f"  │ line {n}" for n in range(16, 20))]
+    (piece,) = shown.apply(
+        {"kind": "call_finished", "effect": "e", "call_id": "1", "tool": "terminal",
+         "text": text, "ok": True, "seconds": 3.0}
+    )  # fmt: skip
+    assert piece == Piece("quiet", "✓ $ make  3.0 s")
+    assert shown.live() == []
+
+
+def test_a_message_to_a_busy_agent_is_shown_as_queued_until_it_is_taken() -> None:
+    shown, _ = view("mine")
+    queued = {"kind": "message_queued", "key": "mine", "text": "also this"}
+    shown.apply(queued)
+    assert shown.live() == []
+    shown.apply({"kind": "turn_started", "turn": 1})
+    shown.apply(queued)
+    assert shown.live() == ["queued: also this"]
+    assert shown.apply({"kind": "message_taken", "key": "mine", "text": "also this"}) == []
+    assert shown.live() == []
+
+
+def test_a_message_from_elsewhere_is_printed() -> None:
+    shown, _ = view("mine")
+    taken = {"kind": "message_taken", "key": "theirs", "text": "hello"}
+    assert shown.apply(taken) == [Piece("user", "hello")]
+
+
+def test_the_state_says_what_is_going_on() -> None:
+    shown, clock = view()
+    assert shown.state == "idle"
+    shown.sending()
+    clock.now += 12
+    assert shown.state == "working 12 s"
+    asked = {"kind": "asked", "id": "q", "purpose": "approval", "text": "rm x", "choices": []}
+    shown.apply(asked)
+    assert shown.state == "waits for your answer"
+    shown.apply({"kind": "answered", "id": "q", "answer": "no"})
+    shown.apply({"kind": "gone", "stopped": False})
+    assert shown.state == "the runtime is away"
+    shown.apply({"kind": "reconnected"})
+    shown.apply(finished(cost=0.5))
+    assert (shown.state, shown.cost) == ("idle", 0.5)
+
+
+def test_consent_needs_a_y_and_nothing_else_will_do() -> None:
+    approval = {"purpose": "approval", "choices": ["yes", "no"]}
+    assert [answer_to(approval, typed) for typed in ("y", "YES", "", "n", "sure", "1")] == [
+        "yes", "yes", "no", "no", None, None,
+    ]  # fmt: skip
+
+
+def test_a_question_takes_a_number_or_words_but_not_silence() -> None:
+    question = {"purpose": "question", "choices": ["red", "blue"]}
+    assert [answer_to(question, typed) for typed in ("2", "3", "green", "")] == [
+        "blue", "3", "green", None,
+    ]  # fmt: skip
+
+
+def test_what_a_model_prints_cannot_drive_the_terminal() -> None:
+    shown, _ = view()
+    (text,) = arrive(shown, "\x1b]0;title\x07\x1b[2Jhello\x9b\n\n")
+    assert text == "]0;title[2Jhello\n\n"
+    (piece,) = shown.apply({"kind": "noted", "level": "info", "text": "a\x1b[31mb"})
+    assert "\x1b" not in piece.text
+
+
+def test_marks_say_what_colours_say() -> None:
+    shown = render([Piece("warning", "careful"), Piece("user", "me"), Piece("quiet", "✓ x")], 80)
+    assert [words in shown for words in ("! careful", "> me", "✓ x")] == [True] * 3
+
+
+def test_spans_are_told_in_their_two_largest_units() -> None:
+    told = [span(seconds) for seconds in (0, 59.9, 61, 3600, 90_061)]
+    assert told == ["0 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h"]
