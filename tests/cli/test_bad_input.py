@@ -77,4 +77,7 @@ def test_chat_with_two_sessions_or_a_changed_one_is_refused(house: House) -> Non
     assert_refused(house, 2, "two sessions", "chat", "--session", "a", "--continue")
     assert_refused(house, 2, "keeps", "chat", "--session", "a", "--model", "b/c")
     assert_refused(house, 1, "no session", "chat", "--continue")
+
+
+def test_a_chat_without_a_model_says_so_before_anything_is_typed(house: House) -> None:
     assert_refused(house, 2, "no model", "chat", HERMES_MODEL="")

@@ -134,6 +134,7 @@ class Pane:
         self._environ = {**environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
         self._tmux("new-session", "-d", "-x", "110", "-y", "50", "-c", str(folder), *command)
         self._tmux("set-option", "-g", "remain-on-exit", "on")
+        self._open = True
 
     def _tmux(self, *words: str) -> str:
         return subprocess.run(
@@ -171,4 +172,7 @@ class Pane:
         return self._tmux("display-message", "-p", "#{pane_dead}").strip() == "1"
 
     def close(self) -> None:
-        self._tmux("kill-server")
+        """Also when it is closed already."""
+        if self._open:
+            self._tmux("kill-server")
+            self._open = False

@@ -45,6 +45,7 @@ class Printer:
         self._out = out
         self._side = side
         self._column = 0
+        self._streamed = ""
 
     def show(self, event: Event) -> None:
         handler = getattr(self, f"_{event['kind']}", None)
@@ -69,14 +70,23 @@ class Printer:
 
     def _text_arrived(self, event: Event) -> None:
         if self._live:
-            self._out.write(clean(event["text"]))
+            self._stream(event["text"])
+
+    def _stream(self, text: str) -> None:
+        if text:
+            self._streamed += text
+            self._out.write(clean(text))
             self._out.flush()
             self._column = 1
 
     def _text_voided(self, event: Event) -> None:
+        self._streamed = ""
         self.say(f"the reply broke off ({one_line(event['reason'])}); asking again", "!")
 
     def _replied(self, event: Event) -> None:
+        if self._live and event["text"].startswith(self._streamed):
+            self._stream(event["text"][len(self._streamed) :])  # what came before we listened
+        self._streamed = ""
         self._fresh_line()
         if event["calls"] and not self._live and event["text"]:
             self.say(one_line(event["text"]))
@@ -99,6 +109,7 @@ class Printer:
         self.say("the runtime came back and goes on where it was", "↻")
 
     def _reconnected(self, _event: Event) -> None:
+        self._streamed = ""
         self.say("the runtime had gone away; it was started again", "↻")
 
     def _model_retried(self, event: Event) -> None:

@@ -8,6 +8,7 @@ the beginning of a pair."""
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 _CJK = (
@@ -15,10 +16,8 @@ _CJK = (
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97c\uac00-\ud7a3"
     "\u1100-\u11ff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_RUN = re.compile(f"[{_CJK}]+")
 _PRIVATE = re.compile("[\ue000-\uf8ff]+")
 _PIECE = re.compile(r'"([^"]*)"?|([^\s"]+)')
-_TOKEN = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 
 QUERY_CHARS = 1_000
 QUERY_TERMS = 24
@@ -42,6 +41,17 @@ class Match(NamedTuple):
     phrases: int
 
 
+# Compiled when first needed: they are large, and most commands search nothing.
+@cache
+def _run() -> re.Pattern[str]:
+    return re.compile(f"[{_CJK}]+")
+
+
+@cache
+def _token() -> re.Pattern[str]:
+    return re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
+
+
 def _plain(text: str) -> str:
     return text if text.isascii() else _PRIVATE.sub(" ", unicodedata.normalize("NFKC", text))
 
@@ -54,13 +64,13 @@ def for_index(text: str) -> str:
     """The text as the index is given it. Private-use characters go: they are our own marks."""
     if text.isascii():
         return text
-    return _RUN.sub(lambda found: f" {_pairs(found[0])} ", _plain(text))
+    return _run().sub(lambda found: f" {_pairs(found[0])} ", _plain(text))
 
 
 def _for_query(text: str) -> tuple[str, bool]:
     """A phrase in the words of the index, and whether it ends in half a pair."""
     prepared = for_index(text).rstrip()
-    runs = list(_RUN.finditer(_plain(text)))
+    runs = list(_run().finditer(_plain(text)))
     if not runs or any(c.isalnum() for c in _plain(text)[runs[-1].end() :]):
         return prepared, False
     if len(runs[-1][0]) == 1:
@@ -114,9 +124,9 @@ def _hits(text: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
     starts: list[str] = []
     inside: list[str] = []
     for term in terms:
-        words = [_fold(found[0]) for found in _TOKEN.finditer(term.text)]
+        words = [_fold(found[0]) for found in _token().finditer(term.text)]
         for place, word in enumerate(words):
-            if _RUN.match(word):
+            if _run().match(word):
                 inside.append(word)
             elif term.prefix and place == len(words) - 1:
                 starts.append(word)
@@ -124,9 +134,9 @@ def _hits(text: str, terms: Sequence[Term]) -> list[tuple[int, int]]:
                 whole.add(word)
     beginnings = tuple(starts)
     hits: list[tuple[int, int]] = []
-    for found in _TOKEN.finditer(text):
+    for found in _token().finditer(text):
         word = _fold(found[0])
-        if _RUN.match(word):
+        if _run().match(word):
             if len(word) == len(found[0]):
                 hits.extend(_hits_in_run(word, inside, found.start()))
         elif word in whole or (beginnings and word.startswith(beginnings)):
