@@ -3,8 +3,11 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from compileall import compile_dir
 from importlib import import_module
+from pathlib import Path
 
+import hermes_agent
 from bench.table import Figure, show
 
 PARTS = ("commands", "turns", "search", "install")
@@ -14,6 +17,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="default: all")
     options = parser.parse_args()
+    compile_dir(Path(hermes_agent.__file__).parent, quiet=1)  # as an installed package is
 
     def figures() -> Iterator[Figure]:
         for part in options.parts or PARTS:

@@ -110,7 +110,8 @@ def figures() -> Iterator[Figure]:
             client = seconds(sys.executable, "-c", "import http.client, json, argparse")
             yield Figure(
                 "`hermes ask`, runtime up, less the server's time",
-                (ask - served) * 1000, "ms", client * 1000, "ms python3 importing http.client", 100, "ms",
+                (ask - served) * 1000, "ms",
+                client * 1000, "ms python3 importing http.client", 100, "ms",
             )  # fmt: skip
             yield Figure(
                 "idle runtime, memory", idle, "MB", _bare_memory(), "MB bare python3", 60, "MB"
@@ -121,14 +122,13 @@ def figures() -> Iterator[Figure]:
             imports = seconds(sys.executable, "-c", "import asyncio, httpx, apsw, msgspec, yaml")
             yield Figure(
                 "`hermes ask --no-runtime`, less the server's time",
-                (alone - served) * 1000, "ms", imports * 1000, "ms importing its libraries", 350, "ms",
+                (alone - served) * 1000, "ms",
+                imports * 1000, "ms importing its libraries", 350, "ms",
             )  # fmt: skip
 
 
 def _bare_memory() -> float:
-    with subprocess.Popen(
-        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
-    ) as bare:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:
         time.sleep(0.2)
         size = memory_of(bare.pid)
         bare.communicate(b"\n")

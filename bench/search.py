@@ -6,20 +6,22 @@ import itertools
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
+from bench.table import Figure, show
 from hermes_agent.core.events import CallFinished, Event, MessageTaken, Replied, TurnFinished
 from hermes_agent.core.messages import Prompt, ToolCall, Usage
 from hermes_agent.core.records import Inbound, NewSession, SearchFilter
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.store import Store
 
+COUNT = 1_000_000
 SESSION_MESSAGES = 200
 SEARCH_LIMIT_MS = 50.0
 APPEND_LIMIT_MS = 50.0
@@ -28,14 +30,8 @@ QUERIES = 300
 APPENDS = 4_000
 
 
-class Row(NamedTuple):
-    """A figure, its floor measured in the same run, and the most it may be."""
-
-    name: str
-    value: float
-    unit: str
-    floor: float | None
-    limit: float | None
+LOOKUP = "ms row by key + JSON"
+DISK = "ms 4 kB write + fsync"
 
 
 class Corpus:
@@ -140,7 +136,7 @@ def queries(corpus: Corpus) -> dict[str, Callable[[], str]]:
     }
 
 
-async def measure_search(store: Store, corpus: Corpus, floor: float) -> list[Row]:
+async def measure_search(store: Store, corpus: Corpus, floor: float) -> list[Figure]:
     rows = []
     for name, query in queries(corpus).items():
         times, found = [], 0
@@ -148,9 +144,17 @@ async def measure_search(store: Store, corpus: Corpus, floor: float) -> list[Row
             started = time.perf_counter()
             found += len(await store.search(text))
             times.append((time.perf_counter() - started) * 1000)
-        rows.append(Row(f"search {name}, p50", percentile(times, 0.5), "ms", floor, None))
+        rows.append(Figure(f"search {name}, p50", percentile(times, 0.5), "ms", floor, LOOKUP))
         rows.append(
-            Row(f"search {name}, p99", percentile(times, 0.99), "ms", floor, SEARCH_LIMIT_MS)
+            Figure(
+                f"search {name}, p99",
+                percentile(times, 0.99),
+                "ms",
+                floor,
+                LOOKUP,
+                SEARCH_LIMIT_MS,
+                "ms",
+            )
         )
         assert found or name.startswith("Chinese, 4"), f"{name}: nothing found"
     times = []
@@ -159,7 +163,17 @@ async def measure_search(store: Store, corpus: Corpus, floor: float) -> list[Row
             started = time.perf_counter()
             await store.search(word, wanted)
             times.append((time.perf_counter() - started) * 1000)
-    rows.append(Row("search filtered, p99", percentile(times, 0.99), "ms", floor, SEARCH_LIMIT_MS))
+    rows.append(
+        Figure(
+            "search filtered, p99",
+            percentile(times, 0.99),
+            "ms",
+            floor,
+            LOOKUP,
+            SEARCH_LIMIT_MS,
+            "ms",
+        )
+    )
     return rows
 
 
@@ -190,7 +204,7 @@ def disk_floor(folder: Path, count: int) -> list[float]:
     return times
 
 
-async def measure_appends(store: Store, corpus: Corpus, folder: Path) -> list[Row]:
+async def measure_appends(store: Store, corpus: Corpus, folder: Path) -> list[Figure]:
     """Appends one by one to a full store, and the reading of the long session they make."""
     session = await store.open_session(NewSession("/work", "careful", "m"), Prompt("Hermes"))
     await store.receive(session.id, Inbound("first", "begin"))
@@ -207,23 +221,25 @@ async def measure_appends(store: Store, corpus: Corpus, folder: Path) -> list[Ro
     assert len(await store.events(session.id)) > APPENDS
     reading = (time.perf_counter() - started) * 1000
     return [
-        Row("append, p50", percentile(times, 0.5), "ms", percentile(floor, 0.5), None),
-        Row(
+        Figure("append, p50", percentile(times, 0.5), "ms", percentile(floor, 0.5), DISK),
+        Figure(
             "append, p99.9",
             percentile(times, 0.999),
             "ms",
             percentile(floor, 0.999),
+            DISK,
             APPEND_LIMIT_MS,
+            "ms",
         ),
-        Row("append, slowest", max(times), "ms", max(floor), None),
-        Row(f"read a session of {APPENDS} events", reading, "ms", None, 200.0),
+        Figure("append, slowest", max(times), "ms", max(floor), DISK),
+        Figure(f"read a session of {APPENDS} events", reading, "ms", None, "", 200.0, "ms"),
     ]
 
 
-async def main(count: int, folder: Path | None = None) -> list[Row]:
+async def main(count: int) -> list[Figure]:
     """Build a store of `count` messages and measure it."""
     with tempfile.TemporaryDirectory(prefix="hermes-bench-") as temporary:
-        home = folder or Path(temporary)
+        home = Path(temporary)
         corpus = Corpus(seed=7)
         store = await Store.open(home)
         try:
@@ -234,21 +250,17 @@ async def main(count: int, folder: Path | None = None) -> list[Row]:
         finally:
             await store.close()
         ratio = (home / "state.db").stat().st_size / size
-        return [*rows, Row("store / text", ratio, "times", 1.0, SIZE_LIMIT)]
+        return [
+            *rows,
+            Figure("store, times its text", ratio, "x", 1.0, "x its text", SIZE_LIMIT, "x"),
+        ]
 
 
-def show(rows: Sequence[Row]) -> None:
-    print(f"{'figure':<36}{'value':>10} {'unit':<6}{'floor':>9}{'limit':>9}")
-    for row in rows:
-        floor = "" if row.floor is None else f"{row.floor:.2f}"
-        limit = "" if row.limit is None else f"{row.limit:.1f}"
-        over = "  OVER" if row.limit is not None and row.value > row.limit else ""
-        print(f"{row.name:<36}{row.value:>10.2f} {row.unit:<6}{floor:>9}{limit:>9}{over}")
+def figures(count: int = COUNT) -> Iterator[Figure]:
+    yield from asyncio.run(main(count))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path)
-    chosen = parser.parse_args()
-    show(asyncio.run(main(chosen.count, chosen.folder)))
+    sys.exit(show(figures(parser.parse_args().count)))

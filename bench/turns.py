@@ -197,18 +197,20 @@ def many_sessions() -> Iterator[Figure]:
     script: dict[str, object] = {
         "turns": [{"when": ".", "replies": [{"calls": [call]}, {"say": "done"}]}]
     }
-    with tempfile.TemporaryDirectory() as folder:
-        with model_server(script, Path(folder), "--first-delay", "0.05") as url:
-            env = environment(Path(folder, "home"), url)
-            subprocess.run([HERMES, "up"], env=env, capture_output=True, check=True)
-            api = Api(env["HERMES_HOME"])
-            began = time.perf_counter()
-            ends = [_ask(api, folder) for _ in range(SESSIONS)]
-            one_by_one = time.perf_counter() - began
-            began = time.perf_counter()
-            ends += _all_at_once(api, folder)
-            at_once = time.perf_counter() - began
-            subprocess.run([HERMES, "down"], env=env, capture_output=True, check=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        model_server(script, Path(folder), "--first-delay", "0.05") as url,
+    ):
+        env = environment(Path(folder, "home"), url)
+        subprocess.run([HERMES, "up"], env=env, capture_output=True, check=True)
+        api = Api(env["HERMES_HOME"])
+        began = time.perf_counter()
+        ends = [_ask(api, folder) for _ in range(SESSIONS)]
+        one_by_one = time.perf_counter() - began
+        began = time.perf_counter()
+        ends += _all_at_once(api, folder)
+        at_once = time.perf_counter() - began
+        subprocess.run([HERMES, "down"], env=env, capture_output=True, check=True)
     failed = sum(end != ("done", "done") for end in ends)
     yield Figure("200 sessions at once, failures", failed, "", 0, "", 0, "")
     yield Figure(

@@ -60,7 +60,7 @@ def test_what_needs_consent_is_refused_where_nobody_can_answer(house: House) -> 
 
 def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(house: House) -> None:
     house.script.write_text("turns: [{when: nope, replies: []}, {replies: [{say: Yes.}]}]")
-    done = house.run("chat", input="nope\nfine\n")
+    done = house.run("chat", input="nope\n/new\nfine\n")
     assert done.returncode == 1
     assert "only 0 replies" in done.stderr
     assert "Yes." in done.stdout

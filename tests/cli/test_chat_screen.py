@@ -67,8 +67,8 @@ def test_a_question_is_answered_by_the_number_of_a_choice(open_chat: Open) -> No
     chat.enter("which colour")
     chat.shows("2. blue")
     chat.enter("2")
-    chat.shows("→ blue")
-    chat.shows("A fine colour.")
+    shown = chat.shows("A fine colour.")
+    assert "? Which colour? → blue" in shown
 
 
 def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open) -> None:
@@ -176,7 +176,7 @@ def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(house: House, tmp_pa
         chat.enter("write a file")
         chat.shows("allow? [y/N]")
         chat.enter("y")
-        chat.shows("The file is **written**.")
+        assert "→ $ echo written" in chat.shows("The file is **written**.")
         chat.press("C-d")
         wait_until(chat.has_ended, "the chat to end")
     finally:

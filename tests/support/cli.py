@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 from hermes_agent.cli.client import Api
 from hermes_agent.runtime.offline import lock_owner
+from hermes_agent.runtime.places import other_run_folder
 from hermes_agent.terminals import keeper
 from tests.support.prefix import check_prefixes
 
@@ -122,6 +124,7 @@ class House:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
         self.end_shells()
+        shutil.rmtree(other_run_folder(str(self.home)), ignore_errors=True)
         if (self.home / "state.db").exists():
             check_prefixes(self.home / "state.db")
 

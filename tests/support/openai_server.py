@@ -214,7 +214,11 @@ class OpenAIServer:
             self._model = ScriptedModel(*script)  # type: ignore[arg-type]  # no Raw among them
         self._failures: deque[Raw] = deque()
         self._numbers = count(1)
-        self._socket = socket.create_server(("127.0.0.1", port), backlog=512)
+        # Named as TCP, asyncio sends small pieces at once; otherwise each waits 40 ms for an ACK.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
+        self._socket.listen(512)
         config = uvicorn.Config(
             self._app, http="h11", ws="none", loop="asyncio", lifespan="off", interface="asgi3",
             proxy_headers=False, log_config=None, access_log=False, timeout_keep_alive=60,

@@ -19,11 +19,11 @@ def send(api: Api, message: dict[str, object]) -> dict[str, Any]:
     stores it once. Returns its session, key, and the journal's last number before it."""
     message = {"key": os.urandom(16).hex(), **message}
     for attempt in range(TRIES):
-        api.ensure()
         try:
             sent: dict[str, Any] = api.post("/v1/messages", message)
         except Gone:
             time.sleep(0.1 * attempt)
+            api.ensure()
         else:
             return sent
     raise HermesError("the runtime keeps going away", "`hermes logs` may say why")

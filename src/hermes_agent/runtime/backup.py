@@ -219,7 +219,7 @@ def read_archive(archive: Path, into: Path | None) -> Summary:
                     raise _damaged(archive, f"{name!r} is in it twice")
                 found[name] = _take(content, None if into is None else into / name, member.mode)
     except FileNotFoundError:
-        raise NotFound(f"no backup at {archive}", "`hermes backup` makes one") from None
+        raise _no_backup(archive) from None
     except (*_BROKEN, ValueError) as error:
         raise _damaged(archive, str(error) or type(error).__name__) from None
     return _compare(archive, manifest, found)
@@ -275,6 +275,10 @@ def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> 
     return Summary(archive, len(found), total, str(manifest.get("created")))
 
 
+def _no_backup(archive: Path) -> NotFound:
+    return NotFound(f"no backup at {archive}", "`hermes backup` makes one")
+
+
 def _damaged(archive: Path, why: str) -> HermesError:
     return HermesError(f"{archive} is damaged: {why}", "use another backup; nothing was changed")
 
@@ -304,6 +308,8 @@ def check_backup(archive: Path) -> Summary:
 
 def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[Summary, Path | None]:
     """Put a backup in the place of a home. What was there is moved aside; where, is returned."""
+    if not archive.exists():
+        raise _no_backup(archive)
     existed = home.exists()
     staging = home.with_name(f"{home.name}.restoring-{now:%Y%m%d-%H%M%S}")
     aside = home.with_name(f"{home.name}.before-restore-{now:%Y%m%d-%H%M%S}")

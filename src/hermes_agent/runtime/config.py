@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings import Settings
 
 _FROM_ENVIRONMENT = {"HERMES_MODEL": "model", "HERMES_POLICY": "policy"}
-
-_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_settings(config: Path, environ: Mapping[str, str]) -> Settings:
@@ -35,15 +32,7 @@ def read_config(config: Path) -> dict[str, Any]:
         raise HermesError(
             f"cannot read {config}: {error}", "check the file and its permissions"
         ) from None
-    try:
-        values = yaml.load(text, Loader=_Loader)  # a safe loader  # noqa: S506
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise HermesError(
-            f"{config}{line}: {problem}", "mend the file, or move it away to start afresh"
-        ) from None
+    values = _parse(text, str(config))
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -51,6 +40,20 @@ def read_config(config: Path) -> dict[str, Any]:
             f"{config} is not a list of settings", "each line is `name: value`; see docs/reference"
         )
     return values
+
+
+def _parse(text: str, source: str) -> Any:
+    import yaml  # at the leaf: most homes have no config.yaml, and this costs 15 ms
+
+    try:
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise HermesError(
+            f"{source}{line}: {problem}", "mend the file, or move it away to start afresh"
+        ) from None
 
 
 def _convert(values: dict[str, Any], source: str) -> Settings:
@@ -101,7 +104,7 @@ def set_setting(config: Path, name: str, text: str) -> Any:
     head = name.rsplit(".", 1)[0]
     if name not in known and head not in known:
         raise _unknown(name, known)
-    value = yaml.load(text, Loader=_Loader)  # a safe loader  # noqa: S506
+    value = _parse(text, name)
     changed = read_config(config)
     _put(changed, name.split("."), value)
     try:

@@ -1,5 +1,6 @@
 """Owning a home: its folders, its lock, and what stands in the way of writing to it."""
 
+import contextlib
 import fcntl
 import os
 from dataclasses import dataclass
@@ -90,7 +91,8 @@ class HomeLock:
                 "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME",
             ) from None
         os.ftruncate(handle, 0)
-        os.write(handle, str(os.getpid()).encode())
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without a name in it
+            os.write(handle, str(os.getpid()).encode())
         self._file = handle
 
     def release(self) -> None:
