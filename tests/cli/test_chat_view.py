@@ -1,9 +1,11 @@
 """What the chat prints of a conversation, and what it keeps in motion."""
 
+import io
 from typing import Any
 
 from hermes_agent.cli.chat_screen import render
 from hermes_agent.cli.chat_view import Blocks, Piece, View, answer_to
+from hermes_agent.cli.show import Printer
 from hermes_agent.cli.words import span
 
 
@@ -61,6 +63,22 @@ def test_a_reply_is_printed_once_however_it_arrives() -> None:
 def test_a_reply_whose_beginning_was_missed_is_printed_whole() -> None:
     shown, _ = view()
     assert [piece.text for piece in shown.apply(replied("all of it"))] == ["all of it"]
+
+
+def test_a_reply_whose_end_alone_was_seen_is_printed_whole() -> None:
+    shown, _ = view()
+    assert arrive(shown, "two\n\nthree") == ["two\n\n"]
+    (piece,) = shown.apply(replied("one\n\ntwo\n\nthree"))
+    assert piece.text == "one\n\ntwo\n\nthree"
+
+
+def test_a_plain_terminal_gets_the_whole_reply_however_late_it_listens() -> None:
+    for arrived, printed in (("", "a b c"), ("a ", "a b c"), ("b c", "b c\na b c"), ("x", "x")):
+        out = io.StringIO()
+        printer = Printer(live=True, quiet=False, out=out)
+        printer.show({"kind": "text_arrived", "text": arrived})
+        printer.show(replied("a b c"))
+        assert out.getvalue().rstrip("\n") == printed
 
 
 def test_a_secret_that_was_taken_out_later_prints_nothing_twice() -> None:

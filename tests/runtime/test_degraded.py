@@ -89,8 +89,12 @@ def test_acknowledged_messages_survive_a_kill_on_a_full_disk(small: Case) -> Non
     filler = fill(small.home)
     say_enough(small)
     small.kill()
-    filler.unlink()
     small.start()
+    assert small.api.get("/v1/status")["state"] == "degraded"
+    filler.unlink()
+    wait_until(
+        lambda: small.api.get("/v1/status")["state"] == "running", "the store to be well again"
+    )
     wait_until(lambda: small.state() == "idle", "the turns to end")
     taken = {e["event"].get("key") for e in small.journal()}
     assert set(small.acknowledged) <= taken

@@ -17,7 +17,7 @@ from hermes_agent.runtime.places import other_run_folder
 from hermes_agent.terminals import keeper
 from tests.support.prefix import check_prefixes
 
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 SCRIPT = """
 price: {input: 1.0, output: 2.0}
@@ -135,7 +135,7 @@ class Pane:
     def __init__(self, folder: Path, command: list[str], environ: dict[str, str]) -> None:
         self._socket = str(folder / "tmux")
         self._environ = {**environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        self._tmux("new-session", "-d", "-x", "110", "-y", "50", "-c", str(folder), *command)
+        self._tmux("new-session", "-d", "-x", "140", "-y", "50", "-c", str(folder), *command)
         self._tmux("set-option", "-g", "remain-on-exit", "on")
         self._open = True
 

@@ -69,6 +69,11 @@ def _ask_runtime(message: dict[str, object], printer: Printer) -> Event:
     api = Api()
     sent = send(api, message)
     outcome: Event = {"session": sent["session"], "parked": []}
+    if sent["state"] == "parked":
+        printer.say("your message is kept; the session waits for a decision: `hermes parked`", "!")
+        return {**outcome, "reason": "parked"}
+    if sent["state"] == "waiting":
+        printer.say("the session waits for an answer first: `hermes approvals`", "!")
 
     def answer(question: Event) -> None:
         chosen = put_question(question)

@@ -76,7 +76,7 @@ def _typed() -> Iterator[str]:
 def _turn(talk: Talk, text: str, terminal: bool) -> bool:
     """One message worked to its end; False when it failed."""
     sent = talk.say(text)
-    printer = Printer(live=True, quiet=False)
+    printer = Printer(live=terminal, quiet=False)
     outcome: dict[str, Any] = {"session": talk.id, "parked": []}
     turn = Following(talk.api, talk.id, sent["key"], sent["after"])
 
@@ -88,7 +88,7 @@ def _turn(talk: Talk, text: str, terminal: bool) -> bool:
     except KeyboardInterrupt:
         talk.interrupt()
         outcome = watch(turn.events(), printer, outcome, None)
-    printer.close("")
+    printer.close(outcome.get("text", ""))
     reason: str = outcome["reason"]
     if reason == "failed":
         raise HermesError(outcome["error"], outcome["hint"])

@@ -36,7 +36,7 @@ from rich.text import Text
 from hermes_agent.cli.chat_slash import SLASHES, run_slash
 from hermes_agent.cli.chat_talk import Talk, listen, split_journal
 from hermes_agent.cli.chat_view import Event, Piece, View, answer_to, warning
-from hermes_agent.cli.show import clean
+from hermes_agent.cli.show import clean, one_line
 from hermes_agent.cli.transcript import plain
 from hermes_agent.cli.words import dollars
 from hermes_agent.core.errors import HermesError
@@ -90,7 +90,7 @@ class Screen:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._print(Piece("quiet", f"Hermes, {self._talk.model}. /help lists the commands"))
+        self._print(Piece("quiet", f"Hermes, with {self._talk.model}. /help lists the commands"))
 
         def begin() -> None:
             self._app.create_background_task(self._show_items())
@@ -129,7 +129,8 @@ class Screen:
     def _bar(self) -> str:
         talk = self._talk
         session = talk.name or talk.id or "new session"
-        parts = [session, talk.model, dollars(self._view.cost), self._view.state]
+        model = one_line(talk.model, 40)
+        parts = [session, self._view.state, dollars(self._view.cost), model]
         return " " + " · ".join(part for part in parts if part != "-")
 
     def _print(self, *pieces: Piece) -> None:

@@ -65,10 +65,12 @@ class Blocks:
         return not line
 
     def end(self, whole: str) -> str:
-        """The reply is finished: what of it is not printed yet. Where it is not what arrived (a
-        secret was taken out), the rest of what arrived."""
-        same = whole.startswith(self._seen[: self._done])
-        rest = whole[self._done :] if same else self.rest
+        """The reply is finished: what of it is not printed yet. All of it where we came late and
+        saw only its end; where it is not what arrived (a secret was taken out), the rest of it."""
+        if whole.startswith(self._seen[: self._done]):
+            rest = whole[self._done :]
+        else:
+            rest = whole if whole.endswith(self._seen) else self.rest
         self._clear()
         return rest
 

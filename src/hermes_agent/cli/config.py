@@ -76,7 +76,10 @@ def _set(options: argparse.Namespace, config: Path) -> None:
     from hermes_agent.cli.client import Api
     from hermes_agent.runtime.config import load_settings, set_setting
 
-    value = set_setting(config, options.name, options.value)
+    try:
+        value = set_setting(config, options.name, options.value)
+    except OSError as error:
+        raise HermesError(f"cannot write {config}: {error.strerror}", "`hermes doctor`") from None
     up = Api().is_up()
     if options.json:
         print_json({"name": options.name, "value": value, "restart": up})

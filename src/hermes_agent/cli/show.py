@@ -79,13 +79,21 @@ class Printer:
             self._out.flush()
             self._column = 1
 
+    def _complete(self, text: str) -> None:
+        """Print what came before we listened. A text from which a secret was taken out is left."""
+        if text.startswith(self._streamed):
+            self._stream(text[len(self._streamed) :])
+        elif text.endswith(self._streamed):
+            self._fresh_line()
+            self._stream(text)
+
     def _text_voided(self, event: Event) -> None:
         self._streamed = ""
         self.say(f"the reply broke off ({one_line(event['reason'])}); asking again", "!")
 
     def _replied(self, event: Event) -> None:
-        if self._live and event["text"].startswith(self._streamed):
-            self._stream(event["text"][len(self._streamed) :])  # what came before we listened
+        if self._live:
+            self._complete(event["text"])
         self._streamed = ""
         self._fresh_line()
         if event["calls"] and not self._live and event["text"]:

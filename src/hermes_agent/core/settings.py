@@ -1,5 +1,7 @@
 """Every setting, with its default and a sentence. `config.yaml` in the home has this shape."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 
@@ -76,8 +78,8 @@ class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: float = 1800.0
     """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
-    log_level: str = "info"
-    """How much goes to `logs/runtime.log`: debug, info, warning, error."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """How much goes to `logs/runtime.log`."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

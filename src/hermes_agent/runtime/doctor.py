@@ -168,7 +168,7 @@ def _runtime(home: Path, running: Running | None) -> Finding:
 
 def _store(home: Path, running: Running | None) -> Iterator[Finding]:
     if running is not None:
-        yield _soundness(running.faults)
+        yield _soundness(home, running.faults)
         counts = running.status["parked"] or 0, running.status["questions"] or 0
     elif not (home / "state.db").exists() and not (home / "store.id").exists():
         yield Finding("store", "ok", "none yet; the first message makes it")
@@ -183,7 +183,7 @@ def _store(home: Path, running: Running | None) -> Iterator[Finding]:
         except HermesError as error:
             yield Finding("store", "fail", error.message, error.hint)
             return
-        yield _soundness(faults)
+        yield _soundness(home, faults)
         counts = rest[0], rest[1]
     yield _count("parked", counts[0], "effects with an unknown outcome", "`hermes parked`")
     yield _count("questions", counts[1], "open questions", "`hermes approvals`")
@@ -200,10 +200,13 @@ async def _look_inside(home: Path) -> tuple[list[str], int, int]:
         await store.close()
 
 
-def _soundness(faults: list[str]) -> Finding:
+def _soundness(home: Path, faults: list[str]) -> Finding:
     if not faults:
         return Finding("store", "ok", "sound")
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    trouble = offline.home_trouble(home)
+    if trouble is not None and offline.database_trouble(home) is None:
+        return Finding("store", "fail", faults[0] + more, "mend the home first")
     return Finding("store", "fail", faults[0] + more, "`hermes restore` puts a backup back")
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 

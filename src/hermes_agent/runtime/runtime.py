@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from hermes_agent.core.protocols import Actor, Clock
-from hermes_agent.core.records import Inbound, NewSession, Session, Turn
+from hermes_agent.core.records import Health, Inbound, NewSession, Session, Turn
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.profiles import open_gate
@@ -32,8 +32,8 @@ from hermes_agent.tools.builtin import load_tools
 
 log = logging.getLogger("hermes.runtime")
 
-PROBE_SECONDS = 2.0
-"""How often a degraded store is tried again."""
+WATCH_SECONDS = 2.0
+"""How often the runtime looks after itself; a degraded store is tried again as often."""
 
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
 
@@ -64,7 +64,8 @@ class Runtime:
         self._redactor = Redactor(environ)
         self._workers: dict[str, TurnWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._probe: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._taken_up = False
         self._stopping = False
 
     # life
@@ -81,15 +82,22 @@ class Runtime:
         except BaseException:
             self._lock.release()
             raise
-        self._shelf = Shelf(self.settings, self._environ, self.home.terminals)
-        if self.store.health.state == "well":
-            await self._take_up()
-        else:
-            log.error("degraded: %s", self.store.health.reason)
-        self._probe = asyncio.create_task(self._watch_store())
+        self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self._clock)
+        await self._take_up()
+        self._watch = asyncio.create_task(self._keep_watch())
 
     async def _take_up(self) -> None:
-        for turn in await self.store.take_over():
+        """Go on with what the last runtime left, as soon as the store can keep it."""
+        if self.store.health.state != "well":
+            log.error("degraded: %s", self.store.health.reason)
+            return
+        try:
+            unfinished = [] if self._taken_up else await self.store.take_over()
+        except Degraded as trouble:
+            log.error("degraded: %s", trouble.message)
+            return
+        self._taken_up = True
+        for turn in unfinished:
             session = await self.store.session(turn.session)
             if session.source != "library":  # a program's tools come back with the program
                 log.info("resuming turn %s of session %s", turn.id, turn.session)
@@ -112,8 +120,8 @@ class Runtime:
             ev.Recorded("", 0, self._clock(), ev.RuntimeChanged("stopping", "asked to stop"))
         )
         self.bus.end()
-        if self._probe is not None:
-            self._probe.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         await self.end_idle_shells()
         await self._shelf.close_models()
         await self.store.close()
@@ -123,25 +131,22 @@ class Runtime:
         """Shells of sessions at work are left to their keepers."""
         await self._shelf.end_shells(busy=set(self._tasks))
 
-    async def _watch_store(self) -> None:
-        """Say when the store becomes unable to keep things, and when it is well again."""
-        last = self.store.health
+    async def _keep_watch(self) -> None:
+        """Say when the store becomes unable to keep things, and when it is well again; let go of
+        terminals that nobody uses."""
+        last = Health()
         while True:
-            if last.state == "degraded":
+            if self.store.health.state == "degraded":
                 await self.store.probe()
             now = self.store.health
             if now != last:
                 log.warning("the store is %s: %s", now.state, now.reason)
                 change = ev.RuntimeChanged(now.state, now.reason)
                 self.bus.publish(ev.Recorded("", 0, self._clock(), change))
-                if now.state == "well":
-                    await self._begin_waiting()
+                await self._take_up()
                 last = now
-            await asyncio.sleep(PROBE_SECONDS)
-
-    async def _begin_waiting(self) -> None:
-        for id in await self.store.sessions_with_mail():
-            await self._begin(await self.store.session(id))
+            await self._shelf.tidy(busy=set(self._tasks))
+            await asyncio.sleep(WATCH_SECONDS)
 
     def touch(self) -> None:
         self.touched = self._clock()
@@ -197,7 +202,7 @@ class Runtime:
             await self._begin(session)
         return new
 
-    async def events(self, session: str, after: int = 0) -> AsyncIterator[ev.Recorded]:
+    async def events(self, session: str, after: int = 0) -> AsyncGenerator[ev.Recorded]:
         """The journal of a session after a number, then what happens, without a gap."""
         with self.bus.listen(session) as listener:
             for recorded in await self.store.events(session, after):

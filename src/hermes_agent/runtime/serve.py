@@ -5,6 +5,7 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +39,9 @@ def serve(
 ) -> None:
     """Own the home and answer until told to stop. Does not return: the process ends at once, so
     that commands under way stay with their keepers."""
+    # Each session may hold a few files and connections; the usual soft limit of 1,024 is low.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     asyncio.run(_serve(Runtime(home, environ, tools=tools, store_hook=store_hook)))
 
 

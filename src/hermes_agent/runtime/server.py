@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -106,8 +106,8 @@ class Api:
         after = await runtime.store.last_number(session.id)
         inbound = Inbound(key, new.text, new.source, new.interactive)
         fresh = await runtime.submit(session, inbound)
-        queued = {"session": session.id, "key": inbound.key, "after": after, "new": fresh}
-        return reply(queued, 202)
+        taken = {"session": session.id, "key": key, "after": after, "new": fresh}
+        return reply({**taken, "state": session.state}, 202)
 
     async def _session_for(self, new: NewMessage, key: str) -> Session:
         """The session a message is for. One that opens a session and is sent again, because the
@@ -235,7 +235,7 @@ def _guarded(
     return guarded
 
 
-async def server_sent(recorded: AsyncIterator[ev.Recorded]) -> AsyncIterator[bytes]:
+async def server_sent(recorded: AsyncGenerator[ev.Recorded]) -> AsyncIterator[bytes]:
     """Events as server-sent events, with a sign of life when nothing happens."""
     following: asyncio.Task[ev.Recorded] | None = None
     try:
@@ -254,3 +254,5 @@ async def server_sent(recorded: AsyncIterator[ev.Recorded]) -> AsyncIterator[byt
     finally:
         if following is not None:
             following.cancel()
+            await asyncio.wait({following})
+        await recorded.aclose()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, ModelError
 from hermes_agent.core.messages import Chunk, ModelFacts, Request
-from hermes_agent.core.protocols import Model
+from hermes_agent.core.protocols import Clock, Model
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.models.catalog import open_model
@@ -30,12 +30,16 @@ class UnavailableModel:
 
 
 class Shelf:
-    def __init__(self, settings: Settings, environ: Mapping[str, str], spools: Path) -> None:
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], spools: Path, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._settings = settings
         self._environ = environ
         self._spools = spools
         self._models: dict[str, Model] = {}
         self._terminals: dict[str, LocalTerminal] = {}
+        self._used: dict[str, float] = {}
 
     def model(self, name: str) -> Model:
         if name not in self._models:
@@ -53,18 +57,31 @@ class Shelf:
             self._terminals[session.id] = LocalTerminal(
                 session.workspace, self._spools / session.id, self._settings.terminal
             )
+        self._used[session.id] = self._clock()
         return self._terminals[session.id]
 
     async def has_running_commands(self) -> bool:
-        for terminal in self._terminals.values():
-            if any(command.state == "running" for command in await terminal.commands()):
-                return True
-        return False
+        return any([await _is_running(terminal) for terminal in self._terminals.values()])
+
+    async def tidy(self, busy: set[str]) -> None:
+        """Let go of terminals that have had nothing to do for as long as an idle shell lives."""
+        for session in busy:
+            self._used[session] = self._clock()
+        old = self._clock() - self._settings.terminal.idle_seconds
+        for session in [name for name, used in self._used.items() if used < old]:
+            terminal = self._terminals.get(session)
+            if terminal is not None and await _is_running(terminal):
+                continue
+            self._terminals.pop(session, None)
+            del self._used[session]
+            if terminal is not None:
+                await terminal.close()
 
     async def forget(self, session: str) -> None:
         """End a session's shell and remove what it printed."""
         spool = self._spools / session
         terminal = self._terminals.pop(session, None)
+        self._used.pop(session, None)
         if terminal is None and spool.exists():
             terminal = LocalTerminal("/", spool, self._settings.terminal)
         if terminal is not None:
@@ -79,3 +96,7 @@ class Shelf:
     async def close_models(self) -> None:
         for model in self._models.values():
             await model.close()
+
+
+async def _is_running(terminal: LocalTerminal) -> bool:
+    return any(command.state == "running" for command in await terminal.commands())
