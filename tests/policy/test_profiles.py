@@ -280,9 +280,7 @@ def test_an_unknown_profile_is_named_with_those_there_are(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_session_reads_its_own_large_results_and_nobody_elses(
-    scene: Scene, profile: str
-) -> None:
+def test_a_session_reads_its_own_large_results_and_nobody_elses(scene: Scene, profile: str) -> None:
     for kind in ("results", "terminals"):
         for session in ("mine", "yours"):
             (scene.home / kind / session).mkdir(parents=True)

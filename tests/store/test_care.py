@@ -7,6 +7,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.events import Noted, Replied
+from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened
 
 
@@ -62,3 +63,17 @@ async def test_the_check_says_what_does_not_fit(tmp_path: Path, harm: str, compl
     db.close()
     async with opened(tmp_path) as store:
         assert any(complaint in line for line in await store.check())
+
+
+async def test_a_copy_that_is_put_back_is_written_as_safely_as_before(tmp_path: Path) -> None:
+    """A backup is one file without a journal; once in use it must have one again."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    store = await Store.open(first)
+    await store.backup(second / "state.db")
+    await store.close()
+    store = await Store.open(second)
+    mode = apsw.Connection(str(second / "state.db")).pragma("journal_mode")
+    await store.close()
+    assert mode == "wal"

@@ -76,8 +76,9 @@ def connect_writer(folder: Path, now: float, new_id: Callable[[], str]) -> apsw.
     try:
         db.set_busy_timeout(BUSY_MS)
         identity = _identity(db, folder) if exists else None
-        if pending(db):
+        if db.pragma("journal_mode") != "wal":  # a new database, or one that was restored
             db.pragma("journal_mode", "wal")
+        if pending(db):
             migrate(db, now)
         # `FULL` makes a commit wait for the disk: what is acknowledged survives a power cut.
         db.pragma("synchronous", "full")

@@ -32,7 +32,7 @@ def trouble_of(error: BaseException) -> Degraded | None:
             return error
         case apsw.CorruptError() | apsw.NotADBError():
             return Damaged(f"state.db is damaged: {error}", RESTORE)
-        case apsw.FullError():
+        case apsw.FullError() | apsw.IOError(extendedresult=apsw.SQLITE_IOERR_SHMSIZE):
             return Degraded("the disk is full", ROOM)
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return Degraded("the database is read-only", "make the home writable")
