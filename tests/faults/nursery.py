@@ -7,6 +7,7 @@ Run as `python -m tests.faults.nursery`; reads `HOME PHASE NUMBER` lines, answer
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Literal
 
@@ -74,15 +75,11 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            code = 1
             try:
                 run(Path(home), phase, int(number))
-            except BaseException:
-                import traceback
-
+            finally:  # a fork must never go on with this loop
                 traceback.print_exc()
-            finally:
-                os._exit(code)
+                os._exit(1)
         print(pid, flush=True)
 
 

@@ -360,8 +360,8 @@ def open_named(name: str, settings: ModelSettings, environ: Mapping[str, str]) -
         raise ModelError(
             "auth",
             f"{name} needs a key and OPENAI_API_KEY is not set",
-            "set OPENAI_API_KEY (and `hermes restart` a runtime that is up), or OPENAI_BASE_URL to a "
-            "service that needs none",
+            "set OPENAI_API_KEY (and `hermes restart` a runtime that is up), or OPENAI_BASE_URL to "
+            "a service that needs none",
         )
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise ModelError(

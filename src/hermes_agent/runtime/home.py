@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
