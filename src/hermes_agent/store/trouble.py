@@ -32,7 +32,9 @@ def trouble_of(error: BaseException) -> Degraded | None:
             return error
         case apsw.CorruptError() | apsw.NotADBError():
             return Damaged(f"state.db is damaged: {error}", RESTORE)
-        case apsw.FullError() | apsw.IOError(extendedresult=apsw.SQLITE_IOERR_SHMSIZE):
+        case apsw.FullError():
+            return Degraded("the disk is full", ROOM)
+        case apsw.Error() if _shared_memory_is_full(error):
             return Degraded("the disk is full", ROOM)
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return Degraded("the database is read-only", "make the home writable")
@@ -45,6 +47,10 @@ def trouble_of(error: BaseException) -> Degraded | None:
         case OSError(errno=number) if number in _OF_FILES:
             return Degraded(*_OF_FILES[number])
     return None
+
+
+def _shared_memory_is_full(error: apsw.Error) -> bool:
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
 
 
 class Condition:
