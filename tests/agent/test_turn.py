@@ -379,3 +379,55 @@ async def test_what_was_shown_whole_is_not_kept_twice_and_the_rest_is(tmp_path: 
         kept = {path.name for path in (tmp_path / "spool").glob("*.o")}
     assert kept == {f"{second.effect}.o"}
     assert first.text == "hi"
+
+
+async def test_an_interrupt_at_any_moment_leaves_a_journal_that_can_be_folded(
+    tmp_path: Path,
+) -> None:
+    """Interrupted after every number of scheduling steps in turn; each time the session goes on."""
+    from hermes_agent.agent.fold import Conversation
+
+    def again(request: Request) -> Reply:
+        last = request.messages[-1]
+        if isinstance(last, UserMessage) and last.text.startswith("more"):
+            return Reply("here")
+        n = len(request.messages)
+        return Reply("on it", (ToolCall.of(f"c{n}", "look", what=str(n)),), stop="calls")
+
+    model = ScriptedModel(*[again] * 500)
+    tools = [program(look, "look")]
+    settings = Settings(loop=LoopSettings(max_steps=8))
+    async with bench(tmp_path, model, tools=tools, settings=settings) as b:
+        for steps in range(0, 120, 3):
+            await b.receive(f"go {steps}")
+            worker = await b.worker()
+            running = asyncio.create_task(worker.run())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            worker.interrupt()
+            assert await running is not None
+            ended = [event.effect for event in await b.events(ev.CallFinished)]
+            assert len(ended) == len(set(ended)), "a call ended twice"
+            folded = Conversation(b.session.id, worker.talk.prompt)
+            folded.apply_all(await b.store.events(b.session.id))
+            assert folded.messages == worker.talk.messages
+            assert not folded.calls
+
+
+async def test_a_bug_in_hermes_ends_the_turn_and_is_called_one(tmp_path: Path) -> None:
+    class Broken:
+        def judge(self, effect):
+            raise RuntimeError("the gate fell off")
+
+    model = ScriptedModel(calls(ToolCall.of("1", "look", what="x")), Reply("better"))
+    async with bench(tmp_path, model, tools=[program(look, "look")]) as b:
+        b.gate, good = Broken(), b.gate
+        end = await b.say("go")
+        b.gate = good
+        result = (await b.events(ev.CallFinished))[0]
+        after = await b.say("again")
+    assert end.reason == "failed"
+    assert "the gate fell off" in end.error
+    assert "hermes logs" in end.hint
+    assert "not run" in result.text
+    assert after.text == "better"

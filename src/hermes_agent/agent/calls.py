@@ -45,19 +45,16 @@ class Calls:
                     if first is None and self._is_repeatable(open_call):
                         twins[same] = task
 
-    async def interrupt(self) -> None:
+    async def give_up(self, why: str) -> None:
         """Give every call that has not ended an honest result."""
         for open_call in self._talk.unfinished:
-            if open_call.intended is None:
-                await self._finish(open_call, ToolResult("not run: the user interrupted", ok=False))
-                continue
-            known = await self._find_out(open_call)
+            known = await self._find_out(open_call) if open_call.intended else "not-run"
             if isinstance(known, ToolResult):
-                text = f"interrupted by the user\n{known.text}"
+                text = f"{why}\n{known.text}"
             elif known == "not-run":
-                text = "interrupted by the user before it ran"
+                text = f"not run: {why}"
             else:
-                text = "interrupted by the user while it ran; it may or may not have taken effect"
+                text = f"{why} while it ran; it may or may not have taken effect"
             await self._finish(open_call, ToolResult(text, ok=False))
 
     def _is_repeatable(self, open_call: OpenCall) -> bool:

@@ -74,12 +74,16 @@ class TurnWorker:
             reason: ev.TurnEnd = await self._steps()
             return await self._end(reason)
         except Interrupted:
-            await self._calls.interrupt()
+            await self._calls.give_up("the user interrupted")
             return await self._end("interrupted")
-        except HermesError as error:
-            if isinstance(error, Fenced):
-                raise
+        except ModelError as error:
             return await self._end("failed", error)
+        except Exception as error:
+            if _lost_the_turn(error):
+                raise
+            log.exception("turn %s broke", self.turn.id)
+            await self._calls.give_up("the turn broke")
+            return await self._end("failed", _as_told(error))
 
     async def _steps(self) -> ev.TurnEnd:
         while True:
@@ -254,6 +258,16 @@ class TurnWorker:
         return end
 
     async def _write(self, *events: ev.Event) -> None:
+        """Write down and apply. An interrupt waits for this: what is in the journal and what is
+        in memory never differ."""
+        writing = asyncio.create_task(self._write_now(*events))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            raise
+
+    async def _write_now(self, *events: ev.Event) -> None:
         for recorded in await self._keep_trying(self._parts.journal.append, self.turn, *events):
             self._note(recorded)
 
@@ -275,3 +289,19 @@ class TurnWorker:
 
     def _publish(self, event: ev.Passing) -> None:
         self._parts.publish(ev.Recorded(self.talk.session, 0, self._parts.clock(), event))
+
+
+def _lost_the_turn(error: Exception) -> bool:
+    group = error if isinstance(error, ExceptionGroup) else ExceptionGroup("one", [error])
+    return group.subgroup(Fenced) is not None
+
+
+def _as_told(error: Exception) -> HermesError:
+    """What went wrong, for the user; a bug of ours is called one."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, HermesError):
+        return error
+    return HermesError(
+        f"Hermes itself failed: {type(error).__name__}: {error}", "`hermes logs` shows where"
+    )
