@@ -381,37 +381,55 @@ async def test_what_was_shown_whole_is_not_kept_twice_and_the_rest_is(tmp_path: 
     assert first.text == "hi"
 
 
-async def test_an_interrupt_at_any_moment_leaves_a_journal_that_can_be_folded(
+class InterruptedWrites:
+    """A store during whose n-th write the user interrupts."""
+
+    def __init__(self, store, at: int) -> None:
+        self._store = store
+        self._at = at
+        self.worker = None
+
+    def __getattr__(self, name: str):
+        return getattr(self._store, name)
+
+    async def append(self, turn, *events):
+        self._at -= 1
+        if self._at == 0:
+            self.worker.interrupt()
+        return await self._store.append(turn, *events)
+
+
+async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded(
     tmp_path: Path,
 ) -> None:
-    """Interrupted after every number of scheduling steps in turn; each time the session goes on."""
     from hermes_agent.agent.fold import Conversation
 
-    def again(request: Request) -> Reply:
+    def answer(request: Request) -> Reply:
         last = request.messages[-1]
-        if isinstance(last, UserMessage) and last.text.startswith("more"):
-            return Reply("here")
+        if isinstance(last, ToolMessage):
+            return Reply("done")
         n = len(request.messages)
-        return Reply("on it", (ToolCall.of(f"c{n}", "look", what=str(n)),), stop="calls")
+        return Reply("", tuple(ToolCall.of(f"c{n}{x}", "look", what=x) for x in "ab"))
 
-    model = ScriptedModel(*[again] * 500)
-    tools = [program(look, "look")]
-    settings = Settings(loop=LoopSettings(max_steps=8))
-    async with bench(tmp_path, model, tools=tools, settings=settings) as b:
-        for steps in range(0, 120, 3):
-            await b.receive(f"go {steps}")
-            worker = await b.worker()
-            running = asyncio.create_task(worker.run())
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            worker.interrupt()
-            assert await running is not None
+    model = ScriptedModel(*[answer] * 500)
+    async with bench(tmp_path, model, tools=[program(look, "look")]) as b:
+        store, reasons = b.store, []
+        for at in range(1, 15):
+            await b.receive(f"go {at}")
+            b.store = InterruptedWrites(store, at)
+            worker = b.store.worker = await b.worker()
+            end = await worker.run()
+            assert end is not None
+            reasons.append(end.reason)
+            b.store = store
             ended = [event.effect for event in await b.events(ev.CallFinished)]
             assert len(ended) == len(set(ended)), "a call ended twice"
             folded = Conversation(b.session.id, worker.talk.prompt)
-            folded.apply_all(await b.store.events(b.session.id))
+            folded.apply_all(await store.events(b.session.id))
             assert folded.messages == worker.talk.messages
             assert not folded.calls
+    assert reasons[-1] == "done"
+    assert reasons.count("interrupted") >= 8
 
 
 async def test_a_bug_in_hermes_ends_the_turn_and_is_called_one(tmp_path: Path) -> None:
