@@ -197,6 +197,7 @@ class Case:
         return not set(self.acknowledged) <= taken
 
     def _decide(self, parked: Event) -> None:
+        assert parked["tool"] == "append_line", f"it leaves a trace and was parked: {parked}"
         line = json.loads(parked["input"])["line"]
         decision = "it-happened" if line in self.lines() else "retry"
         try:

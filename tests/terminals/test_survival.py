@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -359,3 +361,29 @@ def keepers(place: LocalPlace) -> list[int]:
         if b"keep" in words and str(place.spool).encode() in words:
             found.append(int(folder.name))
     return found
+
+
+async def test_a_runtime_that_died_while_it_made_the_spool_does_not_leave_doubt(
+    place: LocalPlace, terminal: LocalTerminal
+) -> None:
+    """Nothing can have run before the spool was whole."""
+    place.spool.mkdir()
+    (place.spool / "boot.4711").touch()
+    assert await terminal.recover(Command("a-1", "echo hi")) == "not-run"
+
+
+async def test_a_claim_that_is_just_being_written_is_waited_for(
+    place: LocalPlace, terminal: LocalTerminal
+) -> None:
+    spool = Spool(place.spool)
+    spool.prepare()
+    spool.file("a-1", "s").touch()
+    stat = Path(f"/proc/{os.getpid()}/stat").read_text().rsplit(")", 1)[1].split()
+
+    def fill() -> None:
+        spool.file("a-1", "s").write_text(f"{time.time()} fg {os.getpid()} {stat[19]}\n")
+
+    threading.Timer(0.01, fill).start()
+    claim = spool.claim("a-1")
+    assert claim is not None
+    assert claim.held

@@ -59,8 +59,12 @@ def _bytes(path: str) -> bytes | None:
         os.close(descriptor)
 
 
+CLAIM_LOOKS = 50
+"""How often to look at a claim that is not whole before it counts as cut off."""
+
+
 class Spool:
-    """The folder as files. Everything here is quick and never waits."""
+    """The folder as files. Everything here is quick."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,10 +87,12 @@ class Spool:
         if boot.exists():
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with boot.open("w") as file:
+        draft = self.folder / f"boot.{os.getpid()}"
+        with draft.open("w") as file:
             file.write(boot_id())
             file.flush()
             os.fsync(file.fileno())
+        draft.replace(boot)  # whoever dies in between leaves no half of it
         for folder in (self.folder, self.folder.parent):
             descriptor = os.open(folder, os.O_RDONLY)
             try:
@@ -123,11 +129,15 @@ class Spool:
         return None if data is None else data.decode("utf-8", "replace")
 
     def claim(self, id: str) -> Claim | None:
-        data = _bytes(self.path(id, "s"))
-        if data is None:
-            return None
-        fields = data.decode().split()
-        if len(fields) < 4:  # being written just now, or cut off by a full disk
+        for _ in range(CLAIM_LOOKS):
+            data = _bytes(self.path(id, "s"))
+            if data is None:
+                return None
+            fields = data.decode().split()
+            if len(fields) >= 4:
+                break
+            time.sleep(0.001)  # being written just now: made and filled by one `printf`
+        else:  # cut off by a full disk, or its writer died
             return Claim(self.file(id, "s").stat().st_mtime, "fg", 0, "")
         return Claim(float(fields[0]), fields[1], int(fields[2]), fields[3])
 
