@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -87,7 +88,7 @@ class Spool:
         if boot.exists():
             return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self.folder / f"boot.{os.getpid()}"
+        draft = self.folder / f"boot.{os.getpid()}.{threading.get_ident()}"
         with draft.open("w") as file:
             file.write(boot_id())
             file.flush()
