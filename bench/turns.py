@@ -183,7 +183,7 @@ async def _resume(folder: Path) -> tuple[float, float]:
             if isinstance(heard.event, ev.ModelRequested):
                 break
         taken = time.perf_counter() - began
-        runtime.interrupt(session.id)
+        await runtime.interrupt(session.id)
         while not isinstance(heard.event, ev.TurnFinished):
             heard = await listener.next()
             assert heard is not None

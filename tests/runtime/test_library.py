@@ -207,3 +207,79 @@ print(agent.run(sys.argv[3]).text)
         assert again.stdout.strip().endswith("still here") or "acted" in again.stdout, again.stderr
         server.assert_prefix_stable()
     assert (tmp_path / "ran").read_text() == "xx"
+
+
+PAYING = """
+import os, signal, sys
+from hermes_agent import Agent, HermesError, Tool
+def pay(amount: int) -> str:
+    open("paid", "a").write(f"{amount}\\n")
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "paid"
+agent = Agent("payer", session=sys.argv[2], builtin_tools=False)
+agent.register_tool(Tool("pay", pay, "Pay"))
+if sys.argv[1] == "decide":
+    agent.decide(agent.parked()[0].effect, "it-happened")
+try:
+    print(agent.run("pay 5").text)
+except HermesError as error:
+    print("stopped:", error.message)
+"""
+
+
+def test_an_effect_of_a_program_that_died_is_shown_and_decided_anywhere(
+    offline, home: Path, tmp_path: Path
+) -> None:
+    pay = Reply("", (ToolCall.of("c1", "pay", amount=5),), stop="calls")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-c", PAYING, *words]
+        return subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+
+    def hermes(*words: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-m", "hermes_agent", *words]
+        return subprocess.run(
+            program, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+
+    for way in ("program", "command"):
+        with OpenAIServer([pay, Reply("it is paid"), Reply("still here")]) as server:
+            offline(server)
+            assert run("die", "").returncode == -9
+            (parked,) = json.loads(hermes("parked", "--json").stdout)
+            assert parked["tool"] == "pay"
+            asked = hermes("ask", "--session", parked["session"], "hello?")
+            assert asked.returncode == 1
+            assert "belongs to a program" in asked.stderr
+            if way == "command":
+                decided = hermes("parked", "it-happened", parked["effect"])
+                assert decided.returncode == 0, decided.stderr
+                assert json.loads(hermes("parked", "--json").stdout) == []
+            hermes("down")
+            if way == "program":
+                again = run("live", parked["session"])
+                assert "stopped: the outcome of pay" in again.stdout, again.stderr
+            end = run("decide" if way == "program" else "live", parked["session"])
+            assert end.stdout.strip() in ("still here", "it is paid"), end.stderr
+            server.assert_prefix_stable()
+    assert (tmp_path / "paid").read_text() == "5\n5\n"
+
+
+def test_a_turn_that_waits_for_its_program_can_be_interrupted(
+    offline, home: Path, tmp_path: Path
+) -> None:
+    pay = Reply("", (ToolCall.of("c1", "pay", amount=5),), stop="calls")
+    with OpenAIServer([pay, Reply("it is paid")]) as server:
+        offline(server)
+        program = [sys.executable, "-c", PAYING, "die", ""]
+        subprocess.run(program, capture_output=True, cwd=tmp_path, timeout=60)
+
+        def hermes(*words: str) -> str:
+            command = [sys.executable, "-m", "hermes_agent", *words, "--json"]
+            return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+        (session,) = json.loads(hermes("sessions", "list"))
+        assert json.loads(hermes("interrupt", session["id"])) == {"interrupted": True}
+        assert json.loads(hermes("parked")) == []
+        hermes("down")

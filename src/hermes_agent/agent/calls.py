@@ -19,6 +19,8 @@ from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult
 
 log = logging.getLogger("hermes.calls")
 
+DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
+
 
 class Calls:
     """Works off the calls of one reply."""
@@ -55,7 +57,8 @@ class Calls:
                 text = f"not run: {why}"
             else:
                 text = f"{why} while it ran; it may or may not have taken effect"
-            await self._finish(open_call, ToolResult(text, ok=False))
+            seconds = known.data.get("seconds", 0.0) if isinstance(known, ToolResult) else 0.0
+            await self._finish(open_call, ToolResult(text, ok=False), seconds)
 
     def _is_repeatable(self, open_call: OpenCall) -> bool:
         tool = self._parts.tools.get(open_call.call.name)
@@ -172,7 +175,9 @@ class Calls:
                 note = await tool.prepare(context, **arguments)
             except ToolError as error:
                 return await self._finish(open_call, ToolResult(str(error), ok=False))
-        intent = ev.CallIntended(open_call.effect, open_call.call.id, tool.name, attempt, note)
+        intent = ev.CallIntended(
+            open_call.effect, open_call.call.id, tool.name, attempt, note, tool.traceless
+        )
         await self._write(intent)
         return await self._run(open_call, tool, arguments)
 
@@ -180,7 +185,7 @@ class Calls:
         started = time.perf_counter()
         context = self._context(open_call)
         try:
-            if tool.recover is None and not tool.repeatable:
+            if tool.traceless:
                 self.traceless.add(open_call.effect)
             result = await invoke(tool, context, arguments)
             await self._finish(open_call, result, time.perf_counter() - started)
@@ -199,11 +204,10 @@ class Calls:
             return await self._until_decided(open_call, tool, arguments)
         known = await self._find_out(open_call)
         if isinstance(known, ToolResult):
-            return await self._finish(open_call, known)
+            return await self._finish(open_call, known, known.data.get("seconds", 0.0))
         if known == "not-run":
             return await self._run(open_call, tool, arguments)
-        reason = "the runtime died while it ran, and nobody can tell whether it took effect"
-        return await self._park(open_call, tool, arguments, reason)
+        return await self._park(open_call, tool, arguments, DIED)
 
     async def _park(
         self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any], reason: str

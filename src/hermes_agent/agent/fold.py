@@ -81,8 +81,8 @@ class Conversation:
     """How often the user has extended each budget in this turn."""
     last_text: str = ""
     context_tokens: int = 0
-    number: int = 0
-    """The last event applied."""
+    turn_began: int = 0
+    """The number of the event that began the latest turn."""
     _resting: bool = True
     _time: float = 0.0
 
@@ -114,9 +114,9 @@ class Conversation:
 
     def apply(self, recorded: ev.Recorded) -> None:
         self._pass_time(recorded)
-        self.number = max(self.number, recorded.number)
         match recorded.event:
             case ev.TurnStarted():
+                self.turn_began = recorded.number
                 self.turn, self.extensions = Spent(), {}
                 self.questions, self.answers, self.budget = {}, {}, None
                 self.interactive, self.last_text = False, ""

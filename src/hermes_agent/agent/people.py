@@ -65,12 +65,8 @@ class People:
         call = next((c for c in self._talk.calls if c.effect == effect), None)
         if call is None or call.parked is None or call.decided is not None:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
-        for known in DECISIONS:
-            if known == decision:
-                await self._write(ev.ParkDecided(effect, known, by))
-                await self._wake()
-                return
-        raise UsageError(f"no decision {decision!r}", f"decide one of: {', '.join(DECISIONS)}")
+        await self._write(ev.ParkDecided(effect, as_decision(decision), by))
+        await self._wake()
 
     async def _until(self, met: Callable[[], bool]) -> None:
         async with self._changed:
@@ -79,3 +75,10 @@ class People:
     async def _wake(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def as_decision(text: str) -> ev.Decision:
+    for decision in DECISIONS:
+        if decision == text:
+            return decision
+    raise UsageError(f"no decision {text!r}", f"decide one of: {', '.join(DECISIONS)}")

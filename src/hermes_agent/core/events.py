@@ -98,6 +98,8 @@ class CallIntended(_Event, frozen=True, tag="call_intended"):
     tool: str
     attempt: int = 1
     note: dict[str, Any] = {}
+    traceless: bool = False
+    """Nothing could be found out about it if the runtime died while it ran."""
 
 
 class CallFinished(_Event, frozen=True, tag="call_finished"):

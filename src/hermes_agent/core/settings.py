@@ -1,82 +1,86 @@
 """Every setting, with its default and a sentence. `config.yaml` in the home has this shape."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Dollars = Annotated[float, Meta(ge=0)]
 
 
 class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    max_steps: int = 50
+    max_steps: Count = 50
     """Model replies in one turn before the agent pauses and asks."""
-    compact_at: float = 0.8
+    compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.8
     """Summarise the middle of the conversation when this share of the context window is used."""
-    keep_first: int = 2
+    keep_first: Count = 2
     """Messages at the start of a conversation that are never summarised."""
-    keep_last: int = 12
+    keep_last: Annotated[int, Meta(ge=0)] = 12
     """Messages at the end of a conversation that are never summarised."""
-    parallel_calls: int = 8
+    parallel_calls: Count = 8
     """Tool calls of one reply that run at the same time."""
-    result_chars: int = 16_000
+    result_chars: Count = 16_000
     """The most of one tool result the model is shown; the rest is kept on disk."""
 
 
 class BudgetSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    turn_tokens: int | None = None
+    turn_tokens: Count | None = None
     """Tokens (in and out) one turn may use."""
-    turn_seconds: float | None = None
+    turn_seconds: Seconds | None = None
     """Seconds one turn may take, waiting for people not counted."""
-    turn_dollars: float | None = None
+    turn_dollars: Dollars | None = None
     """Dollars one turn may cost."""
-    session_tokens: int | None = None
+    session_tokens: Count | None = None
     """Tokens one session may use."""
-    session_dollars: float | None = None
+    session_dollars: Dollars | None = None
     """Dollars one session may cost."""
-    day_dollars: float | None = None
+    day_dollars: Dollars | None = None
     """Dollars all sessions together may cost in one day (UTC)."""
 
 
 class ApprovalSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    timeout_seconds: float = 600.0
+    timeout_seconds: Seconds = 600.0
     """How long a question to the user stays open; then it counts as refused."""
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    input: float
+    input: Dollars
     """Dollars per million input tokens."""
-    output: float
+    output: Dollars
     """Dollars per million output tokens."""
-    cached: float | None = None
+    cached: Dollars | None = None
     """Dollars per million input tokens read from the provider's cache; `input` when absent."""
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    silence_seconds: float = 120.0
+    silence_seconds: Seconds = 120.0
     """Give a model call up when the service sends nothing for this long."""
-    retries: int = 4
+    retries: Annotated[int, Meta(ge=0)] = 4
     """Tries after the first when a model call fails in a way that may pass."""
-    retry_seconds: float = 1.0
+    retry_seconds: Annotated[float, Meta(ge=0)] = 1.0
     """The first pause between tries; it doubles, with jitter, unless the service names one."""
-    retry_most_seconds: float = 60.0
+    retry_most_seconds: Annotated[float, Meta(ge=0)] = 60.0
     """The longest pause between tries; a service that asks for more is given up."""
-    context_tokens: dict[str, int] = {}
+    context_tokens: dict[str, Count] = {}
     """Context window by model name, where it is not 128,000."""
     prices: dict[str, Price] = {}
     """Prices by model name; without one the cost is unknown and dollar budgets refuse to start."""
 
 
 class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    timeout_seconds: float = 120.0
+    timeout_seconds: Seconds = 120.0
     """How long a foreground command may run when the model names no limit."""
-    output_chars: int = 30_000
+    output_chars: Count = 30_000
     """The most of a command's output that is read back; it lies whole in the home."""
-    idle_seconds: float = 900.0
+    idle_seconds: Seconds = 900.0
     """End a shell that has had nothing to do for this long; its state is kept and restored."""
     keep_environment: tuple[str, ...] = ()
     """Names of environment variables handed to commands beside the plain ones (PATH, HOME, …)."""
 
 
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    idle_seconds: float = 1800.0
+    idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """How much goes to `logs/runtime.log`."""

@@ -65,6 +65,11 @@ class Tool:
     builtin: bool = False
     """Ships with Hermes; tools that a program registers are the program's own."""
 
+    @property
+    def traceless(self) -> bool:
+        """Whether a call that is cut off leaves nobody who could tell if it took effect."""
+        return self.recover is None and not self.repeatable
+
     @cached_property
     def _wants_context(self) -> bool:
         first = next(iter(inspect.signature(self.function).parameters.values()), None)

@@ -5,16 +5,16 @@ import atexit
 import os
 import threading
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.messages import Usage
-from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.records import Inbound, Parked, Session
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.places import find_home
@@ -120,6 +120,14 @@ class Agent:
         finally:
             pumping.cancel()
 
+    def parked(self) -> Sequence[Parked]:
+        """Effects of this agent whose outcome nobody knows: the program died while they ran."""
+        return self._enter().call(self._parked()).result()
+
+    def decide(self, effect: str, decision: Literal["retry", "skip", "it-happened"]) -> None:
+        """Say what becomes of a parked effect; the turn it belongs to goes on."""
+        self._enter().call(self._decide(effect, decision)).result()
+
     def close(self) -> None:
         """Let go of the home."""
         if self._house is not None:
@@ -137,8 +145,20 @@ class Agent:
             self._house = _House.enter(self._home)
         return self._house
 
+    async def _parked(self) -> Sequence[Parked]:
+        runtime = await self._enter().runtime()
+        return [one for one in await runtime.store.parked() if one.session == self.state.session]
+
+    async def _decide(self, effect: str, decision: str) -> None:
+        runtime = await self._enter().runtime()
+        await runtime.decide(effect, decision, f"library:{self.name}")
+
     async def _run(self, text: str) -> RunResult:
+        for parked in await self._parked():
+            raise _is_parked(parked.effect, parked.tool)
         async for event in self._events(text):
+            if isinstance(event, ev.CallParked):
+                raise _is_parked(event.effect, event.tool)
             if isinstance(event, ev.TurnFinished):
                 if event.reason == "failed":
                     raise HermesError(event.error, event.hint)
@@ -207,6 +227,13 @@ class Agent:
                 "duration": round(event.seconds, 3),
             }
         )
+
+
+def _is_parked(effect: str, tool: str) -> HermesError:
+    return HermesError(
+        f"the outcome of {tool} (effect {effect}) is unknown: the program died while it ran",
+        "find out, then agent.decide(effect, 'retry' | 'skip' | 'it-happened') and run again",
+    )
 
 
 def _input(call: Any) -> dict[str, Any]:

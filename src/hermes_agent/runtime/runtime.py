@@ -3,17 +3,17 @@
 import asyncio
 import logging
 import os
-import platform
 import shutil
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from hermes_agent.agent.calls import DIED
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.parts import Parts
-from hermes_agent.agent.prompt import CONTEXT_FILES, Surroundings, build_prompt
+from hermes_agent.agent.people import as_decision
+from hermes_agent.agent.prompt import build_prompt
 from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
@@ -27,6 +27,7 @@ from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.shelf import Shelf
+from hermes_agent.runtime.surroundings import look_around
 from hermes_agent.store.store import Store
 from hermes_agent.tools.builtin import load_tools
 
@@ -53,6 +54,7 @@ class Runtime:
     ) -> None:
         self.home = Home(home)
         self.settings = settings or load_settings(self.home.config, environ)
+        self._own_settings = settings is None
         self.bus = Bus()
         self.started = clock()
         self.touched = clock()
@@ -99,13 +101,23 @@ class Runtime:
         self._taken_up = True
         for turn in unfinished:
             session = await self.store.session(turn.session)
-            if session.source != "library":  # a program's tools come back with the program
+            if session.source == "library":  # a program's tools come back with the program
+                await self._park_for_program(turn)
+            else:
                 log.info("resuming turn %s of session %s", turn.id, turn.session)
                 self._work(session, turn)
         for id in await self.store.sessions_with_mail():
             session = await self.store.session(id)
             if session.source != "library":
                 await self._begin(session)
+
+    async def _park_for_program(self, turn: Turn) -> None:
+        """Show at once what a program left undone that nobody can know the outcome of."""
+        for call in (await self._conversation(turn.session)).unfinished:
+            if call.intended and call.intended.traceless and not call.parked:
+                await self.store.append(
+                    turn, ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
+                )
 
     async def stop(self, *, patience: float = 10.0) -> None:
         """Let go of the home. Turns under way stay in the journal and are taken up next time;
@@ -173,6 +185,7 @@ class Runtime:
         tools: Sequence[Tool] | None = None,
     ) -> Session:
         """A new conversation. Its prompt, tools, model and policy are fixed here."""
+        self._refresh_settings()
         model = model or self.settings.model
         policy = policy or self.settings.policy
         self._shelf.model(model)  # an unknown model or profile is refused before anything is kept
@@ -180,9 +193,16 @@ class Runtime:
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._tools if tools is None else tools
-        prompt = build_prompt(self._surroundings(workspace), shown)
+        prompt = build_prompt(look_around(workspace, self.home.soul, self._clock()), shown)
         new = NewSession(os.path.realpath(workspace), policy, model, source, name, key)
         return await self.store.open_session(new, prompt)
+
+    def _refresh_settings(self) -> None:
+        """What was changed in config.yaml since holds for new sessions and for turns that begin
+        from now on."""
+        if self._own_settings:
+            self.settings = load_settings(self.home.config, self._environ)
+            self._shelf.settings = self.settings
 
     def lend(self, session: str, tools: Sequence[Tool], granted: frozenset[str]) -> None:
         """Give a session the tools and capabilities of the program that opened it."""
@@ -194,6 +214,11 @@ class Runtime:
         self.touch()
         if self._stopping:
             raise Degraded("the runtime is stopping", "try again in a moment")
+        if session.source == "library" and session.id not in self._lent:
+            raise HermesError(
+                f"session {session.id} belongs to a program ({session.key}) and has its tools",
+                "only the program can go on with it: Agent(session=…)",
+            )
         new = await self.store.receive(session.id, message)
         if new:
             queued = ev.MessageQueued(message.key, message.text)
@@ -218,15 +243,20 @@ class Runtime:
             raise HermesError(
                 f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
             )
+        await self.store.delete_session(session.id)
         await self._shelf.forget(session.id)
         await asyncio.to_thread(shutil.rmtree, self.home.results / session.id, ignore_errors=True)
-        await self.store.delete_session(session.id)
 
     # people
 
-    def interrupt(self, session: str) -> bool:
+    async def interrupt(self, session: str) -> bool:
         """Stop the session's turn at once; False when it has none."""
         self.touch()
+        if session not in self._tasks:
+            await self.take_up(await self.store.session(session))
+        task = self._tasks.get(session)
+        while task is not None and not task.done() and session not in self._workers:
+            await asyncio.sleep(0)  # it is just beginning
         worker = self._workers.get(session)
         if worker is not None:
             worker.interrupt()
@@ -244,7 +274,15 @@ class Runtime:
         for worker in self._workers.values():
             if any(call.effect == effect and call.parked for call in worker.talk.calls):
                 return await worker.people.decide(effect, decision, by)
-        raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
+        return await self._decide_for_program(effect, decision, by)
+
+    async def _decide_for_program(self, effect: str, decision: str, by: str) -> None:
+        """Write the decision down; the program acts on it when it comes back."""
+        parked = next((one for one in await self.store.parked() if one.effect == effect), None)
+        turn = await self.store.unfinished_turn(parked.session) if parked else None
+        if parked is None or turn is None:
+            raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
+        await self.store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
 
     # turns
 
@@ -267,25 +305,22 @@ class Runtime:
         task.add_done_callback(lambda done: self._worked(session, done))
 
     async def _turn(self, session: Session, turn: Turn) -> None:
-        prompt = await self.store.prompt(session.prompt)
-        recorded = await self.store.events(session.id)
-        talk = Conversation(session.id, prompt).apply_all(recorded)
+        talk = await self._conversation(session.id)
         worker = TurnWorker(self._parts(session), turn, talk)
         self._workers[session.id] = worker
         if not turn.resumed:
-            self._announce(recorded, turn)
+            self._announce(await self.store.events(session.id, talk.turn_began - 1))
         end = await worker.run()
         if end is not None and end.reason == "failed":
             log.warning("turn %s of %s failed: %s", turn.id, session.id, end.error)
 
-    def _announce(self, recorded: Sequence[ev.Recorded], turn: Turn) -> None:
+    async def _conversation(self, session: str) -> Conversation:
+        prompt = await self.store.prompt((await self.store.session(session)).prompt)
+        return Conversation(session, prompt).apply_all(await self.store.events(session))
+
+    def _announce(self, recorded: Sequence[ev.Recorded]) -> None:
         """Tell listeners what `start_turn` wrote."""
-        begin = next(
-            i
-            for i, one in reversed(list(enumerate(recorded)))
-            if isinstance(one.event, ev.TurnStarted) and one.event.turn == turn.id
-        )
-        for one in recorded[begin:]:
+        for one in recorded:
             self.bus.publish(one)
 
     def _worked(self, session: Session, task: asyncio.Task[None]) -> None:
@@ -323,20 +358,6 @@ class Runtime:
             results=self.home.results / session.id,
             clock=self._clock,
             actor=Actor("program" if session.source == "library" else "user", "", session.source),
-        )
-
-    def _surroundings(self, workspace: str) -> Surroundings:
-        context = []
-        for name in CONTEXT_FILES:
-            path = Path(workspace) / name
-            if path.is_file():
-                context.append((name, path.read_text(encoding="utf-8", errors="replace")))
-        return Surroundings(
-            workspace=os.path.realpath(workspace),
-            platform=f"{platform.system()} {platform.machine()}",
-            date=datetime.fromtimestamp(self._clock(), UTC).date().isoformat(),
-            identity=self.home.soul.read_text("utf-8") if self.home.soul.is_file() else "",
-            context=tuple(context),
         )
 
     # how it is

@@ -17,6 +17,7 @@ from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound
 from hermes_agent.core.records import Inbound, SearchFilter, Session
 from hermes_agent.runtime.runtime import Runtime
 
+MOST_SESSIONS = 100_000
 KEEP_ALIVE_SECONDS = 15.0
 """A stream that says nothing for longer is dead, and its listener comes back."""
 
@@ -34,7 +35,7 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     text: str
     key: str = ""
     session: str = ""
-    workspace: str = "/"
+    workspace: str = ""
     model: str = ""
     policy: str = ""
     name: str = ""
@@ -114,6 +115,8 @@ class Api:
         answer got lost, finds the session it opened."""
         if new.session:
             return await self._runtime.store.session(new.session)
+        if not new.workspace:
+            raise UsageError("a new session needs a workspace", "name the folder to work in")
         whose = f"{new.source}:{key}"
         for opened in await self._runtime.store.sessions(1, key=whose):
             return opened
@@ -127,7 +130,7 @@ class Api:
         )
 
     async def sessions(self, request: Request) -> Response:
-        limit = int(request.query_params.get("limit", "50"))
+        limit = min(max(int(request.query_params.get("limit", "50")), 1), MOST_SESSIONS)
         return reply(await self._runtime.store.sessions(limit))
 
     async def session(self, request: Request) -> Response:
@@ -161,7 +164,7 @@ class Api:
 
     async def interrupt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply({"interrupted": self._runtime.interrupt(session.id)})
+        return reply({"interrupted": await self._runtime.interrupt(session.id)})
 
     async def search(self, request: Request) -> Response:
         given = dict(request.query_params)

@@ -34,7 +34,7 @@ class Shelf:
         self, settings: Settings, environ: Mapping[str, str], spools: Path, clock: Clock
     ) -> None:
         self._clock = clock
-        self._settings = settings
+        self.settings = settings
         self._environ = environ
         self._spools = spools
         self._models: dict[str, Model] = {}
@@ -43,7 +43,7 @@ class Shelf:
 
     def model(self, name: str) -> Model:
         if name not in self._models:
-            self._models[name] = open_model(name, self._settings.models, self._environ)
+            self._models[name] = open_model(name, self.settings.models, self._environ)
         return self._models[name]
 
     def model_or_reason(self, name: str) -> Model:
@@ -55,7 +55,7 @@ class Shelf:
     def terminal(self, session: Session) -> LocalTerminal:
         if session.id not in self._terminals:
             self._terminals[session.id] = LocalTerminal(
-                session.workspace, self._spools / session.id, self._settings.terminal
+                session.workspace, self._spools / session.id, self.settings.terminal
             )
         self._used[session.id] = self._clock()
         return self._terminals[session.id]
@@ -67,7 +67,7 @@ class Shelf:
         """Let go of terminals that have had nothing to do for as long as an idle shell lives."""
         for session in busy:
             self._used[session] = self._clock()
-        old = self._clock() - self._settings.terminal.idle_seconds
+        old = self._clock() - self.settings.terminal.idle_seconds
         for session in [name for name, used in self._used.items() if used < old]:
             terminal = self._terminals.get(session)
             if terminal is not None and await _is_running(terminal):
@@ -83,15 +83,18 @@ class Shelf:
         terminal = self._terminals.pop(session, None)
         self._used.pop(session, None)
         if terminal is None and spool.exists():
-            terminal = LocalTerminal("/", spool, self._settings.terminal)
+            terminal = LocalTerminal("/", spool, self.settings.terminal)
         if terminal is not None:
             await terminal.destroy()
         await asyncio.to_thread(shutil.rmtree, spool, ignore_errors=True)
 
     async def end_shells(self, busy: set[str]) -> None:
-        for session, terminal in self._terminals.items():
-            if session not in busy:
-                await terminal.close()
+        """Also those that an earlier runtime left behind."""
+        spools = self._spools.iterdir() if self._spools.is_dir() else ()
+        for spool in spools:
+            if spool.name not in busy:
+                terminal = self._terminals.get(spool.name)
+                await (terminal or LocalTerminal("/", spool, self.settings.terminal)).close()
 
     async def close_models(self) -> None:
         for model in self._models.values():
