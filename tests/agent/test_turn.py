@@ -106,7 +106,7 @@ async def test_an_interrupt_keeps_the_text_so_far_and_ends_the_turn(tmp_path: Pa
         running = asyncio.create_task(worker.run())
         while not b.published or not isinstance(b.published[-1].event, ev.TextArrived):
             await asyncio.sleep(0.005)
-        worker.interrupt()
+        await worker.interrupt()
         end = await running
         replies = await b.events(ev.Replied)
     assert end is not None
@@ -124,7 +124,7 @@ async def test_an_interrupt_stops_a_command_and_keeps_its_output(tmp_path: Path)
         running = asyncio.create_task(worker.run())
         while not any(isinstance(one.event, ev.OutputArrived) for one in b.published):
             await asyncio.sleep(0.01)
-        worker.interrupt()
+        await worker.interrupt()
         end = await running
         result = (await b.events(ev.CallFinished))[0]
         again = await b.say("go on")
@@ -388,6 +388,7 @@ class InterruptedWrites:
         self._store = store
         self._at = at
         self.worker = None
+        self.asking = None
 
     def __getattr__(self, name: str):
         return getattr(self._store, name)
@@ -395,7 +396,7 @@ class InterruptedWrites:
     async def append(self, turn, *events):
         self._at -= 1
         if self._at == 0:
-            self.worker.interrupt()
+            self.asking = asyncio.create_task(self.worker.interrupt())
         return await self._store.append(turn, *events)
 
 
@@ -420,6 +421,8 @@ async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded
             worker = b.store.worker = await b.worker()
             end = await worker.run()
             assert end is not None
+            if b.store.asking is not None:
+                await b.store.asking
             reasons.append(end.reason)
             b.store = store
             ended = [event.effect for event in await b.events(ev.CallFinished)]

@@ -16,6 +16,7 @@ from hermes_agent.core.records import Inbound, NewSession, Session, Turn
 from hermes_agent.core.settings import Settings, TerminalSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.profiles import open_gate
+from hermes_agent.policy.redact import Redactor
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.tools.builtin import load_tools
@@ -59,7 +60,7 @@ class Bench:
             terminal=self.terminal,
             settings=self.settings,
             publish=self.published.append,
-            redact=lambda text: text,
+            redact=Redactor({}),
             results=self.folder / "results",
             clock=time.time,
         )

@@ -1,15 +1,13 @@
 """Tool calls: judged, written down, run, written down again. The only place where a tool runs."""
 
 import asyncio
-import inspect
 import logging
 import time
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from hermes_agent.agent.fold import Conversation, OpenCall
+from hermes_agent.agent.invoke import invoke, writable
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
@@ -33,6 +31,8 @@ class Calls:
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
         self.traceless: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
+        self.closing = False
+        """The process is about to end: no traceless effect is begun any more."""
 
     async def settle(self) -> None:
         """Bring every open call to its end. Calls that only look, or that touch neither files nor
@@ -47,17 +47,21 @@ class Calls:
                     if first is None and self._is_repeatable(open_call):
                         twins[same] = task
 
-    async def give_up(self, why: str) -> None:
-        """Give every call that has not ended an honest result."""
+    async def give_up(self, why: str, *, park: bool) -> None:
+        """Give every call that has not ended an honest result. With `park`, a person first says
+        what became of those that nobody can know about."""
         for open_call in self._talk.unfinished:
             known = await self._find_out(open_call) if open_call.intended else "not-run"
+            if known is None and park:
+                await self._park(open_call, f"{why} while it ran")
+                continue
+            seconds = 0.0
             if isinstance(known, ToolResult):
-                text = f"{why}\n{known.text}"
+                text, seconds = f"{why}\n{known.text}", known.data.get("seconds", 0.0)
             elif known == "not-run":
                 text = f"not run: {why}"
             else:
                 text = f"{why} while it ran; it may or may not have taken effect"
-            seconds = known.data.get("seconds", 0.0) if isinstance(known, ToolResult) else 0.0
             await self._finish(open_call, ToolResult(text, ok=False), seconds)
 
     def _is_repeatable(self, open_call: OpenCall) -> bool:
@@ -86,23 +90,28 @@ class Calls:
             await self._advance(open_call, twin is not None)
 
     async def _advance(self, open_call: OpenCall, has_twin: bool) -> None:
-        tool = self._parts.tools.get(open_call.call.name)
-        if tool is None:
-            known = ", ".join(self._parts.tools)
-            text = f"no tool called {open_call.call.name!r}; there are: {known}"
-            return await self._finish(open_call, ToolResult(text, ok=False))
-        try:
-            arguments = tool.arguments(open_call.call.input())
-        except ToolError as error:
-            return await self._finish(open_call, ToolResult(str(error), ok=False))
+        if open_call.intended is not None:
+            return await self._take_up(open_call)
         if has_twin and (result := self._result_of_twin(open_call)):
             return await self._finish(open_call, result)
-        if open_call.intended is not None:
-            return await self._take_up(open_call, tool, arguments)
-        refusal = await self._judge(open_call, tool, arguments)
+        return await self._begin(open_call)
+
+    async def _begin(self, open_call: OpenCall) -> None:
+        try:
+            tool, arguments = self._tool_and_arguments(open_call)
+        except ToolError as error:
+            return await self._finish(open_call, ToolResult(str(error), ok=False))
+        refusal = "" if open_call.decided else await self._judge(open_call, tool, arguments)
         if refusal:
             return await self._finish(open_call, ToolResult(refusal, ok=False))
         return await self._intend_and_run(open_call, tool, arguments)
+
+    def _tool_and_arguments(self, open_call: OpenCall) -> tuple[Tool, dict[str, Any]]:
+        tool = self._parts.tools.get(open_call.call.name)
+        if tool is None:
+            known = ", ".join(self._parts.tools)
+            raise ToolError(f"no tool called {open_call.call.name!r}; there are: {known}")
+        return tool, tool.arguments(open_call.call.input())
 
     def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
         for other in self._talk.calls:
@@ -146,14 +155,12 @@ class Calls:
                 f"refused: {judged.reason}, and nobody is there to be asked. "
                 "Do without it, or tell the user what you would have done."
             )
-        expires = self._parts.clock() + self._parts.settings.approvals.timeout_seconds
         call = open_call.call
         text = self._parts.redact(f"{call.name} {call.arguments}\n{judged.reason}")
         question = ev.Asked(
             id=f"{open_call.effect}-ok",
             purpose="approval",
             text=text,
-            expires=expires,
             effect=open_call.effect,
             choices=("yes", "no"),
         )
@@ -167,6 +174,8 @@ class Calls:
     async def _intend_and_run(
         self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]
     ) -> None:
+        if self.closing and tool.traceless:
+            await asyncio.Event().wait()  # the process ends; the next one begins it
         attempt = open_call.intended.attempt + 1 if open_call.intended else 1
         context = self._context(open_call)
         note: dict[str, Any] = {}
@@ -194,33 +203,36 @@ class Calls:
         finally:
             self.traceless.discard(open_call.effect)
         if result is None:
-            await self._park(open_call, tool, arguments, reason)
+            await self._park(open_call, reason)
         elif tool.release is not None:
-            await tool.release(context, result)
+            await self._release(tool, context, result)
 
-    async def _take_up(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> None:
+    async def _release(self, tool: Tool, context: ToolContext, result: ToolResult) -> None:
+        try:
+            await tool.release(context, result)  # type: ignore[misc]  # checked by the caller
+        except (ToolError, OSError) as error:
+            log.warning("%s could not tidy up: %s", tool.name, error)
+
+    async def _take_up(self, open_call: OpenCall) -> None:
         """A call that was under way when the last runtime went."""
         if open_call.parked is not None:
-            return await self._until_decided(open_call, tool, arguments)
+            return await self._until_decided(open_call)
         known = await self._find_out(open_call)
         if isinstance(known, ToolResult):
             return await self._finish(open_call, known, known.data.get("seconds", 0.0))
         if known == "not-run":
-            return await self._run(open_call, tool, arguments)
-        return await self._park(open_call, tool, arguments, DIED)
+            return await self._run(open_call, *self._tool_and_arguments(open_call))
+        return await self._park(open_call, DIED)
 
-    async def _park(
-        self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any], reason: str
-    ) -> None:
-        await self._write(ev.CallParked(open_call.effect, open_call.call.id, tool.name, reason))
-        await self._until_decided(open_call, tool, arguments)
+    async def _park(self, open_call: OpenCall, reason: str) -> None:
+        call = open_call.call
+        await self._write(ev.CallParked(open_call.effect, call.id, call.name, reason))
+        await self._until_decided(open_call)
 
-    async def _until_decided(
-        self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]
-    ) -> None:
+    async def _until_decided(self, open_call: OpenCall) -> None:
         decision = await self._people.decision(open_call.effect)
         if decision == "retry":
-            return await self._intend_and_run(open_call, tool, arguments)
+            return await self._begin(open_call)
         texts = {
             "skip": "not run again: its outcome is unknown and the user chose to skip it",
             "it-happened": "the user says that it did happen; its output is lost",
@@ -230,19 +242,16 @@ class Calls:
         )
 
     async def _find_out(self, open_call: OpenCall) -> Recovered:
-        tool = self._parts.tools.get(open_call.call.name)
-        if tool is None or open_call.intended is None:
+        try:
+            tool, arguments = self._tool_and_arguments(open_call)
+            if tool.recover is None or open_call.intended is None:
+                return "not-run" if tool.repeatable else None
+            return await tool.recover(
+                self._context(open_call), open_call.intended.note, **arguments
+            )
+        except ToolError as error:  # the tool is gone, or has changed, or cannot tell
+            log.warning("cannot find out about %s: %s", open_call.effect, error)
             return None
-        if tool.recover is not None:
-            arguments = tool.arguments(open_call.call.input())
-            try:
-                return await tool.recover(
-                    self._context(open_call), open_call.intended.note, **arguments
-                )
-            except ToolError as error:
-                log.warning("cannot find out about %s: %s", open_call.effect, error)
-                return None
-        return "not-run" if tool.repeatable else None
 
     def _context(self, open_call: OpenCall) -> ToolContext:
         parts, talk, effect = self._parts, self._talk, open_call.effect
@@ -255,10 +264,14 @@ class Calls:
             asked += 1
             if not talk.interactive:
                 return None
-            expires = parts.clock() + parts.settings.approvals.timeout_seconds
-            return await self._people.ask(
-                ev.Asked(f"{key}-q{asked}", "question", text, expires, effect, tuple(choices))
+            question = ev.Asked(
+                id=f"{key}-q{asked}",
+                purpose="question",
+                text=parts.redact(text),
+                effect=effect,
+                choices=tuple(choices),
             )
+            return await self._people.ask(question)
 
         def output(text: str) -> None:
             event = ev.OutputArrived(effect, parts.redact(text))
@@ -267,7 +280,8 @@ class Calls:
         return ToolContext(key, talk.session, parts.terminal, ask, output)
 
     async def _finish(self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0) -> None:
-        text = self._shown(open_call.effect, self._parts.redact(result.text))
+        result = writable(result, self._parts.redact)
+        text = self._shown(open_call.effect, result.text)
         await self._write(
             ev.CallFinished(
                 effect=open_call.effect,
@@ -285,33 +299,13 @@ class Calls:
         limit = self._parts.settings.loop.result_chars
         if len(text) <= limit:
             return text
-        self._parts.results.mkdir(parents=True, exist_ok=True)
         whole = self._parts.results / f"{effect}.txt"
-        whole.write_text(text, encoding="utf-8")
+        try:
+            self._parts.results.mkdir(parents=True, exist_ok=True)
+            whole.write_text(text, encoding="utf-8", errors="replace")
+            kept = f"the whole result is in {whole}"
+        except OSError as error:
+            kept = f"they could not be kept: {error}"
         half = limit // 2
         left_out = len(text) - 2 * half
-        return (
-            f"{text[:half]}\n[… {left_out} characters left out; the whole result is in {whole} …]\n"
-            f"{text[-half:]}"
-        )
-
-
-async def invoke(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-    """Run the function. Whatever goes wrong in it becomes a result the model can act on."""
-    lead = tool.bind(context)
-    try:
-        if inspect.iscoroutinefunction(tool.function):
-            value = await tool.function(*lead, **arguments)
-        else:
-            value = await asyncio.to_thread(tool.function, *lead, **arguments)
-    except ToolError as error:
-        return ToolResult(str(error), ok=False)
-    except OutcomeUnknown:
-        raise
-    except Exception as error:  # a tool is anybody's code; it must not end the turn
-        log.warning("%s failed", tool.name, exc_info=True)
-        return ToolResult(f"{tool.name} failed: {type(error).__name__}: {error}", ok=False)
-    if isinstance(value, ToolResult):
-        return value
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return ToolResult(text)
+        return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"

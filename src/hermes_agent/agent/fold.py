@@ -73,6 +73,8 @@ class Conversation:
     whole: Spent = field(default_factory=Spent)
     interactive: bool = False
     """Whoever sent the latest message can be asked."""
+    interrupted: bool = False
+    """The user has asked for this turn to stop."""
     questions: dict[str, ev.Asked] = field(default_factory=dict)
     """Questions of this turn that nobody has answered yet."""
     answers: dict[str, ev.Answered] = field(default_factory=dict)
@@ -119,7 +121,7 @@ class Conversation:
                 self.turn_began = recorded.number
                 self.turn, self.extensions = Spent(), {}
                 self.questions, self.answers, self.budget = {}, {}, None
-                self.interactive, self.last_text = False, ""
+                self.interactive, self.interrupted, self.last_text = False, False, ""
             case ev.MessageTaken() as taken:
                 self.interactive = taken.interactive
                 self._say(UserMessage(taken.text))
@@ -129,6 +131,8 @@ class Conversation:
                 self._compact(compacted)
             case ev.BudgetReached() as reached:
                 self.budget = reached
+            case ev.InterruptAsked():
+                self.interrupted = True
             case ev.Asked() as asked:
                 self.questions[asked.id] = asked
             case ev.Answered() as answered:

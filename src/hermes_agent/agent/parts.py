@@ -9,6 +9,7 @@ from hermes_agent.core.journal import Journal
 from hermes_agent.core.protocols import Actor, Clock, Gate, Model, Terminal
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
+from hermes_agent.policy.redact import Redactor
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Parts:
     settings: Settings
     publish: Callable[[Recorded], None]
     """Tell every listener."""
-    redact: Callable[[str], str]
+    redact: Redactor
     """Take secrets out of a text before it is written down."""
     results: Path
     """Where results that are too large for the model are kept whole."""

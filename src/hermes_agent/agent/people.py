@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
@@ -16,37 +18,46 @@ DECISIONS: tuple[ev.Decision, ...] = ("retry", "skip", "it-happened")
 class People:
     """The one place where a turn waits for somebody."""
 
-    def __init__(self, talk: Conversation, write: Write, clock: Clock) -> None:
+    def __init__(self, talk: Conversation, write: Write, clock: Clock, patience: float) -> None:
         self._talk = talk
         self._write = write
         self._clock = clock
+        self._patience = patience
         self._changed = asyncio.Condition()
         self._one_question = asyncio.Lock()
+        self._settled: set[str] = set()
+        """What somebody has answered or decided, also while that is being written."""
 
     async def ask(self, question: ev.Asked) -> str | None:
-        """The answer, or None when it did not come in time. A question that the journal holds
-        already is not put again, only waited for."""
+        """The answer, or None when it did not come in time; the time begins when the question is
+        put. One that the journal holds already is not put again, only waited for."""
         async with self._one_question:
-            known = self._talk.questions.get(question.id)
-            if known is None and question.id not in self._talk.answers:
-                await self._write(question)
-            expires = known.expires if known else question.expires
+            id = question.id
+            if id not in self._talk.questions and id not in self._talk.answers:
+                await self._write(replace(question, expires=self._clock() + self._patience))
+            put = self._talk.questions.get(id)
+            left = put.expires - self._clock() if put else 0.0
             try:
-                async with asyncio.timeout(max(0.0, expires - self._clock())):
-                    await self._until(lambda: question.id in self._talk.answers)
+                async with asyncio.timeout(max(0.0, left)):
+                    await self._until(lambda: id in self._talk.answers)
             except TimeoutError:
-                await self._write(ev.Answered(question.id, None, "nobody"))
-            return self._talk.answers[question.id].answer
+                if id in self._settled:  # it came in time and is being written
+                    await self._until(lambda: id in self._talk.answers)
+                else:
+                    self._settled.add(id)
+                    await self._write(ev.Answered(id, None, "nobody"))
+            return self._talk.answers[id].answer
 
     async def answer(self, id: str, answer: str, by: str) -> None:
         question = self._talk.questions.get(id)
-        if question is None:
+        if question is None or id in self._settled:
             raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
         if question.choices and question.purpose != "question" and answer not in question.choices:
             raise UsageError(
                 f"{answer!r} is no answer to this question",
                 f"answer one of: {', '.join(question.choices)}",
             )
+        self._settled.add(id)
         await self._write(ev.Answered(id, answer, by))
         await self._wake()
 
@@ -62,10 +73,15 @@ class People:
         return verdict.decision
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
+        chosen = as_decision(decision)
         call = next((c for c in self._talk.calls if c.effect == effect), None)
-        if call is None or call.parked is None or call.decided is not None:
+        if call is None or call.parked is None or call.decided or effect in self._settled:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
-        await self._write(ev.ParkDecided(effect, as_decision(decision), by))
+        self._settled.add(effect)
+        try:
+            await self._write(ev.ParkDecided(effect, chosen, by))
+        finally:  # a retry may be parked again
+            self._settled.discard(effect)
         await self._wake()
 
     async def _until(self, met: Callable[[], bool]) -> None:

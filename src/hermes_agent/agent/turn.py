@@ -40,13 +40,24 @@ class TurnWorker:
         self.talk = talk
         self.turn = turn
         self._parts = parts
-        self.people = People(talk, self._write, parts.clock)
+        patience = parts.settings.approvals.timeout_seconds
+        self.people = People(talk, self._write, parts.clock, patience)
         self._calls = Calls(parts, talk, self.people, self._write)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
 
-    def interrupt(self) -> None:
+    async def interrupt(self, by: str = "") -> bool:
+        """Stop at once, and write down that this was asked for. False when it is over already."""
         self._interrupted.set()
+        try:
+            await self._write(ev.InterruptAsked(self.turn.id, by))
+        except Fenced:
+            return self.talk.interrupted
+        return True
+
+    def close(self) -> None:
+        """The process is about to end: begin nothing that would leave doubt."""
+        self._calls.closing = True
 
     @property
     def must_not_be_dropped(self) -> bool:
@@ -65,16 +76,13 @@ class TurnWorker:
         if self.turn.resumed:
             left = sum(call.intended is not None for call in self.talk.unfinished)
             await self._write(ev.TurnResumed(self.turn.id, self.turn.fence, left))
+        if self.talk.interrupted:
+            self._interrupted.set()
         try:
-            budget.refuse_unpriced(
-                self._parts.settings,
-                self._parts.model.name,
-                self._parts.model.facts.price_input is not None,
-            )
             reason: ev.TurnEnd = await self._steps()
             return await self._end(reason)
         except Interrupted:
-            await self._calls.give_up("the user interrupted")
+            await self._calls.give_up("the user interrupted", park=False)
             return await self._end("interrupted")
         except ModelError as error:
             return await self._end("failed", error)
@@ -82,8 +90,8 @@ class TurnWorker:
             if _lost_the_turn(error):
                 raise
             log.exception("turn %s broke", self.turn.id)
-            await self._calls.give_up("the turn broke")
-            return await self._end("failed", _as_told(error))
+            await self._calls.give_up("the turn broke", park=True)
+            return await self._end("failed", as_told(error))
 
     async def _steps(self) -> ev.TurnEnd:
         while True:
@@ -106,7 +114,9 @@ class TurnWorker:
             await self._one_reply()
         except ModelError as error:
             # A window that is smaller than we believed: make room once and try again.
-            if error.kind != "context_too_long" or not await self._compact():
+            if error.kind != "context_too_long":
+                raise
+            if not await self._unless_interrupted(self._compact()):
                 raise
             await self._one_reply()
 
@@ -198,11 +208,13 @@ class TurnWorker:
 
     async def _within_budget(self) -> bool:
         """Go on? A budget that is used up is extended by the user or ends the turn."""
+        model = self._parts.model
+        priced = model.facts.price_input is not None
+        budget.refuse_unpriced(self._parts.settings, model.name, priced)
         while True:
-            today = self._parts.clock() // DAY * DAY
             spent = 0.0
             if self._parts.settings.budgets.day_dollars is not None:
-                spent = await self._parts.journal.spent(today)
+                spent = await self._spent_today()
             full = budget.reached(self._parts.settings, self.talk, spent)
             if full is None:
                 return True
@@ -213,14 +225,19 @@ class TurnWorker:
             if not await self._extension(full):
                 return False
 
+    async def _spent_today(self) -> float:
+        while True:
+            try:
+                return await self._parts.journal.spent(self._parts.clock() // DAY * DAY)
+            except Degraded:
+                await asyncio.sleep(RETRY_WRITE_SECONDS)
+
     async def _extension(self, full: ev.BudgetReached) -> bool:
-        timeout = self._parts.settings.approvals.timeout_seconds
         already = self.talk.extensions.get(full.what, 0)
         question = ev.Asked(
             id=f"{self.talk.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
             purpose="budget",
             text=f"{full.what}: {full.used:g} used of {full.limit:g}. Go on for as much again?",
-            expires=self._parts.clock() + timeout,
             choices=("yes", "no"),
         )
         return await self.people.ask(question) == "yes"
@@ -296,7 +313,7 @@ def _lost_the_turn(error: Exception) -> bool:
     return group.subgroup(Fenced) is not None
 
 
-def _as_told(error: Exception) -> HermesError:
+def as_told(error: Exception) -> HermesError:
     """What went wrong, for the user; a bug of ours is called one."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]

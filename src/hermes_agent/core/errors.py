@@ -43,6 +43,10 @@ class Degraded(HermesError):
     """The store cannot keep anything now (full disk, read-only, damaged); nothing was written."""
 
 
+class Stopping(HermesError):
+    """The runtime is about to end; the next one will take what is brought."""
+
+
 ModelTrouble = Literal[
     "rate_limit", "overload", "timeout", "broken_stream", "garbage", "unreachable",
     "auth", "quota", "bad_request", "context_too_long", "refused",

@@ -140,7 +140,8 @@ class Asked(_Event, frozen=True, tag="asked"):
     id: str
     purpose: Literal["approval", "question", "budget"]
     text: str
-    expires: float
+    expires: float = 0.0
+    """Counts as refused from then on; set when the question is put."""
     effect: str = ""
     choices: tuple[str, ...] = ()
 
@@ -150,6 +151,13 @@ class Answered(_Event, frozen=True, tag="answered"):
 
     id: str
     answer: str | None
+    by: str = ""
+
+
+class InterruptAsked(_Event, frozen=True, tag="interrupt_asked"):
+    """The user wants the turn to stop at once."""
+
+    turn: int
     by: str = ""
 
 
@@ -199,7 +207,7 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 Event = (
     SessionOpened | TurnStarted | TurnResumed | MessageTaken | ModelRequested | ModelRetried
     | Replied | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided | Asked
-    | Answered | BudgetReached | Compacted | Noted | TurnFinished
+    | Answered | InterruptAsked | BudgetReached | Compacted | Noted | TurnFinished
 )  # fmt: skip
 """What the journal keeps."""
 

@@ -17,6 +17,8 @@ class NewSession(Struct, frozen=True):
     name: str = ""
     key: str = ""
     """Whose conversation it is, for instance `library:research_agent`."""
+    once: bool = False
+    """There is one session of this key: opening it again finds it."""
 
 
 class Session(Struct, frozen=True):

@@ -84,7 +84,7 @@ def copy_database(home: Path, target: Path) -> None:
 @contextmanager
 def owned(home: Home) -> Iterator[None]:
     """Hold the lock of a home."""
-    lock = HomeLock(home.run_folder(home.make()), home.path)
+    lock = HomeLock(home.lock_folder(home.make()), home.path)
     lock.take()
     try:
         yield

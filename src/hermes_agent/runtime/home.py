@@ -52,12 +52,17 @@ class Home:
             return False
         return os.access(self.path, os.W_OK) and not _read_only(self.path)
 
+    def lock_folder(self, writable: bool) -> Path:
+        """Whatever else differs between two processes, they must look for the lock in one place."""
+        return Path(places.run_folder(str(self.path))) if writable else self._other_run_folder()
+
     def run_folder(self, writable: bool) -> Path:
-        """The folder for lock and socket."""
+        """The folder for the socket."""
         first = Path(places.run_folder(str(self.path)))
         fits = len(os.fsencode(first / "api.sock")) < places.SOCKET_LIMIT
-        if writable and fits:
-            return first
+        return first if writable and fits else self._other_run_folder()
+
+    def _other_run_folder(self) -> Path:
         other = Path(places.other_run_folder(str(self.path)))
         other.mkdir(mode=0o700, exist_ok=True)
         if other.stat().st_uid != os.getuid():
@@ -98,5 +103,6 @@ class HomeLock:
     def release(self) -> None:
         if self._file is not None:
             os.ftruncate(self._file, 0)  # this process may live on, and owns the home no more
+            fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child may hold the file open
             os.close(self._file)
             self._file = None

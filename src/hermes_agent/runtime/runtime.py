@@ -9,22 +9,19 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from hermes_agent.agent.calls import DIED
-from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.parts import Parts
-from hermes_agent.agent.people import as_decision
 from hermes_agent.agent.prompt import build_prompt
-from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, HermesError, NotFound
+from hermes_agent.core.errors import HermesError, NotFound, Stopping
 from hermes_agent.core.protocols import Actor, Clock
-from hermes_agent.core.records import Health, Inbound, NewSession, Session, Turn
+from hermes_agent.core.records import Health, Inbound, NewSession, Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.profiles import open_gate
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.config import load_settings
+from hermes_agent.runtime.desk import Desk
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.surroundings import look_around
@@ -64,10 +61,8 @@ class Runtime:
         self._lent: dict[str, tuple[tuple[Tool, ...], frozenset[str]]] = {}
         self._store_hook = store_hook
         self._redactor = Redactor(environ)
-        self._workers: dict[str, TurnWorker] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
         self._watch: asyncio.Task[None] | None = None
-        self._taken_up = False
+        self._deleting: set[str] = set()
         self._stopping = False
 
     # life
@@ -75,7 +70,7 @@ class Runtime:
     async def start(self) -> None:
         writable = self.home.make()
         self.run_folder = self.home.run_folder(writable)
-        self._lock = HomeLock(self.run_folder, self.home.path)
+        self._lock = HomeLock(self.home.lock_folder(writable), self.home.path)
         self._lock.take()
         try:
             self.store = await Store.open(
@@ -85,8 +80,12 @@ class Runtime:
             self._lock.release()
             raise
         self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self._clock)
+        self._desk = Desk(self.store, self.bus, self._clock, self._parts, self._is_ours)
         await self._take_up()
         self._watch = asyncio.create_task(self._keep_watch())
+
+    def _is_ours(self, session: Session) -> bool:
+        return session.source != "library" or session.id in self._lent
 
     async def _take_up(self) -> None:
         """Go on with what the last runtime left, as soon as the store can keep it."""
@@ -94,39 +93,17 @@ class Runtime:
             log.error("degraded: %s", self.store.health.reason)
             return
         try:
-            unfinished = [] if self._taken_up else await self.store.take_over()
-        except Degraded as trouble:
-            log.error("degraded: %s", trouble.message)
-            return
-        self._taken_up = True
-        for turn in unfinished:
-            session = await self.store.session(turn.session)
-            if session.source == "library":  # a program's tools come back with the program
-                await self._park_for_program(turn)
-            else:
-                log.info("resuming turn %s of session %s", turn.id, turn.session)
-                self._work(session, turn)
-        for id in await self.store.sessions_with_mail():
-            session = await self.store.session(id)
-            if session.source != "library":
-                await self._begin(session)
-
-    async def _park_for_program(self, turn: Turn) -> None:
-        """Show at once what a program left undone that nobody can know the outcome of."""
-        for call in (await self._conversation(turn.session)).unfinished:
-            if call.intended and call.intended.traceless and not call.parked:
-                await self.store.append(
-                    turn, ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
-                )
+            await self._desk.take_up()
+        except HermesError as trouble:
+            log.error("not everything could be taken up: %s", trouble.message)
 
     async def stop(self, *, patience: float = 10.0) -> None:
         """Let go of the home. Turns under way stay in the journal and are taken up next time;
         effects of which nothing could be found out later are waited for."""
         self._stopping = True
-        deadline = self._clock() + patience
-        while self._clock() < deadline and any(
-            worker.must_not_be_dropped for worker in self._workers.values()
-        ):
+        self._desk.close()
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and self._desk.must_not_be_dropped:
             await asyncio.sleep(0.05)
         self.bus.publish(
             ev.Recorded("", 0, self._clock(), ev.RuntimeChanged("stopping", "asked to stop"))
@@ -141,30 +118,37 @@ class Runtime:
 
     async def end_idle_shells(self) -> None:
         """Shells of sessions at work are left to their keepers."""
-        await self._shelf.end_shells(busy=set(self._tasks))
+        await self._shelf.end_shells(busy=self._desk.busy)
 
     async def _keep_watch(self) -> None:
         """Say when the store becomes unable to keep things, and when it is well again; let go of
         terminals that nobody uses."""
-        last = Health()
+        said = Health()
         while True:
-            if self.store.health.state == "degraded":
-                await self.store.probe()
-            now = self.store.health
-            if now != last:
-                log.warning("the store is %s: %s", now.state, now.reason)
-                change = ev.RuntimeChanged(now.state, now.reason)
-                self.bus.publish(ev.Recorded("", 0, self._clock(), change))
-                await self._take_up()
-                last = now
-            await self._shelf.tidy(busy=set(self._tasks))
+            try:
+                said = await self._look_after(said)
+            except Exception:
+                log.exception("looking after the runtime failed; it goes on")
             await asyncio.sleep(WATCH_SECONDS)
+
+    async def _look_after(self, said: Health) -> Health:
+        if self.store.health.state == "degraded":
+            await self.store.probe()
+        now = self.store.health
+        if now != said:
+            log.warning("the store is %s: %s", now.state, now.reason)
+            change = ev.RuntimeChanged(now.state, now.reason)
+            self.bus.publish(ev.Recorded("", 0, self._clock(), change))
+        if now != said or not self._desk.taken_over:
+            await self._take_up()
+        await self._shelf.tidy(busy=self._desk.busy)
+        return now
 
     def touch(self) -> None:
         self.touched = self._clock()
 
     def idle_for(self) -> float:
-        return self._clock() - self.touched
+        return self._clock() - max(self.touched, self._desk.touched)
 
     def redact_log(self, record: logging.LogRecord) -> bool:
         """A log filter: no secret goes to a log file."""
@@ -182,6 +166,7 @@ class Runtime:
         name: str = "",
         source: str = "cli",
         key: str = "",
+        once: bool = False,
         tools: Sequence[Tool] | None = None,
     ) -> Session:
         """A new conversation. Its prompt, tools, model and policy are fixed here."""
@@ -194,7 +179,7 @@ class Runtime:
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._tools if tools is None else tools
         prompt = build_prompt(look_around(workspace, self.home.soul, self._clock()), shown)
-        new = NewSession(os.path.realpath(workspace), policy, model, source, name, key)
+        new = NewSession(os.path.realpath(workspace), policy, model, source, name, key, once)
         return await self.store.open_session(new, prompt)
 
     def _refresh_settings(self) -> None:
@@ -213,8 +198,10 @@ class Runtime:
         False when the same key was sent before."""
         self.touch()
         if self._stopping:
-            raise Degraded("the runtime is stopping", "try again in a moment")
-        if session.source == "library" and session.id not in self._lent:
+            raise Stopping("the runtime is stopping", "try again in a moment")
+        if session.id in self._deleting:
+            raise NotFound(f"session {session.id} is being deleted", "open a new one")
+        if not self._is_ours(session):
             raise HermesError(
                 f"session {session.id} belongs to a program ({session.key}) and has its tools",
                 "only the program can go on with it: Agent(session=…)",
@@ -223,9 +210,15 @@ class Runtime:
         if new:
             queued = ev.MessageQueued(message.key, message.text)
             self.bus.publish(ev.Recorded(session.id, 0, self._clock(), queued))
-        if session.id not in self._tasks:
-            await self._begin(session)
+        await self._desk.begin(session)
         return new
+
+    async def before(self, session: str, key: str, last: int) -> int:
+        """The number before a message's place in the journal; `last` when it still waits."""
+        for recorded in await self.store.events(session):
+            if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
+                return recorded.number - 1
+        return last
 
     async def events(self, session: str, after: int = 0) -> AsyncGenerator[ev.Recorded]:
         """The journal of a session after a number, then what happens, without a gap."""
@@ -239,110 +232,37 @@ class Runtime:
                     yield live
 
     async def delete_session(self, session: Session) -> None:
-        if session.id in self._tasks:
+        if session.id in self._desk.busy:
             raise HermesError(
                 f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
             )
-        await self.store.delete_session(session.id)
-        await self._shelf.forget(session.id)
-        await asyncio.to_thread(shutil.rmtree, self.home.results / session.id, ignore_errors=True)
+        self._deleting.add(session.id)
+        try:
+            await self.store.delete_session(session.id)
+            await self._shelf.forget(session.id)
+            results = self.home.results / session.id
+            await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
+        finally:
+            self._deleting.discard(session.id)
 
     # people
 
-    async def interrupt(self, session: str) -> bool:
+    async def interrupt(self, session: str, by: str = "") -> bool:
         """Stop the session's turn at once; False when it has none."""
         self.touch()
-        if session not in self._tasks:
-            await self.take_up(await self.store.session(session))
-        task = self._tasks.get(session)
-        while task is not None and not task.done() and session not in self._workers:
-            await asyncio.sleep(0)  # it is just beginning
-        worker = self._workers.get(session)
-        if worker is not None:
-            worker.interrupt()
-        return worker is not None
+        return await self._desk.interrupt(await self.store.session(session), by)
 
     async def answer(self, id: str, answer: str, by: str) -> None:
         self.touch()
-        for worker in self._workers.values():
-            if id in worker.talk.questions:
-                return await worker.people.answer(id, answer, by)
-        raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
+        await self._desk.answer(id, answer, by)
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
         self.touch()
-        for worker in self._workers.values():
-            if any(call.effect == effect and call.parked for call in worker.talk.calls):
-                return await worker.people.decide(effect, decision, by)
-        return await self._decide_for_program(effect, decision, by)
-
-    async def _decide_for_program(self, effect: str, decision: str, by: str) -> None:
-        """Write the decision down; the program acts on it when it comes back."""
-        parked = next((one for one in await self.store.parked() if one.effect == effect), None)
-        turn = await self.store.unfinished_turn(parked.session) if parked else None
-        if parked is None or turn is None:
-            raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
-        await self.store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
-
-    # turns
-
-    async def _begin(self, session: Session) -> None:
-        if session.id in self._tasks or self._stopping:
-            return
-        turn = await self.store.start_turn(session.id)
-        if turn is not None:
-            self._work(session, turn)
+        await self._desk.decide(effect, decision, by)
 
     async def take_up(self, session: Session) -> None:
         """Go on with a turn that waits for its program's tools."""
-        turn = await self.store.unfinished_turn(session.id)
-        if turn is not None and session.id not in self._tasks:
-            self._work(session, Turn(turn.id, turn.session, turn.fence, resumed=True))
-
-    def _work(self, session: Session, turn: Turn) -> None:
-        task = asyncio.create_task(self._turn(session, turn), name=f"turn {turn.id}")
-        self._tasks[session.id] = task
-        task.add_done_callback(lambda done: self._worked(session, done))
-
-    async def _turn(self, session: Session, turn: Turn) -> None:
-        talk = await self._conversation(session.id)
-        worker = TurnWorker(self._parts(session), turn, talk)
-        self._workers[session.id] = worker
-        if not turn.resumed:
-            self._announce(await self.store.events(session.id, talk.turn_began - 1))
-        end = await worker.run()
-        if end is not None and end.reason == "failed":
-            log.warning("turn %s of %s failed: %s", turn.id, session.id, end.error)
-
-    async def _conversation(self, session: str) -> Conversation:
-        prompt = await self.store.prompt((await self.store.session(session)).prompt)
-        return Conversation(session, prompt).apply_all(await self.store.events(session))
-
-    def _announce(self, recorded: Sequence[ev.Recorded]) -> None:
-        """Tell listeners what `start_turn` wrote."""
-        for one in recorded:
-            self.bus.publish(one)
-
-    def _worked(self, session: Session, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(session.id, None)
-        self._workers.pop(session.id, None)
-        self.touch()
-        if task.cancelled():
-            return
-        if (error := task.exception()) is not None:
-            log.error("the turn of session %s broke", session.id, exc_info=error)
-            note = ev.RuntimeChanged("degraded", f"a turn of session {session.id} broke: {error}")
-            self.bus.publish(ev.Recorded(session.id, 0, self._clock(), note))
-        elif not self._stopping:
-            # A message that came in while the turn was ending is the next turn's.
-            self._tasks[session.id] = asyncio.create_task(self._after(session))
-
-    async def _after(self, session: Session) -> None:
-        self._tasks.pop(session.id, None)
-        try:
-            await self._begin(session)
-        except (Degraded, NotFound) as error:
-            log.warning("session %s: %s", session.id, error.message)
+        await self._desk.continue_turn(session)
 
     def _parts(self, session: Session) -> Parts:
         tools, granted = self._lent.get(session.id, (self._tools, None))
@@ -364,8 +284,8 @@ class Runtime:
 
     async def is_needed(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
-        active = any(not worker_is_parked(worker) for worker in self._workers.values())
-        return bool(self.bus.listeners) or active or await self._shelf.has_running_commands()
+        needed = bool(self.bus.listeners) or self._desk.is_active
+        return needed or await self._shelf.has_running_commands()
 
     async def status(self) -> dict[str, Any]:
         health = self.store.health
@@ -379,13 +299,8 @@ class Runtime:
             "model": self.settings.model,
             "policy": self.settings.policy,
             "uptime": round(self._clock() - self.started, 1),
-            "working": sorted(self._workers),
+            "working": sorted(self._desk.busy),
             "parked": len(await self.store.parked()) if well else None,
             "questions": len(await self.store.questions()) if well else None,
             "listeners": self.bus.listeners,
         }
-
-
-def worker_is_parked(worker: TurnWorker) -> bool:
-    open_calls = worker.talk.unfinished
-    return bool(open_calls) and all(call.parked and not call.decided for call in open_calls)

@@ -13,7 +13,14 @@ from starlette.routing import Route
 
 from hermes_agent import __version__
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound, UsageError
+from hermes_agent.core.errors import (
+    Degraded,
+    HermesError,
+    HomeLocked,
+    NotFound,
+    Stopping,
+    UsageError,
+)
 from hermes_agent.core.records import Inbound, SearchFilter, Session
 from hermes_agent.runtime.runtime import Runtime
 
@@ -25,6 +32,7 @@ STATUS: tuple[tuple[type[HermesError], int], ...] = (
     (UsageError, 400),
     (NotFound, 404),
     (HomeLocked, 409),
+    (Stopping, 410),
     (Degraded, 503),
 )
 
@@ -107,6 +115,8 @@ class Api:
         after = await runtime.store.last_number(session.id)
         inbound = Inbound(key, new.text, new.source, new.interactive)
         fresh = await runtime.submit(session, inbound)
+        if not fresh:  # sent again: the turn may have begun, or be over
+            after = await runtime.before(session.id, key, after)
         taken = {"session": session.id, "key": key, "after": after, "new": fresh}
         return reply({**taken, "state": session.state}, 202)
 
@@ -117,16 +127,14 @@ class Api:
             return await self._runtime.store.session(new.session)
         if not new.workspace:
             raise UsageError("a new session needs a workspace", "name the folder to work in")
-        whose = f"{new.source}:{key}"
-        for opened in await self._runtime.store.sessions(1, key=whose):
-            return opened
         return await self._runtime.open_session(
             workspace=new.workspace,
             model=new.model,
             policy=new.policy,
             name=new.name,
             source=new.source,
-            key=whose,
+            key=f"{new.source}:{key}",
+            once=True,
         )
 
     async def sessions(self, request: Request) -> Response:
@@ -164,7 +172,7 @@ class Api:
 
     async def interrupt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply({"interrupted": await self._runtime.interrupt(session.id)})
+        return reply({"interrupted": await self._runtime.interrupt(session.id, "cli")})
 
     async def search(self, request: Request) -> Response:
         given = dict(request.query_params)

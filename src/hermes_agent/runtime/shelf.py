@@ -92,9 +92,11 @@ class Shelf:
         """Also those that an earlier runtime left behind."""
         spools = self._spools.iterdir() if self._spools.is_dir() else ()
         for spool in spools:
+            terminal = self._terminals.get(spool.name)
             if spool.name not in busy:
-                terminal = self._terminals.get(spool.name)
                 await (terminal or LocalTerminal("/", spool, self.settings.terminal)).close()
+            elif terminal is not None:
+                terminal.leave()
 
     async def close_models(self) -> None:
         for model in self._models.values():

@@ -44,6 +44,10 @@ def open_session(
     now: float,
     new_id: Callable[[], str],
 ) -> str:
+    if new.once:
+        row = db.execute("select id from sessions where belongs = ?", (new.key,)).fetchone()
+        if row is not None:
+            return str(row[0])
     _free_name(db, new.name)
     body = msgspec.json.encode(prompt)
     digest = hashlib.sha256(body).hexdigest()

@@ -44,6 +44,7 @@ if [[ $1 == spine || $1 == task ]]; then
   }
 
   __hermes_read() {
+    __hermes_text=
     IFS= builtin read -r -d '' __hermes_text <"$__hermes_spool/$1.c" || :
   }
 
@@ -128,7 +129,7 @@ if [[ $1 == spine || $1 == task ]]; then
         exit 1
       elif [[ $__hermes_verb == end ]]; then
         __hermes_end
-      elif __hermes_claim "$__hermes_next" fg; then
+      elif [[ -e $__hermes_spool/$__hermes_next.c ]] && __hermes_claim "$__hermes_next" fg; then
         __hermes_id=$__hermes_next __hermes_rc=0
         builtin printf '%s\n' "$__hermes_id" 1<>"$__hermes_spool/now"
         __hermes_read "$__hermes_id"

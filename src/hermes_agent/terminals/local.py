@@ -56,6 +56,7 @@ class LocalTerminal:
         self._turn = asyncio.Lock()
         self._stopping: set[asyncio.Task[None]] = set()
         self._destroyed = False
+        self._left = False
 
     @property
     def workspace(self) -> str:
@@ -159,6 +160,10 @@ class LocalTerminal:
         if not self._turn.locked():
             self._keeper.detach()
 
+    def leave(self) -> None:
+        """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
+        self._left = True
+
     async def destroy(self) -> None:
         """Kill all that was started here and remove the spool; for a session that is deleted."""
         self._destroyed = True
@@ -176,7 +181,9 @@ class LocalTerminal:
 
     async def _watch(self, command: Command, output: Callable[[str], None] | None) -> CommandState:
         """Hand a command in, as often as it takes, and wait for its end or its limit."""
-        id, handed, told = command.id, self._clock(), 0.0
+        id, told = command.id, -AGAIN_SECONDS
+        # Counted by a clock that nobody sets; only what passed before a restart is the wall's.
+        handed, began = time.monotonic(), 0.0
         news = self._news(id, output)
         limit = self._settings.timeout_seconds if command.timeout is None else command.timeout
         while self._spool.code(id) is None:
@@ -184,16 +191,18 @@ class LocalTerminal:
             if claim is None:
                 if self._destroyed:
                     break
-                if not self._keeper.alive() or self._clock() - told > AGAIN_SECONDS:
+                if not self._keeper.alive() or time.monotonic() - told > AGAIN_SECONDS:
                     self._spool.put_text(id, command.text)
                     await self._keeper.ready()
                     self._keeper.hand_in(f"run {id}")
-                    told = self._clock()
+                    told = time.monotonic()
             elif self._phase(id) == "lost":
                 break
             # Not claimed yet, it may have been handed to a keeper that was about to end.
             pause = CLAIM_SECONDS if claim is None else self._pause(news)
-            left = (claim.start if claim else handed) + limit - self._clock()
+            if claim is not None and not began:
+                began = time.monotonic() - max(0.0, self._clock() - claim.start)
+            left = (began or handed) + limit - time.monotonic()
             if left <= 0:
                 await self._end(id, "timeout")
                 break
@@ -232,7 +241,7 @@ class LocalTerminal:
         try:
             yield
         except asyncio.CancelledError:
-            if self._spool.text(id) is not None and self._spool.code(id) is None:
+            if not self._left and self._spool.text(id) is not None and self._spool.code(id) is None:
                 # Cancelled twice, the wait ends but the stopping goes on; see `_settle`.
                 stopping = asyncio.create_task(self._end(id, "stopped"))
                 self._stopping.add(stopping)

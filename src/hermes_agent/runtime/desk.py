@@ -1,0 +1,220 @@
+"""The desk: which session is being worked on, and by whom. Turns are begun, taken up after a
+death, interrupted and answered for here."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from hermes_agent.agent.calls import DIED
+from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.people import as_decision
+from hermes_agent.agent.turn import TurnWorker, as_told
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, Fenced, NotFound
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.records import Session, Turn
+from hermes_agent.runtime.bus import Bus
+from hermes_agent.store.store import Store
+
+log = logging.getLogger("hermes.desk")
+
+AGAIN_SECONDS = 1.0
+"""How long to wait before a turn that could not be read is tried again."""
+
+
+class Desk:
+    """Works the turns of one store. `parts` puts together what a session's turn is handed;
+    `is_ours` says whether a session can be worked here: a program's tools come with the program."""
+
+    def __init__(
+        self,
+        store: Store,
+        bus: Bus,
+        clock: Clock,
+        parts: Callable[[Session], Parts],
+        is_ours: Callable[[Session], bool],
+    ) -> None:
+        self._store = store
+        self._bus = bus
+        self._clock = clock
+        self._parts = parts
+        self._is_ours = is_ours
+        self._workers: dict[str, TurnWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._taking_over = asyncio.Lock()
+        self._closing = False
+        self.taken_over = False
+        """Whether what the last runtime left has been taken up."""
+        self.touched = clock()
+
+    @property
+    def busy(self) -> set[str]:
+        """Sessions with a turn under way."""
+        return set(self._tasks)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether any turn works, or waits for an answer; parked ones wait for ever."""
+        return any(not _is_parked(worker) for worker in self._workers.values())
+
+    @property
+    def must_not_be_dropped(self) -> bool:
+        return any(worker.must_not_be_dropped for worker in self._workers.values())
+
+    def close(self) -> None:
+        """Begin nothing more of which nothing could be found out after a sudden end."""
+        self._closing = True
+        for worker in self._workers.values():
+            worker.close()
+
+    # beginning
+
+    async def take_up(self) -> None:
+        """Go on with what the last runtime left, and with messages that no turn has taken."""
+        await self._take_over()
+        for waiting in await self._store.sessions_with_mail():
+            session = await self._store.session(waiting)
+            if self._is_ours(session):
+                await self.begin(session)
+
+    async def _take_over(self) -> None:
+        """Once, and before a turn of our own begins: it would be fenced off with the rest."""
+        async with self._taking_over:
+            if self.taken_over:
+                return
+            unfinished = await self._store.take_over()
+            self.taken_over = True
+            for turn in unfinished:
+                session = await self._store.session(turn.session)
+                if self._is_ours(session):
+                    log.info("resuming turn %s of session %s", turn.id, turn.session)
+                    self._work(session, turn)
+                else:
+                    await self._park_for_program(turn)
+
+    async def begin(self, session: Session) -> None:
+        """Work on the messages that wait, unless somebody does already."""
+        if session.id in self._tasks or self._closing:
+            return
+        await self._take_over()
+        turn = None if session.id in self._tasks else await self._store.start_turn(session.id)
+        if turn is not None:
+            self._work(session, turn)
+
+    async def continue_turn(self, session: Session) -> None:
+        """Go on with a turn that has waited for its program."""
+        turn = await self._store.unfinished_turn(session.id)
+        if turn is not None and session.id not in self._tasks:
+            self._work(session, Turn(turn.id, turn.session, turn.fence, resumed=True))
+
+    async def _park_for_program(self, turn: Turn) -> None:
+        """Show at once what a program left undone that nobody can know the outcome of."""
+        for call in (await self._conversation(turn.session)).unfinished:
+            if call.intended and call.intended.traceless and not call.parked:
+                parked = ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
+                await self._store.append(turn, parked)
+
+    # working
+
+    def _work(self, session: Session, turn: Turn) -> None:
+        task = asyncio.create_task(self._turn(session, turn), name=f"turn {turn.id}")
+        self._tasks[session.id] = task
+        task.add_done_callback(lambda done: self._worked(session, done))
+
+    async def _turn(self, session: Session, turn: Turn) -> None:
+        try:
+            worker = await self._worker(session, turn)
+        except Exception as error:
+            # Nothing can be done for it now: say so, rather than leave it running for ever.
+            log.exception("turn %s of session %s cannot be worked", turn.id, session.id)
+            told = as_told(error)
+            end = ev.TurnFinished(turn.id, "failed", "", told.message, told.hint)
+            for recorded in await self._store.append(turn, end):
+                self._bus.publish(recorded)
+            return
+        end_of_turn = await worker.run()
+        if end_of_turn is not None and end_of_turn.reason == "failed":
+            log.warning("turn %s of %s failed: %s", turn.id, session.id, end_of_turn.error)
+
+    async def _worker(self, session: Session, turn: Turn) -> TurnWorker:
+        while True:
+            try:
+                talk = await self._conversation(session.id)
+                break
+            except Degraded as trouble:
+                log.warning("session %s cannot be read: %s", session.id, trouble.message)
+                await asyncio.sleep(AGAIN_SECONDS)
+        worker = TurnWorker(self._parts(session), turn, talk)
+        if self._closing:
+            worker.close()
+        self._workers[session.id] = worker
+        if not turn.resumed:  # tell listeners what `start_turn` wrote
+            for recorded in await self._store.events(session.id, talk.turn_began - 1):
+                self._bus.publish(recorded)
+        return worker
+
+    async def _conversation(self, session: str) -> Conversation:
+        prompt = await self._store.prompt((await self._store.session(session)).prompt)
+        return Conversation(session, prompt).apply_all(await self._store.events(session))
+
+    def _worked(self, session: Session, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(session.id) is task:
+            self._tasks.pop(session.id)
+            self._workers.pop(session.id, None)
+        self.touched = self._clock()
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None and not isinstance(error, Fenced):
+            log.error("the turn of session %s broke", session.id, exc_info=error)
+            change = ev.RuntimeChanged("degraded", f"a turn of {session.id} broke: {error}")
+            self._bus.publish(ev.Recorded(session.id, 0, self._clock(), change))
+        elif not self._closing:
+            # A message that came in while the turn was ending is the next turn's.
+            after = asyncio.create_task(self._after(session))
+            self._tasks.setdefault(session.id, after)
+
+    async def _after(self, session: Session) -> None:
+        if self._tasks.get(session.id) is asyncio.current_task():
+            self._tasks.pop(session.id)
+        try:
+            await self.begin(session)
+        except (Degraded, NotFound, Fenced) as error:
+            log.warning("session %s: %s", session.id, error.message)
+
+    # people
+
+    async def interrupt(self, session: Session, by: str) -> bool:
+        """Stop the session's turn at once; False when it has none. Written down before this
+        returns: a runtime that dies now does not forget it."""
+        if session.id not in self._tasks:
+            await self.continue_turn(session)
+        while session.id in self._tasks and session.id not in self._workers:
+            await asyncio.sleep(0.001)  # it is just beginning
+        worker = self._workers.get(session.id)
+        return worker is not None and await worker.interrupt(by)
+
+    async def answer(self, id: str, answer: str, by: str) -> None:
+        for worker in self._workers.values():
+            if id in worker.talk.questions:
+                return await worker.people.answer(id, answer, by)
+        raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
+
+    async def decide(self, effect: str, decision: str, by: str) -> None:
+        for worker in self._workers.values():
+            if any(call.effect == effect and call.parked for call in worker.talk.calls):
+                return await worker.people.decide(effect, decision, by)
+        return await self._decide_for_program(effect, decision, by)
+
+    async def _decide_for_program(self, effect: str, decision: str, by: str) -> None:
+        """Write the decision down; the program acts on it when it comes back."""
+        parked = next((one for one in await self._store.parked() if one.effect == effect), None)
+        turn = await self._store.unfinished_turn(parked.session) if parked else None
+        if parked is None or turn is None or parked.session in self._tasks:
+            raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
+        await self._store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
+
+
+def _is_parked(worker: TurnWorker) -> bool:
+    open_calls = worker.talk.unfinished
+    return bool(open_calls) and all(call.parked and not call.decided for call in open_calls)
