@@ -228,3 +228,41 @@ async def test_a_resumed_request_has_the_very_bytes_the_first_would_have_had(
         prompt = await b.store.prompt(b.session.prompt)
         assert check_session(b.session.id, prompt, events) == 2
         assert worker.talk.messages[1].calls[0].arguments == odd
+
+
+@pytest.mark.parametrize("change", ["gone", "other arguments"])
+async def test_a_call_is_not_closed_because_its_tool_has_changed(
+    tmp_path: Path, change: str
+) -> None:
+    """Whether it happened is as unknown as before."""
+
+    async def act(amount: int) -> str:
+        return "never"
+
+    tools = [] if change == "gone" else [Tool("act", act, "Act")]
+    async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
+        await stop_before(b, "finishing")
+        running = await resume(b)
+        while not await b.store.parked():
+            await asyncio.sleep(0.005)
+        worker = b.settled  # type: ignore[attr-defined]
+        await worker.people.decide((await b.store.parked())[0].effect, "retry", "test")
+        end = await running
+        (result,) = await b.events(ev.CallFinished)
+    assert end is not None
+    assert end.reason == "done"
+    assert not result.ok
+
+
+async def test_an_interrupt_that_was_asked_for_survives_the_runtime(tmp_path: Path) -> None:
+    ran: list[str] = []
+    async with bench(
+        tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=[counting_tool(ran)]
+    ) as b:
+        await stop_before(b, "judging")
+        turn = await b.store.unfinished_turn(b.session.id)
+        assert turn is not None
+        await b.store.append(turn, ev.InterruptAsked(turn.id, "test"))
+        end = await (await resume(b))
+    assert end is not None
+    assert (end.reason, ran) == ("interrupted", [])

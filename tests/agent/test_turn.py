@@ -16,9 +16,11 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
+from hermes_agent.core.protocols import Verdict
 from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
-from hermes_agent.core.tools import Tool
+from hermes_agent.core.tools import Tool, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
+from hermes_agent.policy.redact import Redactor
 from tests.support.turns import bench
 
 
@@ -452,3 +454,103 @@ async def test_a_bug_in_hermes_ends_the_turn_and_is_called_one(tmp_path: Path) -
     assert "hermes logs" in end.hint
     assert "not run" in result.text
     assert after.text == "better"
+
+
+async def test_whatever_a_tool_does_becomes_a_result(tmp_path: Path) -> None:
+    def leave() -> str:
+        raise SystemExit(3)
+
+    async def give_up() -> str:
+        raise asyncio.CancelledError
+
+    def odd() -> object:
+        return {"when": object, "set": {1}}
+
+    def broken_text() -> ToolResult:
+        return ToolResult("caf\udce9", {"name": "caf\udce9", "n": float("nan"), "o": object()})
+
+    made = [program(f, f.__name__) for f in (leave, give_up, odd, broken_text)]
+    model = ScriptedModel(
+        calls(*(ToolCall.of(str(n), tool.name) for n, tool in enumerate(made))), Reply("ok")
+    )
+    async with bench(tmp_path, model, tools=made) as b:
+        end = await b.say("go")
+        results = {event.tool: event for event in await b.events(ev.CallFinished)}
+    assert end.reason == "done"
+    assert "SystemExit" in results["leave"].text
+    assert "gave itself up" in results["give_up"].text
+    assert results["broken_text"].text == "caf?"
+
+
+async def test_a_large_result_that_cannot_be_kept_is_said_and_does_not_end_the_turn(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "results").write_text("in the way")
+
+    def much() -> str:
+        return "x" * 50_000
+
+    model = ScriptedModel(calls(ToolCall.of("1", "much")), Reply("ok"))
+    settings = Settings(loop=LoopSettings(result_chars=1000))
+    async with bench(tmp_path, model, tools=[program(much, "much")], settings=settings) as b:
+        end = await b.say("go")
+        result = (await b.events(ev.CallFinished))[0]
+    assert end.reason == "done"
+    assert "could not be kept" in result.text
+
+
+async def test_two_answers_at_once_count_as_one(tmp_path: Path) -> None:
+    model = ScriptedModel(calls(ToolCall.of("1", "terminal", command="touch made")), Reply("ok"))
+    async with bench(tmp_path, model, policy="careful") as b:
+        await b.receive("go", interactive=True)
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not worker.talk.questions:
+            await asyncio.sleep(0.005)
+        (question,) = worker.talk.questions
+        told = await asyncio.gather(
+            worker.people.answer(question, "no", "alice"),
+            worker.people.answer(question, "yes", "bob"),
+            return_exceptions=True,
+        )
+        await running
+        answers = await b.events(ev.Answered)
+    assert [type(one).__name__ for one in told] == ["NoneType", "NotFound"]
+    assert [answer.answer for answer in answers] == ["no"]
+    assert not (tmp_path / "work" / "made").exists()
+
+
+async def test_the_time_of_a_second_question_begins_when_it_is_put(tmp_path: Path) -> None:
+    from hermes_agent.core.settings import ApprovalSettings
+
+    def pay(amount: int) -> str:
+        return "paid"
+
+    class Asking:
+        def judge(self, effect):
+            return Verdict("ask", "it costs money")
+
+    wanted = (ToolCall.of("1", "pay", amount=1), ToolCall.of("2", "pay", amount=2))
+    settings = Settings(approvals=ApprovalSettings(timeout_seconds=0.2))
+    tools = [program(pay, "pay")]
+    model = ScriptedModel(calls(*wanted), Reply("ok"))
+    async with bench(tmp_path, model, tools=tools, settings=settings) as b:
+        b.gate = Asking()
+        await b.say("go", interactive=True)
+        recorded = await b.store.events(b.session.id)
+    asked = [(one.event.expires - one.time) for one in recorded if isinstance(one.event, ev.Asked)]
+    assert len(asked) == 2
+    assert all(left > 0.1 for left in asked)
+
+
+async def test_secrets_stay_out_of_data_and_questions_too(tmp_path: Path) -> None:
+    secret = "hunter2-very-secret-value"
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "app.conf").write_text(f"password = {secret}\nlevel = 1\n")
+    patch = ToolCall.of("1", "patch", path="app.conf", old="level = 1", new="level = 2")
+    async with bench(tmp_path, ScriptedModel(calls(patch), Reply("ok"))) as b:
+        b.redact = Redactor({"DB_PASSWORD": secret})
+        await b.say("go")
+        whole = str(await b.events(ev.CallFinished))
+    assert "level = 2" in whole
+    assert secret not in whole

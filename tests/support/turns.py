@@ -34,6 +34,7 @@ class Bench:
     terminal: Terminal
     settings: Settings
     folder: Path
+    redact: Redactor = field(default_factory=lambda: Redactor({}))
     published: list[ev.Recorded] = field(default_factory=list)
     sent: int = 0
 
@@ -60,7 +61,7 @@ class Bench:
             terminal=self.terminal,
             settings=self.settings,
             publish=self.published.append,
-            redact=Redactor({}),
+            redact=self.redact,
             results=self.folder / "results",
             clock=time.time,
         )

@@ -387,3 +387,14 @@ async def test_a_claim_that_is_just_being_written_is_waited_for(
     claim = spool.claim("a-1")
     assert claim is not None
     assert claim.held
+
+
+async def test_a_late_line_for_a_command_that_was_forgotten_runs_nothing(
+    place: LocalPlace, terminal: LocalTerminal, shell: Shell
+) -> None:
+    """Two runtimes may hand one id in; the second line may be read after all is over."""
+    await terminal.run(Command("a-1", "echo once >> ran"))
+    await terminal.forget("a-1")
+    with (place.spool / "in").open("w") as fifo:
+        fifo.write("run a-1\n")
+    assert await shell.says("cat ran") == "once\n"

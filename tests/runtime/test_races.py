@@ -1,0 +1,198 @@
+"""Things that happen at the same moment, or at a bad one."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.cli.follow import Following, send
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HomeLocked, NotFound
+from hermes_agent.core.records import Inbound
+from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.runtime import Runtime
+from tests.faults.harness import Case, Nursery, wait_until
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def one(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
+    made = Case(tmp_path, nursery, 1)
+    yield made
+    made.close()
+
+
+def script(folder: Path, *replies: dict) -> str:
+    path = folder / "script.json"
+    path.write_text(json.dumps({"turns": [{"when": ".", "replies": list(replies)}]}))
+    return f"scripted/{path}"
+
+
+async def test_one_key_sent_twice_at_once_opens_one_session(tmp_path: Path) -> None:
+    command = {"tool": "terminal", "with": {"command": "echo paid >> paid"}}
+    model = script(tmp_path, {"calls": [command]}, {"say": "ok"})
+    runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": model, "HERMES_POLICY": "sandbox"})
+    await runtime.start()
+    try:
+
+        async def deliver() -> bool:
+            session = await runtime.open_session(workspace=str(tmp_path), key="cli:k1", once=True)
+            return await runtime.submit(session, Inbound("k1", "pay"))
+
+        new = await asyncio.gather(*(deliver() for _ in range(5)))
+        sessions = await runtime.store.sessions()
+        while (await runtime.store.session(sessions[0].id)).state != "idle":
+            await asyncio.sleep(0.01)
+    finally:
+        await runtime.stop()
+    assert sorted(new) == [False] * 4 + [True]
+    assert len(sessions) == 1
+    assert (tmp_path / "paid").read_text() == "paid\n"
+
+
+@pytest.mark.parametrize("write", [2, 3, 4, 5, 6])
+def test_a_client_whose_acknowledgement_was_lost_still_gets_its_answer(
+    one: Case, write: int
+) -> None:
+    """The runtime dies after a write and before its answer; the client sends again."""
+    one.script.write_text(json.dumps({"turns": [{"replies": [{"say": "hello"}]}]}))
+    one.pid = one.nursery.start(one.home, "after", write)
+    wait_until(lambda: one.api.is_up() or one.died, "the runtime to start")
+
+    def again() -> None:
+        if not one.api.is_up():
+            one.pid = one.nursery.start(one.home)
+            wait_until(one.api.is_up, "the runtime to start again")
+
+    one.api.ensure = again  # type: ignore[method-assign]  # by the nursery, not by the command
+    message = {"text": "hi", "workspace": str(one.work), "model": f"scripted/{one.script}"}
+    sent = send(one.api, message)
+    events = list(Following(one.api, sent["session"], sent["key"], sent["after"]).events())
+    assert events[-1]["kind"] == "turn_finished"
+    assert events[-1]["text"] == "hello"
+    assert len(one.api.get("/v1/sessions")) == 1
+
+
+def test_an_interrupt_that_was_acknowledged_is_not_forgotten_by_a_kill(one: Case) -> None:
+    stubborn = "echo first >> effects.log; trap '' INT TERM; sleep 5"
+    second = "echo second >> effects.log"
+    calls = [{"tool": "terminal", "with": {"command": each}} for each in (stubborn, second)]
+    one.script.write_text(json.dumps({"turns": [{"replies": [{"calls": calls}, {"say": "x"}]}]}))
+    one.start()
+    assert one.send("m1")
+    wait_until(lambda: "first" in one.lines(), "the command to begin")
+    assert one.api.post(f"/v1/sessions/{one.session}/interrupt") == {"interrupted": True}
+    one.kill()
+    one.start()
+    wait_until(lambda: one.state() == "idle", "the turn to end")
+    assert one.lines() == ["first"]
+    ends = [e["event"] for e in one.journal() if e["event"]["kind"] == "turn_finished"]
+    assert [end["reason"] for end in ends] == ["interrupted"]
+
+
+async def test_an_interrupt_right_after_the_message_counts(tmp_path: Path) -> None:
+    command = {"tool": "terminal", "with": {"command": "echo ran >> ran"}}
+    model = script(tmp_path, {"calls": [command]}, {"say": "ok"})
+    runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": model, "HERMES_POLICY": "sandbox"})
+    await runtime.start()
+    try:
+        session = await runtime.open_session(workspace=str(tmp_path))
+        await runtime.submit(session, Inbound("k", "go"))
+        assert await runtime.interrupt(session.id)
+        while (await runtime.store.session(session.id)).state != "idle":
+            await asyncio.sleep(0.01)
+        ends = [
+            recorded.event.reason
+            for recorded in await runtime.store.events(session.id)
+            if isinstance(recorded.event, ev.TurnFinished)
+        ]
+    finally:
+        await runtime.stop()
+    assert ends == ["interrupted"]
+
+
+async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
+    await runtime.start()
+    try:
+        session = await runtime.open_session(workspace=str(tmp_path))
+        runtime._desk._parts = lambda _: (_ for _ in ()).throw(NotFound("no policy called 'x'"))
+        await runtime.submit(session, Inbound("k", "go"))
+        while (await runtime.store.session(session.id)).state != "idle":
+            await asyncio.sleep(0.01)
+        end = (await runtime.store.events(session.id))[-1].event
+    finally:
+        await runtime.stop()
+    assert isinstance(end, ev.TurnFinished)
+    assert (end.reason, end.error) == ("failed", "no policy called 'x'")
+
+
+async def test_a_message_to_a_session_that_is_being_deleted_is_refused(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
+    await runtime.start()
+    try:
+        session = await runtime.open_session(workspace=str(tmp_path))
+        deleting = asyncio.create_task(runtime.delete_session(session))
+        await asyncio.sleep(0)
+        with pytest.raises(NotFound):
+            await runtime.submit(session, Inbound("k", "go"))
+        await deleting
+        assert await runtime.store.sessions() == []
+    finally:
+        await runtime.stop()
+
+
+def test_the_lock_is_in_the_home_however_long_its_path_and_wherever_tmp_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / ("x" * 120))
+    home.make()
+    first = HomeLock(home.lock_folder(writable=True), home.path)
+    first.take()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "elsewhere"))
+    with pytest.raises(HomeLocked):
+        HomeLock(home.lock_folder(writable=True), home.path).take()
+    first.release()
+
+
+def test_a_turn_of_another_session_goes_on_when_a_question_without_runtime_ends(
+    one: Case,
+) -> None:
+    """`ask --no-runtime` takes up what is unfinished; its end must not stop those commands."""
+    command = {"tool": "terminal", "with": {"command": "echo began; sleep 2; echo ended > ended"}}
+    one.script.write_text(
+        json.dumps({"turns": [{"replies": [{"calls": [command]}, {"say": "x"}]}]})
+    )
+    one.start()
+    assert one.send("m1")
+    wait_until(lambda: any((one.home / "terminals").rglob("*.s")), "the command to begin")
+    one.kill()
+    asked = subprocess.run(
+        [sys.executable, "-m", "hermes_agent", "ask", "--no-runtime", "hello"],
+        env={
+            "HERMES_HOME": str(one.home),
+            "HERMES_MODEL": "scripted/demo",
+            "PATH": "/usr/bin:/bin",
+        },
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        cwd=one.work,
+        timeout=60,
+    )
+    assert asked.returncode == 0, asked.stderr
+    one.start()
+    one.finish()
+    (result,) = [e["event"] for e in one.journal() if e["event"]["kind"] == "call_finished"]
+    assert result["ok"]
+    assert (one.work / "ended").read_text() == "ended\n"
