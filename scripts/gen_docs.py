@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -41,7 +41,11 @@ def sentences(module: types.ModuleType) -> dict[tuple[str, str], str]:
 
 def type_name(kind: Any) -> str:
     """A type as a reader would write it, without the modules it comes from."""
-    if get_origin(kind) is types.UnionType:
+    if get_origin(kind) is Annotated:
+        base, *limits = get_args(kind)
+        said = [f"{sign} {value}" for limit in limits for sign, value in _limits(limit)]
+        return f"{type_name(base)} ({', '.join(said)})"
+    if get_origin(kind) in (types.UnionType, Union):
         return " | ".join(type_name(each) for each in get_args(kind))
     if kind is type(None):
         return "None"
@@ -54,6 +58,12 @@ def type_name(kind: Any) -> str:
             "Ellipsis", "..."
         )
     return getattr(kind, "__name__", str(kind))
+
+
+def _limits(limit: Any) -> Iterator[tuple[str, Any]]:
+    for name, sign in (("gt", "above"), ("ge", "at least"), ("lt", "below"), ("le", "at most")):
+        if getattr(limit, name, None) is not None:
+            yield sign, getattr(limit, name)
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> str:

@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.offline import out_of_reach
 from hermes_agent.store.store import Store
 
 FORMAT = 1
@@ -100,12 +101,18 @@ def write_backup(
     progress: Progress,
 ) -> Summary:
     """Write the home to `target`. `copy` makes the copy of the database, where there is one."""
+    if (trouble := out_of_reach(home)) is not None:
+        raise HermesError(*trouble)
     if not home.is_dir():
         raise NotFound(f"there is no home at {home}", "the first message makes it")
+    own = target.parent == home / "backups"
+    if not own and not target.parent.is_dir():
+        raise NotFound(f"no folder at {target.parent}", "make it, or name a file in another place")
     if target.exists():
         raise HermesError(f"{target} exists already", "name a file that does not")
     try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if own:
+            target.parent.mkdir(mode=0o700, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".hermes-backup-", dir=target.parent) as beside:
             draft = Path(beside, "archive")
             database = Path(beside, DATABASE)
@@ -219,7 +226,7 @@ def read_archive(archive: Path, into: Path | None) -> Summary:
                     raise _damaged(archive, f"{name!r} is in it twice")
                 found[name] = _take(content, None if into is None else into / name, member.mode)
     except FileNotFoundError:
-        raise _no_backup(archive) from None
+        raise no_backup(archive) from None
     except (*_BROKEN, ValueError) as error:
         raise _damaged(archive, str(error) or type(error).__name__) from None
     return _compare(archive, manifest, found)
@@ -275,7 +282,7 @@ def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> 
     return Summary(archive, len(found), total, str(manifest.get("created")))
 
 
-def _no_backup(archive: Path) -> NotFound:
+def no_backup(archive: Path) -> NotFound:
     return NotFound(f"no backup at {archive}", "`hermes backup` makes one")
 
 
@@ -309,7 +316,7 @@ def check_backup(archive: Path) -> Summary:
 def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[Summary, Path | None]:
     """Put a backup in the place of a home. What was there is moved aside; where, is returned."""
     if not archive.exists():
-        raise _no_backup(archive)
+        raise no_backup(archive)
     existed = home.exists()
     staging = home.with_name(f"{home.name}.restoring-{now:%Y%m%d-%H%M%S}")
     aside = home.with_name(f"{home.name}.before-restore-{now:%Y%m%d-%H%M%S}")

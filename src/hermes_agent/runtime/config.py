@@ -1,17 +1,20 @@
 """`config.yaml` and the environment become `Settings`."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.settings import Settings
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.settings import Price, Settings
 
 _FROM_ENVIRONMENT = {"HERMES_MODEL": "model", "HERMES_POLICY": "policy"}
+_PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`$")
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 def load_settings(config: Path, environ: Mapping[str, str]) -> Settings:
@@ -20,7 +23,7 @@ def load_settings(config: Path, environ: Mapping[str, str]) -> Settings:
     for variable, name in _FROM_ENVIRONMENT.items():
         if environ.get(variable):
             values[name] = environ[variable]
-    return _convert(values, str(config))
+    return _convert(values, config)
 
 
 def read_config(config: Path) -> dict[str, Any]:
@@ -32,37 +35,74 @@ def read_config(config: Path) -> dict[str, Any]:
         raise HermesError(
             f"cannot read {config}: {error}", "check the file and its permissions"
         ) from None
-    values = _parse(text, str(config))
+    try:
+        values = _parse(text)
+    except ValueError as error:
+        raise _not_yaml(config, error) from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise HermesError(
-            f"{config} is not a list of settings", "each line is `name: value`; see docs/reference"
+            f"{config} does not hold settings by name",
+            f"each line of it is `name: value`; mend {config}, or move it away to start afresh",
         )
-    return values
+    return _without_empty(values)
 
 
-def _parse(text: str, source: str) -> Any:
+def _not_yaml(config: Path, error: ValueError) -> HermesError:
+    place = ", " if str(error).startswith("line ") else ": "
+    return HermesError(f"{config}{place}{error}", f"mend {config}, or move it away to start afresh")
+
+
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
+    """A name with nothing after it, as a group whose lines are all commented out, is a default."""
+    return {
+        name: {inner: each for inner, each in value.items() if each is not None}
+        if isinstance(value, dict)
+        else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _parse(text: str) -> Any:
+    """The value of a YAML text. A `ValueError` says in which line it is none."""
     import yaml  # at the leaf: most homes have no config.yaml, and this costs 15 ms
 
+    safe = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    # No setting is a date, and a name that looks like one is a name.
+    resolvers = {
+        first: [one for one in known if one[0] != _TIMESTAMP]
+        for first, known in safe.yaml_implicit_resolvers.items()
+    }
+    loader = type("Loader", (safe,), {"yaml_implicit_resolvers": resolvers})
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        return yaml.load(text, Loader=loader)  # noqa: S506 - derived from the safe one
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise HermesError(
-            f"{source}{line}: {problem}", "mend the file, or move it away to start afresh"
-        ) from None
+        line = f"line {where.line + 1}: " if where else ""
+        raise ValueError(line + (getattr(error, "problem", None) or "not YAML")) from None
+    except RecursionError:
+        raise ValueError("too deep") from None
 
 
-def _convert(values: dict[str, Any], source: str) -> Settings:
+def _convert(values: dict[str, Any], config: Path) -> Settings:
     try:
         return msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
-        raise HermesError(
-            f"{source}: {error}", "`hermes config` lists every setting with its value"
-        ) from None
+        name, problem = _blame(error)
+        raise HermesError(f"{config}: {problem}", f"change or remove {name} in {config}") from None
+
+
+def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The setting that is wrong, and a sentence about it."""
+    found = _PLACE.match(str(error))
+    problem, place = found.groups() if found else (str(error), "")
+    place = place.replace("[...]", ".NAME")
+    if unknown := re.match(r"Object contains unknown field `(.*)`", problem):
+        name = f"{place}.{unknown[1]}" if place else unknown[1]
+        return repr(name), f"no setting is called {name!r}"
+    return repr(place), f"{place}: {problem}" if place else problem
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
@@ -80,41 +120,86 @@ def flatten(settings: Settings) -> dict[str, Any]:
     return flat
 
 
+def setting_path(name: str) -> list[str]:
+    """The steps to a setting. Below a setting that goes by the names of models, the name of a model
+    is one step, with its dots; quotes around it are taken off."""
+    known = flatten(Settings())
+    for head, default in known.items():
+        if isinstance(default, dict) and name.startswith(f"{head}."):
+            model, last = name[len(head) + 1 :], []
+            stem, _, field = model.rpartition(".")
+            if stem and head == "models.prices" and field in Price.__struct_fields__:
+                model, last = stem, [field]
+            if len(model) > 1 and model[0] == model[-1] and model[0] in "'\"":
+                model = model[1:-1]
+            return [*head.split("."), model, *last]
+    if name in known:
+        return name.split(".")
+    raise _unknown(name, known)
+
+
 def get_setting(settings: Settings, name: str) -> Any:
     flat = flatten(settings)
-    if name in flat:
-        return flat[name]
     below = {key: value for key, value in flat.items() if key.startswith(f"{name}.")}
     if below:
         return below
-    raise _unknown(name, flat)
+    value = msgspec.to_builtins(settings)
+    for step in setting_path(name):
+        if not isinstance(value, dict) or step not in value:
+            raise UsageError(f"{name} is not set", "`hermes config` lists what is")
+        value = value[step]
+    return value
 
 
-def _unknown(name: str, known: Mapping[str, Any]) -> NotFound:
+def _unknown(name: str, known: Mapping[str, Any]) -> UsageError:
     from difflib import get_close_matches
 
     near = get_close_matches(name, known, 1, 0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return NotFound(f"no setting called {name!r}", f"{hint}`hermes config` lists them")
+    return UsageError(f"no setting called {name!r}", f"{hint}`hermes config` lists them")
 
 
-def set_setting(config: Path, name: str, text: str) -> Any:
-    """Change one setting in the file, comments and order kept. Returns the new value."""
-    known = flatten(Settings())
-    head = name.rsplit(".", 1)[0]
-    if name not in known and head not in known:
-        raise _unknown(name, known)
-    value = _parse(text, name)
-    changed = read_config(config)
-    _put(changed, name.split("."), value)
+def set_setting(config: Path, name: str, text: str, check: Callable[[Settings], None]) -> Any:
+    """Change one setting in the file, comments and order kept. Returns the new value. What `check`
+    refuses is not written."""
+    path = setting_path(name)
     try:
-        msgspec.convert(changed, Settings)
-    except msgspec.ValidationError as error:
+        value = _parse(text)
+    except ValueError as error:
         raise UsageError(
-            f"{name}: {str(error).split(' - at')[0]}", f"the default is {known.get(name)!r}"
+            f"{name}: {text!r} cannot be read: {error}",
+            "quote it twice where it is a text: \"'…'\"",
         ) from None
-    _rewrite(config, name.split("."), value)
+    before = read_config(config)
+    changed = msgspec.to_builtins(before)
+    _put(changed, path, value)
+    try:
+        settings = msgspec.convert(changed, Settings)
+    except msgspec.ValidationError as error:
+        raise _refusal(config, name, path, before, error) from None
+    check(settings)
+    _rewrite(config, path, value)
     return value
+
+
+def _refusal(
+    config: Path, name: str, path: list[str], before: Any, error: msgspec.ValidationError
+) -> HermesError:
+    """Who is to blame: what is set, or something else that stands in the file."""
+    try:
+        msgspec.convert(before, Settings)
+    except msgspec.ValidationError as earlier:
+        if str(earlier) == str(error):
+            wrong, problem = _blame(error)
+            return HermesError(
+                f"{config}: {problem}", f"change or remove {wrong} in {config} first"
+            )
+    problem = str(error).split(" - at")[0]
+    if path[:2] == ["models", "prices"]:
+        example = f"'models.prices.{path[2]}' '{{input: 1.25, output: 10}}'"
+        return UsageError(f"{name}: {problem}", f"set it whole: hermes config set {example}")
+    default = flatten(Settings()).get(name)
+    return UsageError(f"{name}: {problem}", f"the default is {default!r}")
 
 
 def _put(tree: Any, path: list[str], value: Any) -> None:
@@ -127,10 +212,18 @@ def _put(tree: Any, path: list[str], value: Any) -> None:
 
 def _rewrite(config: Path, path: list[str], value: Any) -> None:
     from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
 
     handler = YAML()
     text = config.read_text(encoding="utf-8") if config.exists() else ""
-    tree = handler.load(text) or handler.map()
+    try:
+        tree = handler.load(text) or handler.map()
+    except (YAMLError, ValueError) as error:
+        raise HermesError(
+            f"{config} cannot be changed without losing something: "
+            f"{getattr(error, 'problem', None) or error}",
+            f"change {'.'.join(path)} in {config} by hand",
+        ) from None
     _put(tree, path, value)
     out = StringIO()
     handler.dump(tree, out)

@@ -37,7 +37,7 @@ NOT_YET = (
 
 class Finding(NamedTuple):
     name: str
-    state: Literal["ok", "warn", "fail"]
+    state: Literal["ok", "info", "warn", "fail"]
     what: str
     hint: str = ""
 
@@ -52,7 +52,18 @@ class Running(NamedTuple):
 def examine(home: Path, environ: Mapping[str, str], running: Running | None) -> Iterator[Finding]:
     """Every check, in order. `running` is None when no runtime answers."""
     yield from _machine()
-    yield from _home(home)
+    yield _chat()
+    out_of_reach = offline.out_of_reach(home)
+    if out_of_reach is None:
+        yield from _home(home)
+        yield from _inside(home, environ, running)
+    else:
+        yield Finding("home", "fail", *out_of_reach)
+    missing = ", ".join(NOT_YET)
+    yield Finding("not yet", "info", f"Hermes {__version__} does not have: {missing}")
+
+
+def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> Iterator[Finding]:
     settings = None
     try:
         settings = load_settings(Home(home).config, environ)
@@ -62,12 +73,9 @@ def examine(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
         yield Finding("config", "ok", there)
         yield from _model(settings, environ)
-    yield _runtime(home, running)
+    yield _runtime(home, running, settings)
     yield from _store(home, running)
-    yield _chat()
     yield _keepers(home, settings or Settings(), time.time())
-    missing = ", ".join(NOT_YET)
-    yield Finding("not yet", "ok", f"Hermes {__version__} does not have: {missing}")
 
 
 def _machine() -> Iterator[Finding]:
@@ -132,19 +140,9 @@ def _model(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("policy", "ok", settings.policy)
 
 
-def _runtime(home: Path, running: Running | None) -> Finding:
+def _runtime(home: Path, running: Running | None, settings: Settings | None) -> Finding:
     if running is not None:
-        status = running.status
-        if status["state"] == "degraded":
-            return Finding("runtime", "fail", f"degraded: {status['reason']}", status["hint"])
-        if status["version"] != __version__:
-            return Finding(
-                "runtime",
-                "warn",
-                f"runs version {status['version']}, this is {__version__}",
-                "`hermes restart`",
-            )
-        return Finding("runtime", "ok", f"{status['state']}, pid {status['pid']}")
+        return _answering(running.status, settings)
     owner = offline.lock_owner(str(home))
     sockets = [path for path in map(Path, places.socket_paths(str(home))) if path.exists()]
     if owner is not None and sockets:
@@ -164,6 +162,21 @@ def _runtime(home: Path, running: Running | None) -> Finding:
             "`hermes up` starts it again, and it takes up what was unfinished",
         )
     return Finding("runtime", "ok", "stopped; commands start it when they need it")
+
+
+def _answering(status: dict[str, Any], settings: Settings | None) -> Finding:
+    if status["state"] == "degraded":
+        return Finding("runtime", "fail", f"degraded: {status['reason']}", status["hint"])
+    stale = []
+    if status["version"] != __version__:
+        stale.append(f"version {status['version']}, this is {__version__}")
+    for name in ("model", "policy"):
+        wanted = getattr(settings, name, status[name])
+        if status[name] != wanted:
+            stale.append(f"{name} {status[name]!r}, the settings say {wanted!r}")
+    if stale:
+        return Finding("runtime", "warn", f"runs with {'; '.join(stale)}", "`hermes restart`")
+    return Finding("runtime", "ok", f"{status['state']}, pid {status['pid']}")
 
 
 def _store(home: Path, running: Running | None) -> Iterator[Finding]:
@@ -234,8 +247,8 @@ def _keepers(home: Path, settings: Settings, now: float) -> Finding:
     """Shells that are held open; one that is idle ends by itself, so an old one is stuck."""
     held, stuck = 0, []
     for note in sorted((home / "terminals").glob("*/keeper.*")):
-        words = note.read_text(encoding="utf-8").split()
-        if len(words) < 2 or not process_lives(int(words[0]), words[1]):
+        words = _words_in(note)
+        if len(words) < 2 or not words[0].isdigit() or not process_lives(int(words[0]), words[1]):
             continue
         held += 1
         last = Spool(note.parent).now()
@@ -247,3 +260,10 @@ def _keepers(home: Path, settings: Settings, now: float) -> Finding:
         pids = ", ".join(stuck)
         return Finding("shells", "warn", f"idle for too long: pid {pids}", f"kill {pids}")
     return Finding("shells", "ok", f"{held} held open" if held else "none held open")
+
+
+def _words_in(note: Path) -> list[str]:
+    try:
+        return note.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return []  # its shell has ended just now

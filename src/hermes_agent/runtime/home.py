@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, HomeLocked
 from hermes_agent.runtime import places
+from hermes_agent.runtime.offline import out_of_reach
 
 
 @dataclass(frozen=True)
@@ -40,16 +41,15 @@ class Home:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in (Path(places.run_folder(str(self.path))), self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
-        except NotADirectoryError:
+        except OSError as error:
+            if (trouble := out_of_reach(self.path)) is not None:
+                raise HermesError(*trouble) from None
+            if self.path.is_dir():
+                return False
             raise HermesError(
-                f"the home {self.path} is not a folder", "set HERMES_HOME to another place"
+                f"cannot create the home {self.path}: {error.strerror}",
+                "set HERMES_HOME to another place",
             ) from None
-        except OSError:
-            if not self.path.is_dir():
-                raise HermesError(
-                    f"cannot create the home {self.path}", "set HERMES_HOME to another place"
-                ) from None
-            return False
         return os.access(self.path, os.W_OK) and not _read_only(self.path)
 
     def lock_folder(self, writable: bool) -> Path:
@@ -91,9 +91,12 @@ class HomeLock:
         except BlockingIOError:
             owner = os.read(handle, 32).decode().strip() or "unknown"
             os.close(handle)
+            runtime = any(map(os.path.exists, places.socket_paths(str(self._home))))
             raise HomeLocked(
                 f"another Hermes (pid {owner}) owns the home {self._home}",
-                "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME",
+                "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME"
+                if runtime
+                else "it is a program, not a runtime: wait until it has ended, or set HERMES_HOME",
             ) from None
         os.ftruncate(handle, 0)
         with contextlib.suppress(OSError):  # on a full disk the lock holds without a name in it

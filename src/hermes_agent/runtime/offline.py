@@ -1,6 +1,7 @@
 """What can be said of a home while no runtime answers: nothing is opened, made or changed."""
 
 import os
+import stat
 from pathlib import Path
 
 from hermes_agent.runtime import places
@@ -9,6 +10,7 @@ ROOM_BYTES = 1_000_000
 """With less room than this a disk counts as full."""
 
 _SQLITE = b"SQLite format 3\x00"
+_ANOTHER = "set HERMES_HOME to another place"
 
 Trouble = tuple[str, str]
 """What is wrong, and a hint."""
@@ -43,12 +45,41 @@ def free_bytes(folder: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
+def out_of_reach(home: Path) -> Trouble | None:
+    """Why nothing can be known of a home, or it cannot be made."""
+    try:
+        is_folder = stat.S_ISDIR(home.stat().st_mode)
+    except FileNotFoundError:
+        if home.is_symlink():
+            return f"the home {home} is a link to nothing", f"mend the link, or {_ANOTHER}"
+        return _cannot_be_made(home)
+    except OSError as error:
+        if isinstance(error, NotADirectoryError):
+            return f"the home {home} is not a folder: it lies in a file", _ANOTHER
+        return f"the home {home} cannot be looked at: {error.strerror}", _ANOTHER
+    if not is_folder:
+        return f"the home {home} is not a folder", _ANOTHER
+    if not os.access(home, os.R_OK | os.X_OK):
+        return f"the home {home} may not be read", f"chmod 700 it, or {_ANOTHER}"
+    return None
+
+
+def _cannot_be_made(home: Path) -> Trouble | None:
+    above = next(folder for folder in home.parents if os.path.lexists(folder))
+    if not above.is_dir():
+        return f"the home {home} cannot be made: {above} is not a folder", _ANOTHER
+    if not os.access(above, os.W_OK | os.X_OK):
+        return f"the home {home} cannot be made: {above} may not be written", _ANOTHER
+    if free_bytes(above) < ROOM_BYTES:
+        return f"the home {home} cannot be made: {above} has no room for it", _ANOTHER
+    return None
+
+
 def home_trouble(home: Path) -> Trouble | None:
     """Why a runtime could not keep anything in this home, as far as a look can tell."""
-    if not home.exists():
-        return None
-    if not home.is_dir():
-        return f"the home {home} is not a folder", "set HERMES_HOME to another place"
+    trouble = out_of_reach(home)
+    if trouble is not None or not home.exists():
+        return trouble
     if not os.access(home, os.W_OK | os.X_OK) or os.statvfs(home).f_flag & os.ST_RDONLY:
         return f"the home {home} is read-only", "make it writable; what it holds can be read"
     if (room := free_bytes(home)) < ROOM_BYTES:

@@ -1,7 +1,9 @@
-"""Where things lie in a home. Standard library only: every command starts here."""
+"""Where things lie in a home. Next to nothing is imported: every command starts here."""
 
 import os
 from collections.abc import Iterator
+
+from hermes_agent.core.errors import UsageError
 
 SOCKET_LIMIT = 100
 """Paths of Unix sockets are cut off at 107 bytes; stay clear of it."""
@@ -9,7 +11,13 @@ SOCKET_LIMIT = 100
 
 def find_home(environ: "os._Environ[str] | dict[str, str]") -> str:
     chosen = environ.get("HERMES_HOME") or os.path.join(os.path.expanduser("~"), ".hermes")
-    return os.path.abspath(os.path.expanduser(chosen))
+    home = os.path.abspath(os.path.expanduser(chosen))
+    if not home.isprintable():
+        raise UsageError(
+            f"the home {home!r} is not UTF-8, or has control characters",
+            "set HERMES_HOME to another place",
+        )
+    return home
 
 
 def run_folder(home: str) -> str:
@@ -20,7 +28,7 @@ def other_run_folder(home: str) -> str:
     """For a home that is read-only, or whose path is too long for a socket."""
     import hashlib
 
-    mark = hashlib.sha256(home.encode()).hexdigest()[:12]
+    mark = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
     folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the owner is checked before use
     return os.path.join(folder, f"hermes-{os.getuid()}-{mark}")
 
@@ -28,7 +36,7 @@ def other_run_folder(home: str) -> str:
 def socket_paths(home: str) -> Iterator[str]:
     """Where the runtime's socket may be, likeliest first."""
     first = os.path.join(run_folder(home), "api.sock")
-    if len(first.encode()) < SOCKET_LIMIT:
+    if len(os.fsencode(first)) < SOCKET_LIMIT:
         yield first
     yield os.path.join(other_run_folder(home), "api.sock")
 

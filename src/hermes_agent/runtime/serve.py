@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 
 from hermes_agent.core.tools import Tool
+from hermes_agent.runtime.peers import OwnersOnly
 from hermes_agent.runtime.runtime import Hook, Runtime
 from hermes_agent.runtime.server import build_app
 
@@ -60,7 +61,7 @@ async def _serve(runtime: Runtime) -> None:
         access_log=False,
         lifespan="off",
         ws="none",
-        http="h11",
+        http=OwnersOnly,
         loop="asyncio",
         timeout_graceful_shutdown=2,
     )

@@ -1,0 +1,59 @@
+"""Who may use the local API: its owner, but not the agent's own commands. A command that was
+allowed once must not be able to answer the next question itself."""
+
+import asyncio
+import json
+import socket
+import struct
+from pathlib import Path
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MARK = b"HERMES_SPOOL="
+"""In the environment of every shell that a keeper holds, and of what it starts."""
+
+_TOLD = json.dumps(
+    {
+        "error": "a command of the agent may not use the runtime",
+        "hint": "ask the user to do it",
+    }
+).encode()
+REFUSAL = (
+    b"HTTP/1.1 403 Forbidden\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%s" % (len(_TOLD), _TOLD)
+)
+
+
+class OwnersOnly(H11Protocol):
+    """HTTP as uvicorn speaks it, for peers that no shell of ours has started. A command that
+    wants to hide can shed its mark and its parents: only a sandbox is a boundary."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        peer = transport.get_extra_info("socket")
+        if peer is not None and is_agents_command(_pid_of(peer)):
+            transport.write(REFUSAL)
+            transport.close()
+            return
+        super().connection_made(transport)
+
+
+def _pid_of(peer: socket.socket) -> int:
+    size = struct.calcsize("3i")
+    pid, _uid, _gid = struct.unpack(
+        "3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    )
+    return int(pid)
+
+
+def is_agents_command(pid: int) -> bool:
+    """Whether the process, or one that it descends from, is a shell of the agent's."""
+    while pid > 1:
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+            if any(entry.startswith(MARK) for entry in environ.split(b"\0")):
+                return True
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+            pid = int(stat.rsplit(b")", 1)[1].split()[1])
+        except OSError:  # gone, or somebody else's
+            return False
+    return False

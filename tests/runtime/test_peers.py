@@ -1,0 +1,41 @@
+"""The agent's own commands cannot answer for the user."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.runtime.peers import is_agents_command
+from tests.faults.harness import Case, Nursery, wait_until
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Case]:
+    nursery = Nursery()
+    made = Case(tmp_path, nursery, 1)
+    yield made
+    made.close()
+    nursery.close()
+
+
+def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:
+    asking = f"env HERMES_HOME={one.home} {sys.executable} -m hermes_agent approvals --json"
+    hiding = f"env -u HERMES_SPOOL setsid -w {asking}"
+    calls = [{"tool": "terminal", "with": {"command": each}} for each in (asking, hiding)]
+    one.script.write_text(json.dumps({"turns": [{"replies": [{"calls": calls}, {"say": "x"}]}]}))
+    one.start()
+    assert one.send("m1")
+    wait_until(lambda: one.state() == "idle", "the turn to end")
+    results = [e["event"] for e in one.journal() if e["event"]["kind"] == "call_finished"]
+    assert len(results) == 2
+    for result in results:
+        assert not result["ok"]
+        assert "may not use the runtime" in result["text"]
+
+
+def test_the_user_s_own_processes_are_not_the_agent_s() -> None:
+    assert not is_agents_command(os.getpid())
+    assert not is_agents_command(2**30)
