@@ -14,8 +14,6 @@ from typing import NamedTuple
 from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.spool import Spool, process_lives
 
-__all__ = ["Keeper", "process_lives", "scrubbed"]
-
 SCRIPT = Path(__file__).with_name("keeper.sh")
 PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
 START_SECONDS = 30.0
