@@ -1,4 +1,5 @@
-"""`make soak`: kill the runtime at random instants, thousands of times.
+"""`make soak`: kill the runtime at random instants, thousands of times, with a storm of everything
+else after every fifty.
 
 python -m tests.faults.soak --kills 5000 --seed 7
 """
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 
 from tests.faults.harness import Case, Nursery, case
+from tests.faults.storm import storm
 
 TURNS = 12
 """Messages sent to one home before its journal is checked and a new one begun."""
@@ -57,6 +59,7 @@ def main() -> int:
     try:
         while done < options.kills:
             done += soak(folder / str(done), nursery, chance, min(50, options.kills - done))
+            storm(folder / f"storm-{done}", nursery, chance)
             rate = done / (time.monotonic() - began)
             print(f"{done} kills, nothing lost, nothing twice ({rate:.1f}/s)", flush=True)
     finally:
