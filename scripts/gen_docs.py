@@ -99,7 +99,9 @@ def settings_page() -> str:
     opening = (
         "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot lies in the "
         "group before the dot. Environment variables override it: see "
-        "[environment variables](environment.md)."
+        "[environment variables](environment.md). `NAME` stands for the name of a model, with its "
+        "dots and slashes: `hermes config set models.prices.openai/gpt-5.5 "
+        "'{input: 1.25, output: 10}'`."
     )
     return "\n\n".join([opening, *setting_entries(settings.Settings, said)])
 

@@ -1,12 +1,35 @@
 """`hermes ask` at a terminal: the answer is streamed, consent is asked for, Ctrl-C stops it."""
 
+import os
+import signal
+import subprocess
 import sys
+from pathlib import Path
 
-from tests.support.cli import House, Pane, wait_until
+import pytest
+
+from tests.support.cli import PATIENCE, House, Pane, wait_until
 
 
 def open_ask(house: House, *words: str) -> Pane:
     return Pane(house.work, [sys.executable, "-m", "hermes_agent", "ask", *words], house.environ)
+
+
+def start_ask(house: House, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hermes_agent", "ask", *words],
+        cwd=house.work,
+        env=house.environ,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def holds_socket(pid: int) -> bool:
+    files = Path(f"/proc/{pid}/fd").iterdir()
+    return any(str(file.readlink()).startswith("socket:") for file in files)
 
 
 def test_control_c_stops_the_turn_and_keeps_what_was_done(house: House) -> None:
@@ -39,3 +62,135 @@ def test_an_answer_stands_alone_on_standard_output(house: House) -> None:
     done = house.run("ask", "write a file")
     assert done.stdout == "The file is **written**.\n"
     assert "→ $ echo written" in done.stderr
+
+
+def test_a_question_that_is_answered_elsewhere_is_dropped(house: House) -> None:
+    pane = open_ask(house, "write a file", "--policy", "careful")
+    try:
+        pane.shows("allow? [y/N]")
+        (asked,) = house.api.get("/v1/questions")
+        pane.type("n")
+        house.good("approvals", "answer", asked["id"], "yes")
+        pane.shows("answered elsewhere: yes")
+        pane.shows("The file is **written**.")
+    finally:
+        pane.close()
+    assert (house.work / "made.txt").read_text() == "written\n"
+
+
+def test_an_answer_outlives_the_runtime_that_asked(house: House) -> None:
+    pane = open_ask(house, "write a file", "--policy", "careful")
+    try:
+        pane.shows("allow? [y/N]")
+        house.kill_runtime()
+        pane.enter("y")
+        pane.shows("The file is **written**.")
+    finally:
+        pane.close()
+    assert (house.work / "made.txt").read_text() == "written\n"
+
+
+@pytest.mark.parametrize("where", [(), ("--no-runtime",)])
+def test_a_question_that_nobody_answers_is_dropped_in_time(
+    house: House, where: tuple[str, ...]
+) -> None:
+    house.good("config", "set", "approvals.timeout_seconds", "1")
+    pane = open_ask(house, "write a file", "--policy", "careful", *where)
+    try:
+        pane.shows("allow? [y/N]")
+        pane.shows("nobody answered in time")
+        pane.shows("The file is **written**.")  # the script does not know better
+        wait_until(pane.has_ended, "the command to end")
+    finally:
+        pane.close()
+    assert not (house.work / "made.txt").exists()
+
+
+def test_consent_is_asked_for_without_a_runtime_too(house: House) -> None:
+    pane = open_ask(house, "write a file", "--policy", "careful", "--no-runtime")
+    try:
+        pane.shows("allow? [y/N]")
+        pane.enter("y")
+        pane.shows("The file is **written**.")
+    finally:
+        pane.close()
+    assert (house.work / "made.txt").read_text() == "written\n"
+
+
+def test_control_c_stops_the_turn_without_a_runtime_too(house: House) -> None:
+    pane = open_ask(house, "work long", "--no-runtime")
+    try:
+        pane.shows("$ echo begun")
+        pane.press("C-c")
+        pane.shows("keeps what was done")
+        wait_until(pane.has_ended, "the command to end")
+    finally:
+        pane.close()
+    assert house.json("sessions")[0]["state"] == "idle"
+
+
+def test_control_c_while_the_message_is_on_its_way_stops_its_turn(house: House) -> None:
+    house.good("up")
+    runtime = int(house.api.get("/v1/status")["pid"])
+    os.kill(runtime, signal.SIGSTOP)
+    asking = start_ask(house, "work long")
+    try:
+        wait_until(lambda: holds_socket(asking.pid), "the message to be on its way")
+        asking.send_signal(signal.SIGINT)
+    finally:
+        os.kill(runtime, signal.SIGCONT)
+    _, told = asking.communicate(timeout=PATIENCE)
+    assert "interrupted; session " in told
+    (session,) = house.json("sessions")
+    assert session["id"] in told
+    assert session["state"] == "idle"
+
+
+def test_a_message_to_a_session_at_work_is_said_to_be_queued(house: House) -> None:
+    session = house.send("work long")
+    house.wait_for_command(session)
+    asking = start_ask(house, "hello", "--session", session)
+    assert asking.stderr is not None
+    assert "your message is queued" in asking.stderr.readline()
+    house.good("interrupt", session)
+    asking.communicate(timeout=PATIENCE)
+    assert house.json("sessions", "show", session)["turns"] == 2
+
+
+def test_a_runtime_that_is_stopped_is_left_so_by_an_open_ask(house: House) -> None:
+    asking = start_ask(house, "work long", "--name", "talk")
+    wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
+    session = house.api.get("/v1/sessions/talk")["id"]
+    house.wait_for_command(session)
+    house.good("down")
+    _, told = asking.communicate(timeout=PATIENCE)
+    assert asking.returncode == 1
+    assert "the runtime was stopped; the turn goes on" in told
+    assert "hermes up" in told
+    assert session in told
+    assert house.json("status")["state"] == "stopped"
+
+
+def test_a_failed_turn_has_no_answer_and_is_told_once(house: House) -> None:
+    house.script.write_text(
+        "turns: [{replies: [{say: Half of it., calls: "
+        "[{tool: terminal, with: {command: 'true'}}]}]}]"
+    )
+    for more in (("--no-runtime",), (), ("--quiet",)):
+        done = house.run("ask", "go", *more)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert done.stderr.count("is used up") == 1
+
+
+def test_a_budget_that_is_used_up_names_its_setting(house: House) -> None:
+    house.good("config", "set", "loop.max_steps", "1")
+    done = house.run("ask", "write a file")
+    assert done.returncode == 1
+    assert "hermes config set loop.max_steps" in done.stderr
+
+
+def test_a_script_is_found_from_where_the_command_is_given(house: House) -> None:
+    (house.work / "mine.yaml").write_text("turns: [{replies: [{say: Mine.}]}]")
+    assert house.good("ask", "hi", "--model", "scripted/./mine.yaml") == "Mine.\n"
+    assert house.good("ask", "hi", HERMES_MODEL="scripted/mine.yaml") == "Mine.\n"

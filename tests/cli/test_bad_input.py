@@ -1,11 +1,17 @@
 """Bad input: one line that names it, a hint, the right exit code, and never a traceback."""
 
+import json
+
 import pytest
 
+from hermes_agent.runtime.backup import owned
+from hermes_agent.runtime.home import Home
 from tests.support.cli import House
 
 
-def assert_refused(house: House, code: int, names: str, *words: str, **environ: str) -> None:
+def assert_refused(
+    house: House, code: int, names: str, *words: str | bytes, **environ: str
+) -> None:
     done = house.run(*words, **environ)
     assert done.returncode == code, done.stderr
     assert names in done.stderr.splitlines()[0]
@@ -25,9 +31,25 @@ def assert_refused(house: House, code: int, names: str, *words: str, **environ: 
         (("ask",), "text"),
         (("ask", "  "), "empty"),
         (("restore",), "file"),
+        (("sessions", "show", ""), "name a session"),
+        (("interrupt", " "), "name a session"),
+        (("ask", "hi", "--session", ""), "name a session"),
+        (("chat", "--session", ""), "name a session"),
+        (("sessions", "search", " "), "search for what"),
+        (("sessions", "list", "--limit", "0"), "--limit"),
+        (("sessions", "search", "a", "--limit", "-1"), "--limit"),
+        (("logs", "--lines", "0"), "--lines"),
+        (("logs", "--lines", "many"), "--lines"),
+        (("ask", "hi", "--name", " "), "empty"),
+        (("ask", "hi", "--name", "a" * 101), "101 characters"),
+        (("ask", "hi", "--name", "a\nb"), "cannot be a name"),
+        (("sessions", "rename", "any", "a/b"), "cannot be a name"),
+        (("ask", b"caf\xe9"), "is not UTF-8"),
     ],
 )
-def test_wrong_usage_exits_with_two(house: House, words: tuple[str, ...], names: str) -> None:
+def test_wrong_usage_exits_with_two(
+    house: House, words: tuple[str | bytes, ...], names: str
+) -> None:
     assert_refused(house, 2, names, *words)
 
 
@@ -81,3 +103,42 @@ def test_chat_with_two_sessions_or_a_changed_one_is_refused(house: House) -> Non
 
 def test_a_chat_without_a_model_says_so_before_anything_is_typed(house: House) -> None:
     assert_refused(house, 2, "no model", "chat", HERMES_MODEL="")
+
+
+def test_a_name_with_a_slash_is_no_session(house: House) -> None:
+    assert_refused(house, 1, "'a/b'", "sessions", "show", "a/b")
+    assert_refused(house, 1, "'a/b'", "interrupt", "a/b")
+    assert_refused(house, 1, "''", "approvals", "answer", "", "yes")
+
+
+def test_words_without_quotes_are_told_about_quotes(house: House) -> None:
+    done = house.run("ask", "list", "files")
+    assert done.returncode == 2
+    assert "quote the question" in done.stderr
+
+
+def test_half_a_model_is_completed_by_an_example(house: House) -> None:
+    for model, example in (("scripted/", "scripted/demo"), ("openai/", "openai/gpt-5.5")):
+        assert example in house.run("ask", "hi", "--model", model).stderr
+
+
+def test_a_home_with_odd_bytes_is_refused(house: House) -> None:
+    for command in ("status", "doctor", "ask"):
+        words = [command, "hi"] if command == "ask" else [command]
+        assert_refused(house, 2, "not UTF-8", *words, HERMES_HOME="/tmp/\udcff")
+
+
+def test_with_json_trouble_is_a_document_too(house: House) -> None:
+    for words, code in ((["ask", "hi", "--session", "nowhere"], 1), (["ask"], 2)):
+        done = house.run(*words, "--json")
+        assert done.returncode == code
+        assert json.loads(done.stdout)["error"] in done.stderr
+        assert json.loads(done.stdout)["hint"] in done.stderr
+
+
+def test_a_home_that_a_program_uses_is_not_said_to_be_a_runtime(house: House) -> None:
+    with owned(Home(house.home)):
+        done = house.run("ask", "hi")
+    assert done.returncode == 1
+    assert "wait until it has ended" in done.stderr
+    assert "hermes down" not in done.stderr

@@ -1,6 +1,9 @@
 """`hermes chat` with its input from a pipe: a line is a turn."""
 
-from tests.support.cli import House
+import subprocess
+import sys
+
+from tests.support.cli import PATIENCE, House, wait_until
 
 
 def test_each_line_is_a_turn_of_one_session(house: House) -> None:
@@ -64,3 +67,41 @@ def test_a_failed_turn_shows_in_the_exit_code_and_the_next_goes_on(house: House)
     assert done.returncode == 1
     assert "only 0 replies" in done.stderr
     assert "Yes." in done.stdout
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_is_said(house: House) -> None:
+    id = house.ask("hello", "--name", "talk")
+    done = house.run("chat", "--name", "talk", input="hello\n")
+    assert done.returncode == 2
+    assert f"taken by session {id}" in done.stderr
+    renamed = house.run("chat", input="/name talk\n/name other\n")
+    assert f"taken by session {id}" in renamed.stderr
+    assert "'other'" in renamed.stdout
+
+
+def test_a_session_deleted_under_a_chat_is_told_with_the_way_on(house: House) -> None:
+    command = [sys.executable, "-m", "hermes_agent", "chat"]
+    with subprocess.Popen(
+        command, cwd=house.work, env=house.environ, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as chat:  # fmt: skip
+        assert chat.stdin is not None
+        chat.stdin.write("hello\n")
+        chat.stdin.flush()
+        assert chat.stdout is not None
+        assert "Good day" in chat.stdout.readline()
+        (session,) = house.json("sessions")
+        wait_until(lambda: house.json("sessions")[0]["state"] == "idle", "the end of the turn")
+        house.good("sessions", "delete", session["id"], "--yes")
+        _, told = chat.communicate("again\n/cost\n", timeout=PATIENCE)
+    assert chat.returncode == 1
+    assert told.count("was deleted\nhint: /new") == 2
+    assert "goes on" not in told
+
+
+def test_bytes_that_are_no_text_do_not_end_the_chat(house: House) -> None:
+    command = [sys.executable, "-m", "hermes_agent", "chat"]
+    done = subprocess.run(
+        command, cwd=house.work, env=house.environ, input=b"caf\xe9\n", capture_output=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -194,8 +194,17 @@ def test_without_the_extra_the_chat_is_plain_and_says_how_to_get_the_other(
     environ = {**house.environ, "PYTHONPATH": str(absent.parent)}
     chat = Pane(tmp_path, [sys.executable, "-m", "hermes_agent", "chat"], environ)
     try:
-        chat.shows("hermes-agent[chat]")
+        chat.shows("pip install prompt-toolkit rich")
         chat.enter("hello")
         assert chat.shows("Good day to you.").count("is not installed") == 1
     finally:
         chat.close()
+
+
+def test_commands_typed_in_a_burst_are_all_answered(open_chat: Open) -> None:
+    chat = open_chat()
+    chat.press("/cost", "Enter", "/name first", "Enter", "/approvals", "Enter", "/quit", "Enter")
+    wait_until(chat.has_ended, "the chat to end")
+    shown = chat.text()
+    for words in ("nothing was spent yet", "'first'", "no open questions"):
+        assert words in shown

@@ -1,8 +1,17 @@
 """`hermes config`: every setting, one of them, and a change that keeps the rest."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.cli import House
+
+
+def write_config(house: House, text: str) -> Path:
+    house.home.mkdir(mode=0o700, exist_ok=True)
+    config = house.home / "config.yaml"
+    config.write_text(text)
+    return config
 
 
 def test_every_setting_is_listed_and_changes_are_marked(house: House) -> None:
@@ -45,7 +54,7 @@ def test_a_model_that_cannot_be_used_is_set_with_a_word_of_warning(house: House)
 
 def test_the_file_is_checked(house: House) -> None:
     assert "in order" in house.good("config", "check")
-    house.good("config", "set", "policy", "sandbx")
+    write_config(house, "policy: sandbx\n")
     done = house.run("config", "check", HERMES_POLICY="")
     assert done.returncode == 1
     assert "'sandbx'" in done.stderr
@@ -54,8 +63,8 @@ def test_the_file_is_checked(house: House) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("get", "loop.max_step"), 1),
-        (("set", "loop.max_step", "3"), 1),
+        (("get", "loop.max_step"), 2),
+        (("set", "loop.max_step", "3"), 2),
         (("set", "loop.max_steps", "many"), 2),
     ],
 )
@@ -67,3 +76,67 @@ def test_a_wrong_name_or_value_is_named_with_a_hint(
     assert "loop.max_step" in done.stderr.splitlines()[0]
     assert done.stderr.splitlines()[1].startswith("hint: ")
     assert not (house.home / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("model", "nope/foo"), ("policy", "nope")])
+def test_what_cannot_be_used_at_all_is_not_saved(house: House, name: str, value: str) -> None:
+    done = house.run("config", "set", name, value)
+    assert done.returncode == 2
+    assert "'nope'" in done.stderr
+    assert not (house.home / "config.yaml").exists()
+
+
+def test_a_value_that_is_not_yaml_is_wrong_usage(house: House) -> None:
+    done = house.run("config", "set", "model", "[a")
+    assert done.returncode == 2
+    assert "model: '[a'" in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_a_name_that_looks_like_a_date_is_a_name(house: House) -> None:
+    write_config(house, "model: 2026-99-99\n")
+    assert house.good("config", "get", "model", HERMES_MODEL="") == "2026-99-99\n"
+    done = house.run("config", "set", "loop.max_steps", "3")
+    assert done.returncode == 1
+    assert "config.yaml" in done.stderr
+
+
+def test_a_group_with_nothing_in_it_has_its_defaults(house: House) -> None:
+    write_config(house, "loop:\n  # max_steps: 9\nmodels:\n  prices:\n")
+    assert house.good("config", "get", "loop.max_steps") == "50\n"
+
+
+def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(house: House) -> None:
+    config = write_config(house, "loop:\n  max_steps: many\n")
+    for words in (("config",), ("config", "get", "policy"), ("config", "set", "policy", "careful")):
+        done = house.run(*words)
+        assert done.returncode == 1
+        assert "loop.max_steps: " in done.stderr.splitlines()[0]
+        assert f"in {config}" in done.stderr.splitlines()[1]
+    house.good("config", "set", "loop.max_steps", "7")
+    assert house.good("config", "get", "loop.max_steps") == "7\n"
+
+
+def test_an_unknown_setting_in_the_file_is_blamed_on_the_file(house: House) -> None:
+    write_config(house, "loop:\n  max_stepz: 3\n")
+    done = house.run("config", "set", "policy", "careful")
+    assert done.returncode == 1
+    assert "'loop.max_stepz'" in done.stderr
+
+
+def test_a_file_without_names_is_told_how_it_should_be(house: House) -> None:
+    write_config(house, "- a\n")
+    assert "name: value" in house.run("config").stderr
+
+
+def test_a_price_is_set_under_a_name_with_dots(house: House) -> None:
+    lacking = house.run("config", "set", "models.prices.openai/gpt-5.5.input", "3")
+    assert lacking.returncode == 2
+    assert "set it whole" in lacking.stderr
+    name = "models.prices.openai/gpt-5.5"
+    house.good("config", "set", name, "{input: 3, output: 12}")
+    house.good("config", "set", f"{name}.input", "4")
+    house.good("config", "set", 'models.prices."openai/gpt-5.5".output', "13")
+    price = house.json("config", "get", name)["value"]
+    assert (price["input"], price["output"]) == (4.0, 13.0)
+    assert house.run("config", "get", "models.prices.openai/other").returncode == 2

@@ -14,7 +14,8 @@ def findings(house: House, **environ: str) -> tuple[int, dict[str, Any]]:
 def test_a_fresh_home_passes_every_check(house: House) -> None:
     code, found = findings(house)
     assert code == 0
-    assert {one["state"] for one in found.values()} == {"ok"}
+    assert {one["state"] for one in found.values()} == {"ok", "info"}
+    assert found["not yet"]["state"] == "info"
     assert not house.home.exists()
 
 
@@ -84,3 +85,12 @@ def test_a_socket_left_by_a_killed_runtime_is_a_warning(house: House) -> None:
     code, found = findings(house)
     assert code == 0
     assert found["runtime"]["state"] == "warn"
+
+
+def test_a_runtime_that_goes_by_other_settings_is_a_warning(house: House) -> None:
+    house.good("up")
+    code, found = findings(house, HERMES_MODEL="scripted/demo")
+    assert code == 0
+    assert found["runtime"]["state"] == "warn"
+    assert "scripted/demo" in found["runtime"]["what"]
+    assert found["runtime"]["hint"] == "`hermes restart`"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hermes_agent.cli.show import question_lines
 from tests.support.cli import House, wait_until
 
 
@@ -106,3 +107,35 @@ def test_an_unknown_effect_or_question_is_one_line(lived_in: House) -> None:
         assert done.returncode == 1
         assert "'nowhere'" in done.stderr.splitlines()[0]
         assert done.stderr.splitlines()[1].startswith("hint: ")
+
+
+FORGED = "echo a\\x1b[2K\\r; echo b\\n? Delete nothing\\n  allow? [y/N] y " + "x" * 200 + " end"
+
+
+def test_a_question_is_shown_whole_and_cannot_pass_for_another(house: House) -> None:
+    house.script.write_text(
+        'turns: [{replies: [{calls: [{tool: terminal, with: {command: "' + FORGED + '"}}]}]}]'
+    )
+    house.send("go", policy="careful", interactive=True)
+    question(house)
+    shown = house.good("approvals")
+    assert "\x1b" not in shown
+    assert "\\x1b[2K\\r" in shown
+    assert "x" * 200 + " end" in shown
+    asks = [line for line in shown.splitlines() if line.lstrip().startswith("?")]
+    assert [line.index("?") for line in asks] == [2, 6]
+
+
+def test_lists_carry_no_control_characters(house: House) -> None:
+    house.ask("zebra \x1b[31m\x9b2J stripes")
+    for words in (("sessions",), ("sessions", "search", "zebra")):
+        shown = house.good(*words)
+        assert "zebra" in shown
+        assert not set("\x1b\x9b") & set(shown)
+    (session,) = house.json("sessions")
+    assert "\x1b" not in house.good("sessions", "show", session["id"])
+
+
+def test_choices_and_directions_of_writing_are_written_out() -> None:
+    asked = {"purpose": "question", "text": "a\u202eb", "choices": ["c\nd"]}
+    assert question_lines(asked) == ["? a\\u202eb", "  1. c\\nd"]

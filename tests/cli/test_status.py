@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.cli import House
 
 
@@ -68,3 +70,37 @@ def test_a_home_that_is_a_file_is_told(house: House) -> None:
     house.home.write_text("not a folder")
     assert_degraded(house, "not a folder")
     house.home.unlink()
+
+
+@pytest.mark.parametrize(
+    ("home", "reason"),
+    [
+        ("/proc/nope", "cannot be made"),
+        ("link", "link to nothing"),
+        ("link/below", "cannot be made"),
+        ("script.yaml", "not a folder"),
+        ("script.yaml/below", "not a folder"),
+        ("a" * 300, "cannot be looked at"),
+    ],
+)
+def test_a_home_that_cannot_be_is_told_by_status_and_doctor(
+    house: House, home: str, reason: str
+) -> None:
+    folder = house.script.parent
+    (folder / "link").symlink_to("nowhere")
+    place = str(folder / home)
+    status = house.run("status", "--json", HERMES_HOME=place)
+    assert status.returncode == 1
+    assert reason in json.loads(status.stdout)["reason"]
+    doctor = house.run("doctor", "--json", HERMES_HOME=place)
+    assert doctor.returncode == 1
+    (found,) = [one for one in json.loads(doctor.stdout) if one["state"] == "fail"]
+    assert reason in found["what"]
+    begun = house.run("up", HERMES_HOME=place)
+    assert begun.returncode == 1
+    assert "the home" in begun.stderr
+    assert "broke" not in begun.stderr
+
+
+def test_a_hint_is_a_line_of_its_own(house: House) -> None:
+    assert house.good("status").splitlines()[-1] == "hint: `hermes up` starts the runtime"

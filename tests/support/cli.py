@@ -67,7 +67,9 @@ class House:
         }
         self.api = Api(str(self.home))
 
-    def run(self, *words: str, input: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str | bytes, input: str = "", **environ: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. A variable set to nothing is taken away."""
         given = {**self.environ, **environ}
         return subprocess.run(

@@ -10,8 +10,8 @@ from urllib.parse import quote
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.pick import pick, settle
-from hermes_agent.cli.show import one_line
-from hermes_agent.cli.words import print_json, span, table
+from hermes_agent.cli.show import question_lines
+from hermes_agent.cli.words import print_json, span
 
 SHORT = {"y": "yes", "n": "no"}
 
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     api = Api()
     api.ensure()
-    if options.id:
+    if options.answer:
         told = answer_question(api, options.id, " ".join(options.answer))
         if options.json:
             print_json(told)
@@ -49,17 +49,18 @@ def answer_question(api: Api, beginning: str, answer: str) -> dict[str, Any]:
     if question["purpose"] != "question":
         answer = SHORT.get(answer.lower(), answer.lower())
     body: dict[str, object] = {"answer": answer}
-    told: dict[str, Any] = settle(lambda: api.post(f"/v1/questions/{quote(question['id'])}", body))
+    told: dict[str, Any] = settle(
+        lambda: api.post(f"/v1/questions/{quote(question['id'], safe='')}", body)
+    )
     return told
 
 
 def questions_text(rows: list[dict[str, Any]], now: float) -> str:
     if not rows:
         return "no open questions"
-    cells = [
-        (row["id"], row["session"], row["purpose"], span(row["expires"] - now),
-         one_line(row["text"]) + "".join(f" [{choice}]" for choice in row["choices"]))
-        for row in rows
-    ]  # fmt: skip
-    heads = ("question", "session", "purpose", "time left", "text")
-    return f"{table(heads, cells)}\nhint: `hermes approvals answer ID yes|no|TEXT`"
+    lines = []
+    for row in rows:
+        left = span(row["expires"] - now)
+        lines.append(f"{row['id']}  session {row['session']}, {row['purpose']}, {left} left")
+        lines += [f"  {line}" for line in question_lines(row)]
+    return "\n".join([*lines, "hint: `hermes approvals answer ID yes|no|TEXT`"])

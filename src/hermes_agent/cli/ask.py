@@ -7,20 +7,27 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.show import Printer, one_line
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.cli.arguments import absolute_model, json_option, session_name
+from hermes_agent.cli.show import Printer, budget_setting
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from hermes_agent.cli.client import Api
+    from hermes_agent.cli.prompt import Stream
+
+STRAY_WORDS = 'quote the question: hermes ask "…"'
 
 Event = dict[str, Any]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", help="what to ask; `-` reads standard input")
-    parser.add_argument("--session", default="", help="go on with a session: its id or name")
-    parser.add_argument("--name", default="", help="name the new session")
+    parser.add_argument("--session", help="go on with a session: its id or name")
+    parser.add_argument("--name", help="name the new session")
     parser.add_argument("--model", default="", help="service/name, for a new session")
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
@@ -32,9 +39,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    text = sys.stdin.read() if options.text == "-" else options.text
+    text = standard_input() if options.text == "-" else options.text
     if not text.strip():
         raise UsageError("the message is empty", 'say something: hermes ask "…"')
+    if options.session is not None and not options.session.strip():
+        raise UsageError("name a session", "`hermes sessions` lists them")
     if options.session and (options.model or options.policy or options.workspace or options.name):
         raise UsageError(
             "a session keeps its model, policy, workspace and name",
@@ -42,10 +51,11 @@ def run(options: argparse.Namespace) -> int:
         )
     interactive = sys.stdin.isatty() and sys.stderr.isatty() and not options.json
     message: dict[str, object] = {
+        "key": os.urandom(16).hex(),
         "text": text,
-        "session": options.session,
-        "name": options.name,
-        "model": options.model or os.environ.get("HERMES_MODEL", ""),
+        "session": options.session or "",
+        "name": "" if options.name is None else session_name(options.name),
+        "model": absolute_model(options.model) or os.environ.get("HERMES_MODEL", ""),
         "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
         "workspace": os.path.abspath(options.workspace or os.getcwd()),
         "interactive": interactive,
@@ -62,32 +72,76 @@ def run(options: argparse.Namespace) -> int:
     return _tell(outcome, options.json, printer)
 
 
+def standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"standard input is not UTF-8 (at byte {error.start})", "convert it, or name the file"
+        ) from None
+
+
 def _ask_runtime(message: dict[str, object], printer: Printer) -> Event:
-    from hermes_agent.cli.client import Api
-    from hermes_agent.cli.follow import Following, send
+    from hermes_agent.cli.client import Api, Gone, session_path
+    from hermes_agent.cli.follow import follow, hand_in, send
 
     api = Api()
-    sent = send(api, message)
-    outcome: Event = {"session": sent["session"], "parked": []}
-    if sent["state"] == "parked":
-        printer.say("your message is kept; the session waits for a decision: `hermes parked`", "!")
-        return {**outcome, "reason": "parked"}
-    if sent["state"] == "waiting":
-        printer.say("the session waits for an answer first: `hermes approvals`", "!")
+    outcome: Event = {"session": "", "parked": []}
+    sent: Event | None = None
+    events: Stream | None = None
+    try:
+        sent = send(api, message)
+        outcome["session"] = sent["session"]
+        if message["session"]:
+            _tell_state(sent["state"], printer)
+        if sent["state"] == "parked":
+            return {**outcome, "reason": "parked"}
+        events = follow(api, sent)
+        answer = answering(api, events) if message["interactive"] else None
+        return watch(events, printer, outcome, answer)
+    except KeyboardInterrupt:
+        try:
+            # With the same key it is stored once, and we learn its session.
+            sent = sent or hand_in(api, message)
+        except Gone:
+            raise KeyboardInterrupt from None  # it was not handed in
+        outcome["session"] = sent["session"]
+        api.post(f"{session_path(sent['session'])}/interrupt")
+        return watch(events or follow(api, sent), printer, outcome, None)
+
+
+def _tell_state(state: str, printer: Printer) -> None:
+    match state:
+        case "running":
+            printer.say("the session is at work; your message is queued")
+        case "waiting":
+            printer.say("the session waits for an answer first: `hermes approvals`", "!")
+        case "parked":
+            printer.say(
+                "your message is kept; the session waits for a decision: `hermes parked`", "!"
+            )
+
+
+def answering(api: "Api", events: "Stream") -> Callable[[Event], None]:
+    """Put questions on the terminal and pass the answers on."""
+    from hermes_agent.cli.pick import settle
+    from hermes_agent.cli.prompt import put_question
 
     def answer(question: Event) -> None:
-        chosen = put_question(question)
-        api.post(f"/v1/questions/{question['id']}", {"answer": chosen})
+        chosen = put_question(question, events)
+        if chosen is not None:
+            with suppress(NotFound):  # somebody or the clock was quicker, and the turn goes on
+                settle(lambda: api.post(f"/v1/questions/{question['id']}", {"answer": chosen}))
 
-    turn = Following(api, sent["session"], sent["key"], sent["after"])
-    try:
-        return watch(turn.events(), printer, outcome, answer if message["interactive"] else None)
-    except KeyboardInterrupt:
-        api.post(f"/v1/sessions/{sent['session']}/interrupt")
-        return watch(turn.events(), printer, outcome, None)
+    return answer
 
 
-def watch(events: Iterator[Event], printer: Printer, outcome: Event, answer: Any | None) -> Event:
+def watch(
+    events: Iterable[Event],
+    printer: Printer,
+    outcome: Event,
+    answer: Callable[[Event], None] | None,
+) -> Event:
     """Show a turn until it ends or is parked, and collect how it went."""
     for event in events:
         printer.show(event)
@@ -103,24 +157,21 @@ def collect(event: Event, outcome: Event) -> None:
     match event["kind"]:
         case "call_parked":
             outcome["parked"].append(event["effect"])
+        case "budget_reached":
+            outcome["budget"] = event["what"]
         case "turn_finished":
             for key in ("text", "reason", "error", "hint", "steps", "usage", "cost", "seconds"):
                 outcome[key] = event[key]
 
 
-def put_question(question: Event) -> str:
-    """Ask on the terminal. For consent, only `y` or `yes` is a yes: Enter is not."""
-    print(f"\n? {question['text']}", file=sys.stderr)
-    if question["purpose"] == "question":
-        for number, choice in enumerate(question["choices"], 1):
-            print(f"  {number}. {choice}", file=sys.stderr)
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline().strip()
-        if line.isdigit() and 1 <= int(line) <= len(question["choices"]):
-            return str(question["choices"][int(line) - 1])
-        return line
-    print("  allow? [y/N] ", end="", file=sys.stderr, flush=True)
-    return "yes" if sys.stdin.readline().strip().lower() in ("y", "yes") else "no"
+def budget_used_up(outcome: Event) -> HermesError:
+    if "budget" not in outcome:
+        return HermesError("stopped: a budget is used up", "see `hermes config get budgets`")
+    setting = budget_setting(outcome["budget"])
+    return HermesError(
+        f"stopped: the budget for {outcome['budget']} is used up",
+        f"`hermes config set {setting} NUMBER`, then `hermes restart`",
+    )
 
 
 def _tell(outcome: Event, as_json: bool, printer: Printer) -> int:
@@ -130,16 +181,15 @@ def _tell(outcome: Event, as_json: bool, printer: Printer) -> int:
         document = {key: outcome.get(key) for key in keys}
         print(json.dumps({**document, "parked": outcome["parked"]}, ensure_ascii=False))
         return 0 if reason == "done" else 1
-    printer.close(outcome.get("text", ""))
-    if reason == "failed":
-        raise HermesError(outcome["error"], outcome["hint"])
-    if reason == "budget":
-        raise HermesError("stopped: a budget is used up", "see `hermes config get budgets`")
-    if reason == "parked":
-        print(f"session {outcome['session']} waits for a decision", file=sys.stderr)
-    if reason == "interrupted":
-        print(
-            f"interrupted; session {one_line(outcome['session'])} keeps what was done",
-            file=sys.stderr,
-        )
+    # What was said before a turn broke off is not the answer.
+    printer.close(outcome["text"] if reason == "done" else "")
+    match reason:
+        case "failed":
+            raise HermesError(outcome["error"], outcome["hint"])
+        case "budget":
+            raise budget_used_up(outcome)
+        case "parked":
+            print(f"session {outcome['session']} waits for a decision", file=sys.stderr)
+        case "interrupted":
+            print(f"interrupted; session {outcome['session']} keeps what was done", file=sys.stderr)
     return 0 if reason == "done" else 1

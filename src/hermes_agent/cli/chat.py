@@ -11,23 +11,27 @@ import os
 import sys
 from typing import Any
 
-from hermes_agent.cli.chat_talk import Talk
+from hermes_agent.cli.arguments import absolute_model, session_name
+from hermes_agent.cli.chat_talk import Talk, check_free
 from hermes_agent.cli.client import Api
 from hermes_agent.core.errors import NotFound, UsageError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--session", default="", help="go on with a session: its id or name")
+    parser.add_argument("--session", help="go on with a session: its id or name")
     parser.add_argument(
         "--continue", dest="last", action="store_true", help="go on with the newest session"
     )
-    parser.add_argument("--name", default="", help="name the new session")
+    parser.add_argument("--name", help="name the new session")
     parser.add_argument("--model", default="", help="service/name, for a new session")
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.session is not None and not options.session.strip():
+        raise UsageError("name a session", "`hermes sessions` lists them")
+    name = "" if options.name is None else session_name(options.name)
     chosen = options.model or options.policy or options.workspace or options.name
     if options.session and options.last:
         raise UsageError("--session and --continue name two sessions", "leave one of them out")
@@ -48,12 +52,14 @@ def run(options: argparse.Namespace) -> int:
         if not newest:
             raise NotFound("there is no session to go on with", "`hermes chat` opens one")
         session = newest[0]
+    if name:
+        check_free(api, name)
     return converse(
         api,
         session=session,
         opening={
-            "name": options.name,
-            "model": options.model or os.environ.get("HERMES_MODEL", ""),
+            "name": name,
+            "model": absolute_model(options.model) or os.environ.get("HERMES_MODEL", ""),
             "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
             "workspace": os.path.abspath(options.workspace or os.getcwd()),
         },
@@ -86,7 +92,7 @@ def converse(
                 raise
             print(
                 f"this is the plain chat: {lacking} is not installed\n"
-                "hint: pip install 'hermes-agent[chat]'",
+                "hint: pip install prompt-toolkit rich",
                 file=sys.stderr,
             )
         else:

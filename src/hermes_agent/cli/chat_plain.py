@@ -5,10 +5,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from hermes_agent.cli.ask import put_question, watch
+from hermes_agent.cli.ask import answering, budget_used_up, watch
 from hermes_agent.cli.chat_slash import run_slash
 from hermes_agent.cli.chat_talk import Talk
-from hermes_agent.cli.follow import Following
+from hermes_agent.cli.follow import follow
 from hermes_agent.cli.show import Printer
 from hermes_agent.core.errors import HermesError
 
@@ -30,8 +30,8 @@ def run_plain(talk: Talk, terminal: bool) -> int:
             failed = True
         if talk.leaving:
             break
-    if talk.id:
-        print(f"session {talk.id}; `hermes chat --session {talk.id}` goes on", file=sys.stderr)
+    if told := talk.farewell():
+        print(told, file=sys.stderr)
     return 1 if failed and not terminal else 0
 
 
@@ -78,20 +78,19 @@ def _turn(talk: Talk, text: str, terminal: bool) -> bool:
     sent = talk.say(text)
     printer = Printer(live=terminal, quiet=False)
     outcome: dict[str, Any] = {"session": talk.id, "parked": []}
-    turn = Following(talk.api, talk.id, sent["key"], sent["after"])
-
-    def answer(question: dict[str, Any]) -> None:
-        talk.answer(question["id"], put_question(question))
-
+    events = follow(talk.api, sent)
     try:
-        outcome = watch(turn.events(), printer, outcome, answer if terminal else None)
+        answer = answering(talk.api, events) if terminal else None
+        outcome = watch(events, printer, outcome, answer)
     except KeyboardInterrupt:
         talk.interrupt()
-        outcome = watch(turn.events(), printer, outcome, None)
-    printer.close(outcome.get("text", ""))
+        outcome = watch(events, printer, outcome, None)
     reason: str = outcome["reason"]
+    printer.close(outcome["text"] if reason == "done" else "")
     if reason == "failed":
         raise HermesError(outcome["error"], outcome["hint"])
+    if reason == "budget":
+        raise budget_used_up(outcome)
     if reason != "done":
         print(f"the turn ended: {reason}", file=sys.stderr, flush=True)
     return reason == "done"

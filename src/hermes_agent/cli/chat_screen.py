@@ -44,6 +44,9 @@ from hermes_agent.core.errors import HermesError
 RECAP = 6
 """Lines of the past that are shown when a session is taken up again."""
 
+LEAVE_SECONDS = 2.0
+"""How long leaving waits for what is still to be shown."""
+
 STYLES = {"quiet": "dim", "user": "bold", "warning": "yellow", "plain": ""}
 MARKS = {"user": "> ", "warning": "! "}
 
@@ -84,8 +87,8 @@ class Screen:
 
     def run(self) -> int:
         asyncio.run(self._run())
-        if self._talk.id:
-            print(f"session {self._talk.id}; `hermes chat --session {self._talk.id}` goes on")
+        if told := self._talk.farewell():
+            print(told)
         return 0
 
     async def _run(self) -> None:
@@ -139,16 +142,16 @@ class Screen:
     async def _show_items(self) -> None:
         while True:
             generation, item = await self._items.get()
+            pieces: list[Piece] = []
             if isinstance(item, list):
                 pieces = item
             elif generation == self._generation:
                 pieces = self._view.apply(item)
                 self._interrupting = self._interrupting and item["kind"] != "turn_finished"
-            else:
-                continue
             if pieces:
                 text = render(pieces, shutil.get_terminal_size().columns)
                 await run_in_terminal(partial(_write, text))
+            self._items.task_done()
             self._app.invalidate()
 
     # what is typed
@@ -186,7 +189,12 @@ class Screen:
         self._buffer.append_to_history()
         self._buffer.reset()
         self._print(Piece("user", clean(text)))
-        self._lines.put_nowait(text)
+        lines = text.splitlines()
+        if all(line.startswith("/") for line in lines):  # pasted at once
+            for line in lines:
+                self._lines.put_nowait(line)
+        else:
+            self._lines.put_nowait(text)
 
     def _complete(self, _event: KeyPressEvent) -> None:
         typed = self._buffer.text
@@ -213,7 +221,7 @@ class Screen:
         if self._buffer.text:
             self._buffer.delete()
         else:
-            self._app.exit()
+            self._lines.put_nowait("/quit")  # behind what was typed before
 
     # what is done
 
@@ -224,7 +232,15 @@ class Screen:
             self._interrupting = False
             await self._do(partial(self._line, line))
             if self._talk.leaving:
-                self._app.exit()
+                await self._leave()
+                return
+
+    async def _leave(self) -> None:
+        """What was asked for before is still shown."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._items.join()
+        self._app.exit()
 
     async def _do(self, work: Callable[[], Any]) -> None:
         """Something that waits for the runtime. Trouble is shown and nothing more."""

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from hermes_agent.cli.approvals import answer_question, questions_text
+from hermes_agent.cli.arguments import session_name
 from hermes_agent.cli.chat_talk import Talk
 from hermes_agent.cli.export import export
 from hermes_agent.cli.parked import DECISIONS, decide, parked_text
@@ -72,8 +73,9 @@ def _resume(talk: Talk, words: str) -> str:
 def _name(talk: Talk, words: str) -> str:
     if not words:
         raise UsageError("name it: /name WORDS")
-    talk.rename(words)
-    return f"this session is called {words!r}"
+    name = session_name(words)
+    talk.rename(name)
+    return f"this session is called {name!r}"
 
 
 def _search(talk: Talk, words: str) -> str:

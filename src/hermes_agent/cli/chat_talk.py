@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-from hermes_agent.cli.client import Api, Gone
+from hermes_agent.cli.client import Api, Gone, session_path
 from hermes_agent.cli.follow import TRIES, send, start_again
-from hermes_agent.core.errors import HermesError
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 LOOK_SECONDS = 0.3
 """How often a chat looks whether a runtime that was stopped is back."""
@@ -53,33 +53,76 @@ class Talk:
         self._keys.add(key)
         where = {"session": self.id} if self.id else self._opening
         message = {**where, "text": text, "key": key, "interactive": self._interactive}
-        sent = send(self.api, message)
+        try:
+            sent = send(self.api, message)
+        except NotFound as error:
+            raise (self._deleted() if self.id else error) from None
         if not self.id:
             self.enter(self.session(sent["session"]))
         return sent
 
     def session(self, reference: str = "") -> dict[str, Any]:
-        found: dict[str, Any] = self.api.get(f"/v1/sessions/{quote(reference or self.id, safe='')}")
+        """The session called so, or this one."""
+        found: dict[str, Any] = (
+            self.api.get(session_path(reference)) if reference else self._ours(self.api.get)
+        )
         return found
 
     def rename(self, name: str) -> None:
         if self.id:
-            self.api.patch(f"/v1/sessions/{self.id}", {"name": name})
+            self._ours(lambda path: self.api.patch(path, {"name": name}))
             self.name = name
         else:
+            check_free(self.api, name)
             self._opening = {**self._opening, "name": name}
 
     def interrupt(self) -> bool:
         if not self.id:
             return False
-        return bool(self.api.post(f"/v1/sessions/{self.id}/interrupt")["interrupted"])
+        told = self._ours(lambda path: self.api.post(f"{path}/interrupt"))
+        return bool(told["interrupted"])
 
     def answer(self, question: str, answer: str) -> None:
-        self.api.post(f"/v1/questions/{quote(question)}", {"answer": answer})
+        self.api.post(f"/v1/questions/{quote(question, safe='')}", {"answer": answer})
 
     def journal(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.api.get(f"/v1/sessions/{self.id}/journal")
+        found: list[dict[str, Any]] = self._ours(lambda path: self.api.get(f"{path}/journal"))
         return found
+
+    def farewell(self) -> str:
+        """How to go on with the session later, if there is one."""
+        if not self.id:
+            return ""
+        try:
+            self.session()
+        except NotFound as error:
+            return error.message
+        except HermesError:
+            pass  # a runtime that is away keeps its sessions
+        return f"session {self.id}; `hermes chat --session {self.id}` goes on"
+
+    def _ours(self, act: Callable[[str], Any]) -> Any:
+        """Do something with this session, by its address."""
+        try:
+            return act(session_path(self.id))
+        except NotFound:
+            raise self._deleted() from None
+
+    def _deleted(self) -> NotFound:
+        return NotFound(f"session {self.id} was deleted", "/new begins another")
+
+
+def check_free(api: Api, name: str) -> None:
+    """Refuse a name that another session has."""
+    try:
+        found = api.get(session_path(name))
+    except NotFound:
+        return
+    if found["name"] == name:
+        raise UsageError(
+            f"the name {name!r} is taken by session {found['id']}",
+            f"choose another name; `hermes chat --session {found['id']}` goes on with it",
+        )
 
 
 def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:

@@ -4,7 +4,14 @@ changes until they are."""
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.cli.show import MARKS, call_line, clean, one_line
+from hermes_agent.cli.show import (
+    MARKS,
+    budget_setting,
+    call_line,
+    clean,
+    one_line,
+    question_lines,
+)
 from hermes_agent.cli.transcript import tool_line
 
 TEXT_LINES = 8
@@ -106,6 +113,7 @@ class View:
         self._queued: dict[str, str] = {}
         self._parked: set[str] = set()
         self._trouble = ""
+        self._raise_it = ""
         self._at_work = False
         self.since: float | None = None
         self.cost: float | None = None
@@ -200,7 +208,7 @@ class View:
             case "interrupted":
                 pieces.append(warning("interrupted; what was done is kept"))
             case "budget":
-                pieces.append(warning("stopped: a budget is used up"))
+                pieces.append(warning(f"stopped: a budget is used up{self._raise_it}"))
         return pieces
 
     # calls
@@ -241,7 +249,7 @@ class View:
         if question is None:
             return []
         said = "nobody answered in time" if event["answer"] is None else event["answer"]
-        asked = one_line(question["text"].splitlines()[0], 70)
+        asked = one_line(question["text"].partition("\n")[0], 70)
         return [Piece("quiet", clean(f"? {asked} → {said}"))]
 
     # the runtime
@@ -283,6 +291,8 @@ class View:
         return [Piece("quiet", "· the middle of the conversation was summarised to make room")]
 
     def _budget_reached(self, event: Event) -> list[Piece]:
+        setting = budget_setting(event["what"])
+        self._raise_it = f"\nhint: `hermes config set {setting} NUMBER`, then `hermes restart`"
         return [warning(f"{event['what']}: {event['used']:g} of {event['limit']:g} used")]
 
     def _noted(self, event: Event) -> list[Piece]:
@@ -291,14 +301,6 @@ class View:
 
 def warning(text: str) -> Piece:
     return Piece("warning", clean(text))
-
-
-def question_lines(question: Event) -> list[str]:
-    lines = clean(question["text"]).splitlines()
-    lines[:1] = [f"? {line}" for line in lines[:1]]
-    if question["purpose"] == "question":
-        lines += [f"  {number}. {clean(c)}" for number, c in enumerate(question["choices"], 1)]
-    return lines
 
 
 def answer_to(question: Event, typed: str) -> str | None:

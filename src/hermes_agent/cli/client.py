@@ -11,7 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from hermes_agent.core.errors import Degraded, HermesError, HomeLocked, NotFound, UsageError
+from hermes_agent.core.errors import (
+    Degraded,
+    HermesError,
+    HomeLocked,
+    NotFound,
+    UsageError,
+)
 from hermes_agent.runtime.places import find_home, log_path, socket_paths
 
 START_SECONDS = 20.0
@@ -20,16 +26,27 @@ START_SECONDS = 20.0
 STREAM_SECONDS = 60.0
 """A stream that gives no sign of life for this long is dead."""
 
+
+class Gone(HermesError):
+    """The runtime is not there, or went away in the middle."""
+
+
 ERRORS: dict[int, type[HermesError]] = {
     400: UsageError,
     404: NotFound,
     409: HomeLocked,
+    410: Gone,
     503: Degraded,
 }
 
 
-class Gone(HermesError):
-    """The runtime is not there, or went away in the middle."""
+def session_path(reference: str) -> str:
+    """The address of a session, by its id, the beginning of its id, or its name."""
+    if not reference.strip():
+        raise UsageError("name a session", "`hermes sessions` lists them")
+    if "/" in reference:  # which no id and no name has
+        raise NotFound(f"no session {reference!r}", "`hermes sessions` lists them")
+    return f"/v1/sessions/{quote(reference, safe='')}"
 
 
 class _Connection(http.client.HTTPConnection):
@@ -66,7 +83,7 @@ class Api:
         """A session's events after a number, as they come; `Gone` when the runtime dies."""
         connection = self._connect(STREAM_SECONDS)
         try:
-            connection.request("GET", f"/v1/sessions/{quote(session)}/events?after={after}")
+            connection.request("GET", f"{session_path(session)}/events?after={after}")
             response = connection.getresponse()
             if response.status != 200:
                 raise _error(response.status, response.read())
@@ -99,11 +116,11 @@ class Api:
         body: dict[str, object] | None = None,
         query: dict[str, object] | None = None,
     ) -> Any:
+        sent = None if body is None else _encoded(body)
         connection = self._connect(self._timeout)
         wanted = {key: value for key, value in (query or {}).items() if value not in (None, "")}
         target = f"{path}?{urlencode(wanted)}" if wanted else path
         try:
-            sent = None if body is None else json.dumps(body)
             connection.request(method, target, sent, {"content-type": "application/json"})
             response = connection.getresponse()
             answer = response.read()
@@ -130,6 +147,14 @@ class Api:
         raise Gone(f"no runtime owns {self.home}", "`hermes up` starts it")
 
 
+def _encoded(body: dict[str, object]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        odd = error.object[max(0, error.start - 40) : error.end + 10]
+        raise UsageError(f"{odd!r} is not UTF-8", "rename the file or folder") from None
+
+
 def _error(status: int, body: bytes) -> HermesError:
     try:
         told = json.loads(body)
@@ -141,6 +166,15 @@ def _error(status: int, body: bytes) -> HermesError:
 
 def start_runtime(api: Api) -> None:
     """Start `hermes serve` on its own, and wait until it answers or says why it cannot."""
+    deadline = time.monotonic() + START_SECONDS
+    while not api.is_up():
+        trouble = _serve(api, deadline)
+        if trouble is not None and not _another(api, deadline):
+            raise trouble
+
+
+def _serve(api: Api, deadline: float) -> HermesError | None:
+    """A runtime of ours: None once one answers, or why ours ended."""
     import subprocess
     import tempfile
 
@@ -154,16 +188,13 @@ def start_runtime(api: Api) -> None:
             cwd="/",
             env={**os.environ, "HERMES_HOME": api.home},
         )
-        deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if api.is_up():
-                return
+                return None
             if process.poll() is not None:
-                if api.is_up():  # another client was quicker
-                    return
                 said.seek(0)
                 lines = said.read().decode(errors="replace").strip().split("\nhint: ", 1)
-                raise HermesError(
+                return HermesError(
                     lines[0] or f"the runtime ended with code {process.returncode}",
                     lines[1] if len(lines) > 1 else "`hermes doctor` looks for the cause",
                 )
@@ -172,3 +203,18 @@ def start_runtime(api: Api) -> None:
         f"the runtime did not answer within {START_SECONDS:.0f} s",
         f"look into {log_path(api.home)}",
     )
+
+
+def _another(api: Api, deadline: float) -> bool:
+    """Whether another runtime was in the way, which has come up by now, or has ended."""
+    from hermes_agent.runtime.offline import is_runtime, lock_owner
+
+    seen = False
+    while (owner := lock_owner(api.home)) is not None and is_runtime(owner):
+        if time.monotonic() >= deadline:
+            return False
+        if api.is_up():
+            return True
+        seen = True
+        time.sleep(0.02)
+    return seen or api.is_up()

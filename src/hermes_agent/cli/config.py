@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.arguments import absolute_model, json_option
 from hermes_agent.cli.words import print_json, table
-from hermes_agent.core.errors import HermesError
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.runtime.home import Home
 from hermes_agent.runtime.places import find_home
 
@@ -74,10 +74,20 @@ def _get(options: argparse.Namespace, config: Path) -> None:
 
 def _set(options: argparse.Namespace, config: Path) -> None:
     from hermes_agent.cli.client import Api
-    from hermes_agent.runtime.config import load_settings, set_setting
+    from hermes_agent.runtime.config import set_setting
 
+    trouble: HermesError | None = None
+
+    def check(settings: Any) -> None:
+        nonlocal trouble
+        if options.name in ("model", "policy") and getattr(settings, options.name):
+            trouble = _unusable(settings, options.name)
+            if isinstance(trouble, UsageError):
+                raise trouble
+
+    given = absolute_model(options.value) if options.name == "model" else options.value
     try:
-        value = set_setting(config, options.name, options.value)
+        value = set_setting(config, options.name, given, check)
     except OSError as error:
         raise HermesError(f"cannot write {config}: {error.strerror}", "`hermes doctor`") from None
     up = Api().is_up()
@@ -86,9 +96,8 @@ def _set(options: argparse.Namespace, config: Path) -> None:
         return
     print(f"{options.name}: {_shown(value)}")
     if up:
-        print("the runtime goes on with the old value until `hermes restart`")
-    trouble = _unusable(load_settings(config, {}))
-    if trouble is not None and options.name in ("model", "policy"):
+        print("new sessions go by it; `hermes restart` makes the others and the runtime do so")
+    if trouble is not None:
         print(f"but: {trouble.message}\nhint: {trouble.hint}")
 
 
@@ -99,20 +108,24 @@ def _path(_options: argparse.Namespace, config: Path) -> None:
 def _check(_options: argparse.Namespace, config: Path) -> None:
     from hermes_agent.runtime.config import load_settings
 
-    trouble = _unusable(load_settings(config, os.environ))
-    if trouble is not None:
-        raise HermesError(trouble.message, trouble.hint)
+    settings = load_settings(config, os.environ)
+    for name in ("policy", "model"):
+        trouble = _unusable(settings, name)
+        if trouble is not None:
+            raise HermesError(trouble.message, trouble.hint)
     print(f"{config} is in order" if config.exists() else f"no {config}; the defaults are in order")
 
 
-def _unusable(settings: Any) -> HermesError | None:
-    """Why a session could not be opened with these settings."""
+def _unusable(settings: Any, name: str) -> HermesError | None:
+    """Why a session could not be opened with this model or policy."""
     from hermes_agent.models.catalog import open_model
     from hermes_agent.policy.profiles import open_gate
 
     try:
-        open_gate(settings.policy, home=Path("/"))
-        open_model(settings.model, settings.models, os.environ)
+        if name == "policy":
+            open_gate(settings.policy, home=Path("/"))
+        else:
+            open_model(settings.model, settings.models, os.environ)
     except HermesError as error:
         return error
     return None

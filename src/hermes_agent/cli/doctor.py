@@ -15,7 +15,7 @@ from hermes_agent.core.errors import HermesError
 if TYPE_CHECKING:
     from hermes_agent.runtime.doctor import Running
 
-MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+MARKS = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
 ANSWER_SECONDS = 120.0
 """A large database takes its time to be checked."""
 

@@ -3,9 +3,8 @@
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote
 
-from hermes_agent.cli.client import Api
+from hermes_agent.cli.client import Api, session_path
 
 Session = dict[str, Any]
 
@@ -16,7 +15,7 @@ def export(api: Api, session: Session, form: str) -> Iterator[str]:
 
 
 def journal_of(api: Api, session: Session) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api.get(f"/v1/sessions/{quote(session['id'])}/journal")
+    found: list[dict[str, Any]] = api.get(f"{session_path(session['id'])}/journal")
     return found
 
 
@@ -35,7 +34,7 @@ def _trajectories(api: Api, session: Session, form: Any) -> Iterator[str]:
     from hermes_agent.core.events import Recorded
     from hermes_agent.core.messages import Prompt
 
-    prompt = msgspec.convert(api.get(f"/v1/sessions/{quote(session['id'])}/prompt"), Prompt)
+    prompt = msgspec.convert(api.get(f"{session_path(session['id'])}/prompt"), Prompt)
     recorded = msgspec.convert(journal_of(api, session), list[Recorded])
     for line in trajectories(session["id"], prompt, recorded, form):
         yield msgspec.json.encode(line).decode() + "\n"

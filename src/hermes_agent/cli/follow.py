@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes_agent.cli.client import Api, Gone
+from hermes_agent.cli.prompt import Stream
 from hermes_agent.core.errors import Degraded, HermesError
 
 TRIES = 5
@@ -20,17 +21,21 @@ def send(api: Api, message: dict[str, object]) -> dict[str, Any]:
     message = {"key": os.urandom(16).hex(), **message}
     for attempt in range(TRIES):
         try:
-            sent: dict[str, Any] = api.post("/v1/messages", message)
+            return hand_in(api, message)
         except Gone:
             time.sleep(0.1 * attempt)
             api.ensure()
-        else:
-            return sent
     raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
 
 
+def hand_in(api: Api, message: dict[str, object]) -> dict[str, Any]:
+    """What `send` does, once; `Gone` when there is no runtime."""
+    sent: dict[str, Any] = api.post("/v1/messages", message)
+    return sent
+
+
 class Following:
-    """A turn as it goes on. `events` may be called again after it was broken off: it continues."""
+    """A turn as it goes on."""
 
     def __init__(self, api: Api, session: str, key: str, after: int) -> None:
         self._api = api
@@ -41,7 +46,8 @@ class Following:
 
     def events(self) -> Iterator[Event]:
         """Events until the turn that took our message has ended. When the runtime dies, it is
-        started again and an event `reconnected` says so; the turn goes on by itself."""
+        started again and an event `reconnected` says so; the turn goes on by itself. One that was
+        stopped on purpose is not started again."""
         failures = 0
         while True:
             try:
@@ -51,6 +57,8 @@ class Following:
                         self._after, failures = recorded["number"], 0
                     if event["kind"] == "message_taken" and event["key"] == self._key:
                         self._ours = True
+                    if event["kind"] == "runtime_changed" and event["state"] == "stopping":
+                        raise self._stopped()
                     yield event
                     if self._ours and event["kind"] == "turn_finished":
                         return
@@ -62,6 +70,17 @@ class Following:
                     ) from None
                 start_again(self._api, failures)
                 yield {"kind": "reconnected"}
+
+    def _stopped(self) -> HermesError:
+        return HermesError(
+            "the runtime was stopped; the turn goes on when it is started again",
+            f"`hermes up` starts it, `hermes chat --session {self._session}` goes on",
+        )
+
+
+def follow(api: Api, sent: dict[str, Any]) -> Stream:
+    """The turn that takes a message, beside what is typed."""
+    return Stream(Following(api, sent["session"], sent["key"], sent["after"]).events())
 
 
 def start_again(api: Api, failures: int) -> None:

@@ -2,10 +2,9 @@
 
 import argparse
 import json
-from urllib.parse import quote
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client import Api
+from hermes_agent.cli.client import Api, session_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +14,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     api = Api()
+    path = session_path(options.session)
     api.ensure()
-    told = api.post(f"/v1/sessions/{quote(options.session)}/interrupt")
+    told = api.post(f"{path}/interrupt")
     if options.json:
         print(json.dumps(told))
     else:

@@ -4,12 +4,13 @@ import argparse
 import os
 import time
 
-from hermes_agent.core.errors import NotFound
+from hermes_agent.cli.arguments import positive
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.runtime.places import find_home, log_path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--lines", type=int, default=50, help="how many lines (default 50)")
+    parser.add_argument("--lines", type=positive, default=50, help="how many lines (default 50)")
     parser.add_argument("--follow", "-f", action="store_true", help="go on as it grows")
 
 
@@ -19,6 +20,8 @@ def run(options: argparse.Namespace) -> int:
         file = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115 - closed below
     except FileNotFoundError:
         raise NotFound(f"no log at {path}", "`hermes up` starts the runtime") from None
+    except OSError as error:
+        raise HermesError(f"cannot read {path}: {error.strerror}", "`hermes doctor`") from None
     with file:
         for line in file.readlines()[-options.lines :]:
             print(line, end="")

@@ -1,10 +1,64 @@
 """The entry point. It imports nothing but what the one command needs."""
 
+import errno
+import io
+import os
 import sys
+
+CUT_SHORT = 130
+"""The exit code after Ctrl-C, as shells count it."""
+NO_READER = 141
+"""The exit code when whoever read our output has gone."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    try:
+        _mend_streams()
+        code = _main(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return CUT_SHORT
+    except SystemExit as end:  # `--help` of a command
+        return _flushed(end)
+    except OSError as error:
+        return _cut_off(error)
+    return code
+
+
+def _flushed(end: SystemExit) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return _cut_off(error)
+    return end.code if isinstance(end.code, int) else 0
+
+
+def _cut_off(error: OSError) -> int:
+    """Our output could not be written. What is left of it goes nowhere."""
+    gone = isinstance(error, BrokenPipeError)
+    if not gone and (error.errno not in _FULL or error.filename is not None):
+        raise error
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    if gone:
+        os.dup2(1, 2)  # perhaps it was this one, and there is nobody left to tell
+        return NO_READER
+    print(f"cannot write the output: {error.strerror}", file=sys.stderr)
+    return 1
+
+
+def _mend_streams() -> None:
+    """A stream that is closed reads and writes nothing, and one that cannot show a letter shows
+    its number; neither is a reason to break."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace" if mode == "r" else "backslashreplace")
+
+
+def _main(words: list[str]) -> int:
     if words[:1] in (["--version"], ["-V"]):
         from hermes_agent import __version__
 
@@ -32,34 +86,53 @@ def _unknown(word: str, names: list[str]) -> int:
 
 
 def _run(name: str, module: str, summary: str, words: list[str]) -> int:
-    import os
-    from importlib import import_module
-
-    from hermes_agent.cli.arguments import Parser
     from hermes_agent.core.errors import HermesError, UsageError
 
+    try:
+        return _command(name, module, summary, words)
+    except HermesError as error:
+        _tell(error.message, error.hint, "--json" in words)
+        return 2 if isinstance(error, UsageError) else 1
+    except Exception as error:
+        output = isinstance(error, OSError) and error.filename is None and error.errno in _FULL
+        if output or isinstance(error, BrokenPipeError) or os.environ.get("HERMES_DEBUG"):
+            raise
+        _tell(
+            f"hermes {name} broke: {type(error).__name__}: {error}",
+            "this is a bug in Hermes; HERMES_DEBUG=1 shows where",
+            "--json" in words,
+        )
+        return 1
+
+
+def _command(name: str, module: str, summary: str, words: list[str]) -> int:
+    from importlib import import_module
+
+    from hermes_agent.cli.arguments import Parser, absolute_model
+    from hermes_agent.core.errors import UsageError
+
+    for word in words:
+        if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            raise UsageError(f"{word!r} is not UTF-8", "write it in UTF-8, or rename the file")
+    if os.environ.get("HERMES_MODEL"):
+        os.environ["HERMES_MODEL"] = absolute_model(os.environ["HERMES_MODEL"])
     command = import_module(f"hermes_agent.cli.{module}")
     parser = Parser(prog=f"hermes {name}", description=command.__doc__ or summary)
     command.arguments(parser)
-    try:
-        code = command.run(parser.parse_args(words))
-        sys.stdout.flush()
-    except HermesError as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except Exception as error:
-        if os.environ.get("HERMES_DEBUG"):
-            raise
-        print(
-            f"hermes {name} broke: {type(error).__name__}: {error}\n"
-            "hint: this is a bug in Hermes; HERMES_DEBUG=1 shows where",
-            file=sys.stderr,
+    options, stray = parser.parse_known_args(words)
+    if stray:
+        several = not any(word.startswith("-") for word in stray)
+        hint = getattr(command, "STRAY_WORDS", "") if several else ""
+        raise UsageError(
+            f"hermes {name}: unrecognized arguments: {' '.join(stray)}",
+            hint or f"`hermes {name} --help`",
         )
-        return 1
-    return int(code)
+    return int(command.run(options))
+
+
+def _tell(message: str, hint: str, as_json: bool) -> None:
+    print(f"{message}\nhint: {hint}" if hint else message, file=sys.stderr)
+    if as_json:
+        import json
+
+        print(json.dumps({"error": message, "hint": hint}, ensure_ascii=False))

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 def decide(api: Api, beginning: str, decision: str) -> dict[str, Any]:
     effect = pick(api.get("/v1/parked"), "effect", beginning, "parked effect")["effect"]
     body: dict[str, object] = {"decision": decision}
-    told: dict[str, Any] = settle(lambda: api.post(f"/v1/parked/{quote(effect)}", body))
+    told: dict[str, Any] = settle(lambda: api.post(f"/v1/parked/{quote(effect, safe='')}", body))
     return told
 
 
@@ -63,7 +63,7 @@ def parked_text(rows: list[dict[str, Any]], now: float) -> str:
     if not rows:
         return "nothing is parked"
     cells = [
-        (row["effect"], row["session"], row["tool"], one_line(row["input"], 50),
+        (row["effect"], row["session"], one_line(row["tool"]), one_line(row["input"], 50),
          ago(row["since"], now), one_line(row["reason"]))
         for row in rows
     ]  # fmt: skip

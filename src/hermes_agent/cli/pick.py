@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hermes_agent.cli.client import Gone
 from hermes_agent.core.errors import NotFound
 
 TRIES = 30
@@ -24,10 +25,10 @@ def pick(rows: Sequence[dict[str, Any]], key: str, beginning: str, what: str) ->
 
 
 def settle(act: Callable[[], Any]) -> Any:
-    """A runtime that has just started lists what it has not taken up yet: give it a moment."""
+    """A runtime that is just being started lists what it has not taken up yet: give it a moment."""
     for _ in range(TRIES):
         try:
             return act()
-        except NotFound:
+        except (NotFound, Gone):
             time.sleep(PAUSE)
     return act()

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from hermes_agent.runtime.backup import check_backup, restore_backup
+    from hermes_agent.runtime.backup import check_backup, no_backup, restore_backup
 
     archive = Path(os.path.abspath(options.file))
     home = Path(find_home(os.environ))
@@ -27,7 +27,10 @@ def run(options: argparse.Namespace) -> int:
     if options.check:
         done = check_backup(archive)
     else:
-        if home.exists() and not sure(f"put {archive} in the place of {home}?", options.yes):
+        if not archive.exists():
+            raise no_backup(archive)
+        question = f"put {archive} in the place of {home}?"
+        if os.path.lexists(home) and not sure(question, options.yes):
             print("nothing was changed")
             return 1
         done, aside = restore_backup(archive, home, datetime.now().astimezone())

@@ -6,11 +6,10 @@ import argparse
 import sys
 import time
 from typing import Any
-from urllib.parse import quote
 
-from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.client import Api
-from hermes_agent.cli.show import one_line
+from hermes_agent.cli.arguments import json_option, natural, positive, session_name
+from hermes_agent.cli.client import Api, session_path
+from hermes_agent.cli.show import clean, one_line
 from hermes_agent.cli.words import ago, dollars, print_json, stamp, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
 
@@ -36,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         return made
 
     listing = action("list", _list, "newest first")
-    listing.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    listing.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
     action("show", _show, "print what was said and done").add_argument("session")
     _search_arguments(action("search", _search, "find what was said, in all sessions"))
     action("resume", _resume, "go on talking", json=False).add_argument("session")
@@ -64,8 +63,8 @@ def _search_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--role", choices=("user", "assistant", "tool"), default="")
     parser.add_argument("--tool", default="", help="only results of this tool")
     parser.add_argument("--since", default="", help="2d, 3h, 1w, or a date such as 2026-01-31")
-    parser.add_argument("--limit", type=int, default=20, help="how many (default 20)")
-    parser.add_argument("--around", type=int, default=0, help="neighbouring messages to show")
+    parser.add_argument("--limit", type=positive, default=20, help="how many (default 20)")
+    parser.add_argument("--around", type=natural, default=0, help="neighbouring messages to show")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def find(api: Api, reference: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.get(f"/v1/sessions/{quote(reference, safe='')}")
+    found: dict[str, Any] = api.get(session_path(reference))
     return found
 
 
@@ -92,7 +91,7 @@ def sessions_text(rows: list[dict[str, Any]], now: float) -> str:
         return 'no sessions yet\nhint: hermes ask "…" or `hermes chat` opens one'
     cells = [
         (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
-         dollars(row["cost"]), row["model"], one_line(row["name"] or row["title"], 60))
+         dollars(row["cost"]), one_line(row["model"]), one_line(row["name"] or row["title"], 60))
         for row in rows
     ]  # fmt: skip
     return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
@@ -107,22 +106,25 @@ def _show(api: Api, options: argparse.Namespace) -> None:
     if options.json:
         print_json({**session, "messages": list(messages(journal))})
         return
-    name = f" ({session['name']})" if session["name"] else ""
+    name = f" ({one_line(session['name'])})" if session["name"] else ""
     print(f"session    {session['id']}{name}, {session['state']}")
-    print(f"model      {session['model']}, policy {session['policy']}")
-    print(f"workspace  {session['workspace']}")
+    print(f"model      {one_line(session['model'])}, policy {session['policy']}")
+    print(f"workspace  {clean(session['workspace'])}")
     usage = session["usage"]
     print(f"spent      {usage['input']} tokens in, {usage['output']} out", end="")
     print("" if session["cost"] is None else f", {dollars(session['cost'])}")
     for piece in plain(journal):
-        print(piece)
+        print(clean(piece))
 
 
 def _search(api: Api, options: argparse.Namespace) -> None:
     now = time.time()
+    query = " ".join(options.words).strip()
+    if not query:
+        raise UsageError("search for what?", "`hermes sessions search WORDS`")
     rows = api.get(
         "/v1/search",
-        q=" ".join(options.words),
+        q=query,
         session=options.session,
         role=options.role,
         tool=options.tool,
@@ -139,7 +141,7 @@ def _search(api: Api, options: argparse.Namespace) -> None:
 def found_text(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
-        who = f"{row['role']} {row['tool']}".strip()
+        who = one_line(f"{row['role']} {row['tool']}")
         title = f"  {one_line(row['title'], 50)}" if row["title"] else ""
         lines.append(f"{row['session']} {stamp(row['time'])} {who}{title}")
         lines.append(f"    {one_line(row['snippet'], 200)}")
@@ -168,8 +170,9 @@ def _resume(api: Api, options: argparse.Namespace) -> int:
 
 
 def _rename(api: Api, options: argparse.Namespace) -> None:
+    name = session_name(options.name)
     session = find(api, options.session)
-    renamed = api.patch(f"/v1/sessions/{quote(session['id'])}", {"name": options.name})
+    renamed = api.patch(session_path(session["id"]), {"name": name})
     if options.json:
         print_json(renamed)
     else:
@@ -202,7 +205,7 @@ def _delete(api: Api, options: argparse.Namespace) -> int:
     if not sure(f"delete session {session['id']} ({what}) and all it said?", options.yes):
         print("kept")
         return 1
-    told = api.delete(f"/v1/sessions/{quote(session['id'])}")
+    told = api.delete(session_path(session["id"]))
     if options.json:
         print_json(told)
     else:

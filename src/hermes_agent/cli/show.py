@@ -8,7 +8,13 @@ Event = dict[str, Any]
 MARKS = {"info": "·", "warning": "!", "error": "!"}
 
 
-_CONTROLS = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_CODES = [
+    *(code for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"),
+    *(0x2028, 0x2029),  # line ends of their own
+    *(*range(0x202A, 0x202F), *range(0x2066, 0x206A)),  # turn the direction of writing round
+]
+_CONTROLS = dict.fromkeys(_CODES)
+_VISIBLE = {code: repr(chr(code))[1:-1] for code in _CODES}
 
 
 def clean(text: str) -> str:
@@ -16,9 +22,38 @@ def clean(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def visible(text: str) -> str:
+    """With control characters written out: what somebody consents to must be seen whole."""
+    return text.translate(_VISIBLE)
+
+
 def one_line(text: str, most: int = 100) -> str:
-    line = " ".join(text.split())
+    line = " ".join(clean(text).split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def question_lines(question: Event) -> list[str]:
+    """A question as it is put: only its own first line begins with a question mark and no space,
+    so a line end inside it cannot pass for another question."""
+    first, *more = visible(question["text"]).split("\n")
+    lines = [f"? {first}", *(f"    {line}" for line in more)]
+    if question["purpose"] == "question":
+        for number, choice in enumerate(question["choices"], 1):
+            lines.append(f"  {number}. " + visible(choice).replace("\n", "\\n"))
+    return lines
+
+
+def answer_said(event: Event) -> str:
+    """An `answered` event, for those who did not answer."""
+    if event["answer"] is None:
+        return "nobody answered in time"
+    return f"answered elsewhere: {one_line(event['answer'])}"
+
+
+def budget_setting(what: str) -> str:
+    """The setting behind what a `budget_reached` event names."""
+    amount, _, scope = what.partition(" of this ")
+    return "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
 
 
 def call_line(call: dict[str, Any]) -> str:

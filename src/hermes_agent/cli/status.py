@@ -72,10 +72,10 @@ def _look(home: str) -> dict[str, Any]:
 def status_lines(status: dict[str, Any]) -> list[str]:
     lines = [f"state      {status['state']}"]
     if status["reason"]:
-        lines += [f"reason     {status['reason']}", f"hint:      {status['hint']}"]
+        lines.append(f"reason     {status['reason']}")
     lines.append(f"home       {status['home']}")
     if status["version"] is None:
-        return lines if status["reason"] else [*lines, "hint:      `hermes up` starts the runtime"]
+        return [*lines, f"hint: {status['hint'] or '`hermes up` starts the runtime'}"]
     working = ", ".join(status["working"]) or "nothing"
     lines += [
         f"pid        {status['pid']}",
@@ -89,4 +89,6 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
     if status["questions"]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
+    if status["hint"]:
+        lines.append(f"hint: {status['hint']}")
     return lines

@@ -17,6 +17,12 @@ SERVICES: dict[str, str] = {
     "scripted": "hermes_agent.models.scripted",
 }
 
+EXAMPLES: dict[str, str] = {
+    "openai": "openai/gpt-5.5; the service's own list says which names it knows",
+    "scripted": "scripted/demo, or a file of yours: scripted/./script.yaml",
+}
+"""By service, so that a name without its second half can be completed."""
+
 
 def open_model(name: str, settings: ModelSettings, environ: Mapping[str, str]) -> Model:
     """The model called `service/name`, ready to answer. Nothing is connected to yet."""
@@ -28,6 +34,8 @@ def open_model(name: str, settings: ModelSettings, environ: Mapping[str, str]) -
             f"(services: {services}); HERMES_MODEL=scripted/demo needs no key",
         )
     service, _, model = name.partition("/")
+    if not model and service in EXAMPLES:
+        raise UsageError(f"{name!r} names no model", f"for example {EXAMPLES[service]}")
     if not service or not model:
         raise UsageError(
             f"{name!r} is not the name of a model",

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings import Price, Settings
+from hermes_agent.runtime.offline import out_of_reach
 
 _FROM_ENVIRONMENT = {"HERMES_MODEL": "model", "HERMES_POLICY": "policy"}
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`$")
@@ -32,9 +34,8 @@ def read_config(config: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise HermesError(
-            f"cannot read {config}: {error}", "check the file and its permissions"
-        ) from None
+        trouble = f"cannot read {config}: {error}", "check the file and its permissions"
+        raise HermesError(*(out_of_reach(config.parent) or trouble)) from None
     try:
         values = _parse(text)
     except ValueError as error:
@@ -171,7 +172,7 @@ def set_setting(config: Path, name: str, text: str, check: Callable[[Settings], 
             "quote it twice where it is a text: \"'…'\"",
         ) from None
     before = read_config(config)
-    changed = msgspec.to_builtins(before)
+    changed = deepcopy(before)
     _put(changed, path, value)
     try:
         settings = msgspec.convert(changed, Settings)
@@ -189,8 +190,8 @@ def _refusal(
     try:
         msgspec.convert(before, Settings)
     except msgspec.ValidationError as earlier:
-        if str(earlier) == str(error):
-            wrong, problem = _blame(error)
+        wrong, problem = _blame(error)
+        if str(earlier) == str(error) and wrong != repr(name):
             return HermesError(
                 f"{config}: {problem}", f"change or remove {wrong} in {config} first"
             )

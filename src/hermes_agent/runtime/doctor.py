@@ -238,7 +238,7 @@ def _chat() -> Finding:
             "chat",
             "warn",
             f"`hermes chat` is plain: {', '.join(lacking)} not installed",
-            "pip install 'hermes-agent[chat]'",
+            "pip install prompt-toolkit rich",
         )
     return Finding("chat", "ok", "prompt_toolkit and rich are installed")
 

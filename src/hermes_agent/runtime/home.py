@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, HomeLocked
 from hermes_agent.runtime import places
-from hermes_agent.runtime.offline import out_of_reach
+from hermes_agent.runtime.offline import is_runtime, out_of_reach
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class HomeLock:
         except BlockingIOError:
             owner = os.read(handle, 32).decode().strip() or "unknown"
             os.close(handle)
-            runtime = any(map(os.path.exists, places.socket_paths(str(self._home))))
+            runtime = owner.isdigit() and is_runtime(int(owner))
             raise HomeLocked(
                 f"another Hermes (pid {owner}) owns the home {self._home}",
                 "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME"

@@ -40,6 +40,15 @@ def lock_owner(home: str) -> int | None:
     return None
 
 
+def is_runtime(pid: int) -> bool:
+    """Whether a process was started as `hermes serve`; a program may own a home as well."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"serve" in words
+
+
 def free_bytes(folder: Path) -> int:
     room = os.statvfs(folder)
     return room.f_bavail * room.f_frsize
