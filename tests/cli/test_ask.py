@@ -194,3 +194,13 @@ def test_a_script_is_found_from_where_the_command_is_given(house: House) -> None
     (house.work / "mine.yaml").write_text("turns: [{replies: [{say: Mine.}]}]")
     assert house.good("ask", "hi", "--model", "scripted/./mine.yaml") == "Mine.\n"
     assert house.good("ask", "hi", HERMES_MODEL="scripted/mine.yaml") == "Mine.\n"
+
+
+def test_an_open_question_goes_on_over_a_restart(house: House) -> None:
+    asking = start_ask(house, "work a little", "--name", "talk")
+    wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
+    house.wait_for_command(house.api.get("/v1/sessions/talk")["id"])
+    assert house.run("restart").returncode == 0
+    said, told = asking.communicate(timeout=PATIENCE)
+    assert said.strip() == "A little work was done.", told
+    assert (house.work / "little.txt").read_text() == "once\n"

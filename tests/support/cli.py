@@ -31,6 +31,10 @@ turns:
     replies:
       - calls: [{tool: terminal, with: {command: "echo begun; sleep 300"}}]
       - say: The long work is over.
+  - when: work a little
+    replies:
+      - calls: [{tool: terminal, with: {command: "echo begun; sleep 3; echo once >> little.txt"}}]
+      - say: A little work was done.
   - when: which colour
     replies:
       - calls: [{tool: ask_user, with: {question: Which colour?, choices: [red, blue]}}]

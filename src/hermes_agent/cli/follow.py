@@ -12,6 +12,9 @@ from hermes_agent.core.errors import Degraded, HermesError
 TRIES = 5
 """How often in a row a runtime may die without getting further before we give up."""
 
+RESTART_SECONDS = 3.0
+"""How long to wait for a runtime that was stopped on purpose: it may be a restart."""
+
 Event = dict[str, Any]
 
 
@@ -58,7 +61,9 @@ class Following:
                     if event["kind"] == "message_taken" and event["key"] == self._key:
                         self._ours = True
                     if event["kind"] == "runtime_changed" and event["state"] == "stopping":
-                        raise self._stopped()
+                        self._wait_for_the_next()
+                        yield {"kind": "reconnected"}
+                        break
                     yield event
                     if self._ours and event["kind"] == "turn_finished":
                         return
@@ -71,8 +76,14 @@ class Following:
                 start_again(self._api, failures)
                 yield {"kind": "reconnected"}
 
-    def _stopped(self) -> HermesError:
-        return HermesError(
+    def _wait_for_the_next(self) -> None:
+        """A runtime that is restarted comes back by itself; one that is stopped does not."""
+        deadline = time.monotonic() + RESTART_SECONDS
+        while time.monotonic() < deadline:
+            if self._api.is_up():
+                return
+            time.sleep(0.05)
+        raise HermesError(
             "the runtime was stopped; the turn goes on when it is started again",
             f"`hermes up` starts it, `hermes chat --session {self._session}` goes on",
         )
