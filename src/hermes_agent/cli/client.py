@@ -1,16 +1,14 @@
 """The client of the runtime: HTTP over its Unix socket, with the standard library alone. It
 starts the runtime when there is none."""
 
-import http.client
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, urlencode
 
+from hermes_agent.cli.connection import Connection
 from hermes_agent.core.errors import (
     Degraded,
     HermesError,
@@ -46,18 +44,15 @@ def session_path(reference: str) -> str:
         raise UsageError("name a session", "`hermes sessions` lists them")
     if "/" in reference:  # which no id and no name has
         raise NotFound(f"no session {reference!r}", "`hermes sessions` lists them")
-    return f"/v1/sessions/{quote(reference, safe='')}"
+    return f"/v1/sessions/{_quoted(reference)}"
 
 
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float | None) -> None:
-        super().__init__("hermes", timeout=timeout)
-        self._path = path
+def _quoted(text: str) -> str:
+    if text.isascii() and text.isalnum():  # as ids are; `urllib` takes its time to import
+        return text
+    from urllib.parse import quote
 
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+    return quote(text, safe="")
 
 
 class Api:
@@ -83,14 +78,13 @@ class Api:
         """A session's events after a number, as they come; `Gone` when the runtime dies."""
         connection = self._connect(STREAM_SECONDS)
         try:
-            connection.request("GET", f"{session_path(session)}/events?after={after}")
-            response = connection.getresponse()
-            if response.status != 200:
-                raise _error(response.status, response.read())
-            while line := response.readline():
+            status = connection.ask("GET", f"{session_path(session)}/events?after={after}")
+            if status != 200:
+                raise _error(status, connection.read())
+            while line := connection.readline():
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             raise Gone(f"the connection to the runtime broke: {error}") from None
         finally:
             connection.close()
@@ -118,33 +112,38 @@ class Api:
     ) -> Any:
         sent = None if body is None else _encoded(body)
         connection = self._connect(self._timeout)
-        wanted = {key: value for key, value in (query or {}).items() if value not in (None, "")}
-        target = f"{path}?{urlencode(wanted)}" if wanted else path
         try:
-            connection.request(method, target, sent, {"content-type": "application/json"})
-            response = connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
+            status = connection.ask(method, _target(path, query or {}), sent)
+            answer = connection.read()
+        except OSError as error:
             raise Gone(f"the connection to the runtime broke: {error}") from None
         finally:
             connection.close()
-        if response.status >= 400:
-            raise _error(response.status, answer)
-        return json.loads(answer)
+        if status >= 400:
+            raise _error(status, answer)
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise Gone("the runtime broke off in the middle of an answer") from None
 
-    def _connect(self, timeout: float | None) -> _Connection:
+    def _connect(self, timeout: float | None) -> Connection:
         for path in socket_paths(self.home):
-            connection = _Connection(path, timeout)
             try:
-                connection.connect()
+                return Connection(path, timeout)
             except (FileNotFoundError, ConnectionRefusedError):
-                connection.close()
                 continue
             except OSError as error:
-                connection.close()
                 raise Gone(f"cannot reach the runtime at {path}: {error}") from None
-            return connection
         raise Gone(f"no runtime owns {self.home}", "`hermes up` starts it")
+
+
+def _target(path: str, query: dict[str, object]) -> str:
+    wanted = {key: value for key, value in query.items() if value not in (None, "")}
+    if not wanted:
+        return path
+    from urllib.parse import urlencode
+
+    return f"{path}?{urlencode(wanted)}"
 
 
 def _encoded(body: dict[str, object]) -> bytes:
