@@ -21,7 +21,7 @@ def test_an_empty_name_says_how_to_configure_one() -> None:
 
 @pytest.mark.parametrize("name", ["gpt-4o", "openai/", "/x", "/"])
 def test_a_name_without_service_or_model_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is not the name of a model|names no model") as raised:
+    with pytest.raises(UsageError, match=r"is not the name of a model|names no model") as raised:
         open_model(name, SETTINGS, {})
     assert raised.value.hint
 

@@ -27,11 +27,17 @@ def small(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(one.home)], check=True)
     yield one
     one.close()
-    subprocess.run(["mount", "-o", "remount,rw", str(one.home)], check=True)
+    wait_until(lambda: remounted(one.home, "rw"), "the home to be writable again")
     kept = tmp_path / "kept"
     kept.mkdir()
     subprocess.run(["cp", "-a", f"{one.home}/.", str(kept)], check=True)
     subprocess.run(["umount", "-l", str(one.home)], check=True)
+
+
+def remounted(folder: Path, how: str) -> bool:
+    """Busy as long as a process that was killed has not let go of its files."""
+    done = subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], capture_output=True)
+    return done.returncode == 0
 
 
 def fill(folder: Path) -> Path:
@@ -105,7 +111,7 @@ def test_a_read_only_home_still_answers_what_it_knows(small: Case) -> None:
     assert small.send("m0")
     small.finish()
     small.close()
-    subprocess.run(["mount", "-o", "remount,ro", str(small.home)], check=True)
+    wait_until(lambda: remounted(small.home, "ro"), "the last files to be closed")
     status = hermes(small.home, "status", "--json")
     assert json.loads(status.stdout)["state"] == "degraded"
     assert "read-only" in json.loads(status.stdout)["reason"]
