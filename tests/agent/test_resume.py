@@ -52,7 +52,6 @@ async def digest(b: Bench) -> str:
 async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
     (turn,) = await b.store.take_over()
     worker = await b.worker(turn)
-    b.settled = worker  # type: ignore[attr-defined]
     return asyncio.create_task(worker.run())
 
 
@@ -83,7 +82,8 @@ async def test_a_call_whose_outcome_is_unknown_is_parked_and_not_run(tmp_path: P
         (parked,) = await b.store.parked()
         assert (parked.tool, parked.session, ran) == ("act", b.session.id, [])
         assert '"line":"x"' in parked.input
-        worker = b.settled  # type: ignore[attr-defined]
+        worker = b.latest
+        assert worker is not None
         with pytest.raises(UsageError):
             await worker.people.decide(parked.effect, "shrug", "test")
         with pytest.raises(NotFound):
@@ -115,7 +115,8 @@ async def test_a_person_decides_what_becomes_of_a_parked_call(
         running = await resume(b)
         while not await b.store.parked():
             await asyncio.sleep(0.005)
-        worker = b.settled  # type: ignore[attr-defined]
+        worker = b.latest
+        assert worker is not None
         await worker.people.decide((await b.store.parked())[0].effect, decision, "test")
         await running
         (result,) = await b.events(ev.CallFinished)
@@ -160,7 +161,8 @@ async def test_a_turn_parked_by_one_runtime_is_still_parked_in_the_next(tmp_path
         second = await resume(b)
         await asyncio.sleep(0.02)
         parked = await b.events(ev.CallParked)
-        worker = b.settled  # type: ignore[attr-defined]
+        worker = b.latest
+        assert worker is not None
         await worker.people.decide((await b.store.parked())[0].effect, "retry", "test")
         end = await second
     assert end is not None
@@ -245,7 +247,8 @@ async def test_a_call_is_not_closed_because_its_tool_has_changed(
         running = await resume(b)
         while not await b.store.parked():
             await asyncio.sleep(0.005)
-        worker = b.settled  # type: ignore[attr-defined]
+        worker = b.latest
+        assert worker is not None
         await worker.people.decide((await b.store.parked())[0].effect, "retry", "test")
         end = await running
         (result,) = await b.events(ev.CallFinished)

@@ -13,13 +13,6 @@ from tests.faults.harness import Case, Nursery, wait_until
 from tests.runtime.test_life import hermes
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def small(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
     """A home on a file system of its own, 4 MB large."""

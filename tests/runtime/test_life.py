@@ -5,27 +5,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from hermes_agent.cli.client import Api
-from tests.faults.harness import Case, Nursery, end_keepers, is_alive, wait_until
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def one(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
-    made = Case(tmp_path, nursery, 1)
-    yield made
-    made.close()
+from tests.faults.harness import Case, end_keepers, is_alive, wait_until
 
 
 def write_script(one: Case, *replies: dict) -> None:

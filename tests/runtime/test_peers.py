@@ -3,22 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from hermes_agent.runtime.peers import is_agents_command
-from tests.faults.harness import Case, Nursery, wait_until
-
-
-@pytest.fixture
-def one(tmp_path: Path) -> Iterator[Case]:
-    nursery = Nursery()
-    made = Case(tmp_path, nursery, 1)
-    yield made
-    made.close()
-    nursery.close()
+from tests.faults.harness import Case, wait_until
 
 
 def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,7 @@ from hermes_agent.core.errors import HomeLocked, NotFound
 from hermes_agent.core.records import Inbound
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
-from tests.faults.harness import Case, Nursery, wait_until
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    made = Nursery()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def one(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
-    made = Case(tmp_path, nursery, 1)
-    yield made
-    made.close()
+from tests.faults.harness import Case, wait_until
 
 
 def script(folder: Path, *replies: dict) -> str:

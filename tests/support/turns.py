@@ -1,7 +1,7 @@
 """A turn with real parts: a store in a folder, a scripted model, a terminal, a gate."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,8 @@ class Bench:
     redact: Redactor = field(default_factory=lambda: Redactor({}))
     published: list[ev.Recorded] = field(default_factory=list)
     sent: int = 0
+    latest: TurnWorker | None = None
+    """The worker that was made last."""
 
     async def receive(self, text: str, *, interactive: bool = False) -> None:
         self.sent += 1
@@ -50,7 +52,8 @@ class Bench:
         prompt = await self.store.prompt(self.session.prompt)
         talk = Conversation(self.session.id, prompt)
         talk.apply_all(await self.store.events(self.session.id))
-        return TurnWorker(self.parts(), turn, talk)
+        self.latest = TurnWorker(self.parts(), turn, talk)
+        return self.latest
 
     def parts(self) -> Parts:
         return Parts(
@@ -75,9 +78,6 @@ class Bench:
     async def events(self, kind: type | None = None) -> list[ev.Event | ev.Passing]:
         recorded = await self.store.events(self.session.id)
         return [one.event for one in recorded if kind is None or isinstance(one.event, kind)]
-
-
-Opener = Callable[..., "AsyncIterator[Bench]"]
 
 
 @asynccontextmanager

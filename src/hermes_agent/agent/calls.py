@@ -205,13 +205,10 @@ class Calls:
         if result is None:
             await self._park(open_call, reason)
         elif tool.release is not None:
-            await self._release(tool, context, result)
-
-    async def _release(self, tool: Tool, context: ToolContext, result: ToolResult) -> None:
-        try:
-            await tool.release(context, result)  # type: ignore[misc]  # checked by the caller
-        except (ToolError, OSError) as error:
-            log.warning("%s could not tidy up: %s", tool.name, error)
+            try:
+                await tool.release(context, result)
+            except (ToolError, OSError) as error:
+                log.warning("%s could not tidy up: %s", tool.name, error)
 
     async def _take_up(self, open_call: OpenCall) -> None:
         """A call that was under way when the last runtime went."""
