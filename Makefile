@@ -9,7 +9,7 @@ test:
 	@scripts/setup dev
 	@scripts/test-needs
 	@scripts/check
-	@.venv/bin/python -m pytest -n 2 --dist worksteal -q
+	@scripts/as-root .venv/bin/python -m pytest -n 2 --dist worksteal -q
 
 check:
 	@scripts/setup dev
