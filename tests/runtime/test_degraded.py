@@ -29,7 +29,7 @@ def small(tmp_path: Path, nursery: Nursery) -> Iterator[Case]:
 
 def remounted(folder: Path, how: str) -> bool:
     """Busy as long as a process that was killed has not let go of its files."""
-    done = subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], capture_output=True)
+    done = subprocess.run(["mount", "-o", f"remount,bind,{how}", str(folder)], capture_output=True)
     return done.returncode == 0
 
 

@@ -113,7 +113,7 @@ async def test_a_home_that_became_read_only_is_read_and_recovers(disk: Path) -> 
         session = await a_session(store)
         turn = await a_turn(store, session)
         await store.append(turn, Noted("before"))
-    mount("-o", "remount,ro", disk)
+    mount("-o", "remount,bind,ro", disk)
     for readonly in (True, False):
         async with opened(home, readonly=readonly) as store:
             assert store.health.state == "degraded"
@@ -123,7 +123,7 @@ async def test_a_home_that_became_read_only_is_read_and_recovers(disk: Path) -> 
     async with opened(home) as store:
         assert (await store.probe()).state == "degraded"
         assert len(await store.sessions()) == 1
-        mount("-o", "remount,rw", disk)
+        mount("-o", "remount,bind,rw", disk)
         assert (await store.probe()).state == "well"
         await store.append(turn, Noted("after"))
         assert told(await store.events(session.id, 3)) == [Noted("before"), Noted("after")]
@@ -132,14 +132,14 @@ async def test_a_home_that_became_read_only_is_read_and_recovers(disk: Path) -> 
 async def test_a_read_only_disk_without_a_store_is_degraded_until_it_can_be_made(
     disk: Path,
 ) -> None:
-    mount("-o", "remount,ro", disk)
+    mount("-o", "remount,bind,ro", disk)
     async with opened(disk / "home") as store:
         assert store.health.state == "degraded"
         assert "read-only" in store.health.reason
         with pytest.raises(Degraded):
             await store.sessions()
         assert "read-only" in store.health.reason
-        mount("-o", "remount,rw", disk)
+        mount("-o", "remount,bind,rw", disk)
         assert (await store.probe()).state == "well"
         await a_session(store)
         assert len(await store.sessions()) == 1
@@ -165,7 +165,7 @@ asyncio.run(main())
 """
     home = disk / "home"
     assert run_child(code, home) == -9
-    mount("-o", "remount,ro", disk)
+    mount("-o", "remount,bind,ro", disk)
     async with opened(home) as store:
         (session,) = await store.sessions()
         assert len(await store.events(session.id)) == 32

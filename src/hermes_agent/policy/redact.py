@@ -20,14 +20,15 @@ _SECRET_NAME = re.compile(
 
 _BEGIN = r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----"
 _END = r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY-----"
-_REST = r"(?:(?:\s++(?:\d+\|)?|\\n)[A-Za-z0-9+/=]{40,})+"
+_REST = r"(?:(?:\s{1,40}(?:\d+\|)?|\\n)[A-Za-z0-9+/=]{40,})+"
 """What follows the beginning where the end was cut off: full lines, perhaps numbered."""
 
+# No possessive quantifiers: Python 3.11.2, which Debian 12 has, gets them wrong.
 # Each begins with plain letters, which the regex engine finds many times faster than a choice, and
 # checks what stands before them afterwards. Tokens made of letters must have a digit in them,
 # because prose has none; the look ahead is bounded so that hostile text costs no more than other.
 _SHAPES: tuple[tuple[str, str], ...] = (
-    ("private-key", _BEGIN + r"(?:(?:[^-]++|-(?!----))*+" + _END + "|" + _REST + ")"),
+    ("private-key", _BEGIN + r"(?:(?:[^-]|-(?!----)){0,20000}" + _END + "|" + _REST + ")"),
     ("sk-key", r"sk-(?<!\wsk-)(?=[A-Za-z_-]{0,80}\d)[A-Za-z0-9_-]{20,}"),
     ("github-token", r"gh[pousr]_(?<!\w....)[A-Za-z0-9]{20,}"),
     ("github-token", r"github_pat_[A-Za-z0-9_]{20,}"),
@@ -38,7 +39,7 @@ _SHAPES: tuple[tuple[str, str], ...] = (
     ("slack-token", r"xox[abeprs]-(?=[A-Za-z-]{0,80}\d)[A-Za-z0-9-]{10,}"),
     ("stripe-key", r"sk_live_[A-Za-z0-9]{16,}"),
     ("stripe-key", r"rk_live_[A-Za-z0-9]{16,}"),
-    ("web-token", r"eyJ(?<![\w-]eyJ)[\w-]{10,}+\.eyJ[\w-]{10,}+\.[\w-]{10,}"),
+    ("web-token", r"eyJ(?<![\w-]eyJ)[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
     ("bearer-token", r"((?i:earer) )(?=[A-Za-z._~+/-]{0,80}\d)[A-Za-z0-9._~+/-]{16,}=*"),
 )
 

@@ -3,12 +3,16 @@
 import contextlib
 import fcntl
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, HomeLocked
 from hermes_agent.runtime import places
-from hermes_agent.runtime.offline import is_runtime, out_of_reach
+from hermes_agent.runtime.offline import alive, is_runtime, out_of_reach
+
+DYING_SECONDS = 2.0
+"""How long the lock of a process that was killed may outlive it."""
 
 
 @dataclass(frozen=True)
@@ -86,22 +90,27 @@ class HomeLock:
 
     def take(self) -> None:
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.read(handle, 32).decode().strip() or "unknown"
+        deadline = time.monotonic() + DYING_SECONDS
+        while not _locked(handle):
+            owner = os.pread(handle, 32, 0).decode().strip()
+            if owner.isdigit() and not alive(int(owner)) and time.monotonic() < deadline:
+                time.sleep(0.01)  # it was killed, and its last threads are just ending
+                continue
             os.close(handle)
-            runtime = owner.isdigit() and is_runtime(int(owner))
-            raise HomeLocked(
-                f"another Hermes (pid {owner}) owns the home {self._home}",
-                "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME"
-                if runtime
-                else "it is a program, not a runtime: wait until it has ended, or set HERMES_HOME",
-            ) from None
+            raise self._refusal(owner)
         os.ftruncate(handle, 0)
         with contextlib.suppress(OSError):  # on a full disk the lock holds without a name in it
             os.write(handle, str(os.getpid()).encode())
         self._file = handle
+
+    def _refusal(self, owner: str) -> HomeLocked:
+        runtime = owner.isdigit() and is_runtime(int(owner))
+        return HomeLocked(
+            f"another Hermes (pid {owner or 'unknown'}) owns the home {self._home}",
+            "`hermes status` shows it, `hermes down` stops it; or set HERMES_HOME"
+            if runtime
+            else "it is a program, not a runtime: wait until it has ended, or set HERMES_HOME",
+        )
 
     def release(self) -> None:
         if self._file is not None:
@@ -109,3 +118,11 @@ class HomeLock:
             fcntl.flock(self._file, fcntl.LOCK_UN)  # a forked child may hold the file open
             os.close(self._file)
             self._file = None
+
+
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
