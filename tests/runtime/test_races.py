@@ -1,9 +1,12 @@
 """Things that happen at the same moment, or at a bad one."""
 
 import asyncio
+import fcntl
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -181,3 +184,16 @@ def test_a_turn_of_another_session_goes_on_when_a_question_without_runtime_ends(
     (result,) = [e["event"] for e in one.journal() if e["event"]["kind"] == "call_finished"]
     assert result["ok"]
     assert (one.work / "ended").read_text() == "ended\n"
+
+
+def test_the_lock_of_a_process_that_was_just_killed_is_waited_for(tmp_path: Path) -> None:
+    """Its first thread is gone, its last ones still hold the file."""
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True).stdout.strip()
+    held = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    os.write(held, gone.encode())
+    threading.Timer(0.1, os.close, [held]).start()
+    lock = HomeLock(tmp_path, tmp_path)
+    lock.take()
+    assert (tmp_path / "lock").read_text() == str(os.getpid())
+    lock.release()
