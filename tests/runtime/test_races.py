@@ -14,7 +14,8 @@ import pytest
 from hermes_agent.cli.follow import Following, send
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HomeLocked, NotFound
-from hermes_agent.core.records import Inbound
+from hermes_agent.core.messages import Prompt
+from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
@@ -113,8 +114,8 @@ async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) 
     runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
     await runtime.start()
     try:
-        session = await runtime.open_session(workspace=str(tmp_path))
-        runtime._desk._parts = lambda _: (_ for _ in ()).throw(NotFound("no policy called 'x'"))
+        new = NewSession(str(tmp_path), "of-yesterday", "scripted/demo")
+        session = await runtime.store.open_session(new, Prompt("You are a test."))
         await runtime.submit(session, Inbound("k", "go"))
         while (await runtime.store.session(session.id)).state != "idle":
             await asyncio.sleep(0.01)
@@ -122,7 +123,7 @@ async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) 
     finally:
         await runtime.stop()
     assert isinstance(end, ev.TurnFinished)
-    assert (end.reason, end.error) == ("failed", "no policy called 'x'")
+    assert (end.reason, end.error) == ("failed", "no policy called 'of-yesterday'")
 
 
 async def test_a_message_to_a_session_that_is_being_deleted_is_refused(tmp_path: Path) -> None:

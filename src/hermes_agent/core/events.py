@@ -260,7 +260,6 @@ class Recorded(Struct, frozen=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_recorded: msgspec.json.Decoder[Recorded] = msgspec.json.Decoder(Recorded)
 
 
 def encode(event: Event | Passing | Recorded) -> bytes:
@@ -269,10 +268,6 @@ def encode(event: Event | Passing | Recorded) -> bytes:
 
 def decode(body: bytes | str) -> Event:
     return _decoder.decode(body)
-
-
-def decode_recorded(body: bytes | str) -> Recorded:
-    return _recorded.decode(body)
 
 
 def kind_of(event: Event | Passing) -> str:

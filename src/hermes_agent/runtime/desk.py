@@ -3,7 +3,8 @@ death, interrupted and answered for here."""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from hermes_agent.agent.calls import DIED
 from hermes_agent.agent.fold import Conversation
@@ -74,9 +75,10 @@ class Desk:
         """Go on with what the last runtime left, and with messages that no turn has taken."""
         await self._take_over()
         for waiting in await self._store.sessions_with_mail():
-            session = await self._store.session(waiting)
-            if self._is_ours(session):
-                await self.begin(session)
+            with _on_its_own(waiting):
+                session = await self._store.session(waiting)
+                if self._is_ours(session):
+                    await self.begin(session)
 
     async def _take_over(self) -> None:
         """Once, and before a turn of our own begins: it would be fenced off with the rest."""
@@ -86,12 +88,16 @@ class Desk:
             unfinished = await self._store.take_over()
             self.taken_over = True
             for turn in unfinished:
-                session = await self._store.session(turn.session)
-                if self._is_ours(session):
-                    log.info("resuming turn %s of session %s", turn.id, turn.session)
-                    self._work(session, turn)
-                else:
-                    await self._park_for_program(turn)
+                with _on_its_own(turn.session):
+                    await self._take_up_turn(turn)
+
+    async def _take_up_turn(self, turn: Turn) -> None:
+        session = await self._store.session(turn.session)
+        if self._is_ours(session):
+            log.info("resuming turn %s of session %s", turn.id, turn.session)
+            self._work(session, turn)
+        else:
+            await self._park_for_program(turn)
 
     async def begin(self, session: Session) -> None:
         """Work on the messages that wait, unless somebody does already."""
@@ -213,6 +219,15 @@ class Desk:
         if parked is None or turn is None or parked.session in self._tasks:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
         await self._store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
+
+
+@contextmanager
+def _on_its_own(session: str) -> Iterator[None]:
+    """What is wrong with one session does not keep the others from being taken up."""
+    try:
+        yield
+    except Exception:
+        log.exception("session %s could not be taken up", session)
 
 
 def _is_parked(worker: TurnWorker) -> bool:

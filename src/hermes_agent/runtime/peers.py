@@ -28,13 +28,30 @@ class OwnersOnly(H11Protocol):
     """HTTP as uvicorn speaks it, for peers that no shell of ours has started. A command that
     wants to hide can shed its mark and its parents: only a sandbox is a boundary."""
 
+    _refused: asyncio.Transport | None = None
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         peer = transport.get_extra_info("socket")
         if peer is not None and is_agents_command(_pid_of(peer)):
-            transport.write(REFUSAL)
-            transport.close()
-            return
-        super().connection_made(transport)
+            self._refused = transport
+        else:
+            super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused is None:
+            super().data_received(data)
+        elif not self._refused.is_closing():
+            # Only now: whoever hangs up before it has read loses what it has written.
+            self._refused.write(REFUSAL)
+            self._refused.close()
+
+    def eof_received(self) -> None:
+        if self._refused is None:
+            super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._refused is None:
+            super().connection_lost(exc)
 
 
 def _pid_of(peer: socket.socket) -> int:

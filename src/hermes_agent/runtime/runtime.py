@@ -12,7 +12,7 @@ from typing import Any, Literal
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.prompt import build_prompt
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, NotFound, Stopping
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
 from hermes_agent.core.protocols import Actor, Clock
 from hermes_agent.core.records import Health, Inbound, NewSession, Session
 from hermes_agent.core.settings import Settings
@@ -76,12 +76,12 @@ class Runtime:
             self.store = await Store.open(
                 self.home.path, clock=self._clock, hook=self._store_hook, readonly=not writable
             )
+            self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self._clock)
+            self._desk = Desk(self.store, self.bus, self._clock, self._parts, self._is_ours)
+            await self._take_up()
         except BaseException:
             self._lock.release()
             raise
-        self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self._clock)
-        self._desk = Desk(self.store, self.bus, self._clock, self._parts, self._is_ours)
-        await self._take_up()
         self._watch = asyncio.create_task(self._keep_watch())
 
     def _is_ours(self, session: Session) -> bool:
@@ -150,10 +150,9 @@ class Runtime:
     def idle_for(self) -> float:
         return self._clock() - max(self.touched, self._desk.touched)
 
-    def redact_log(self, record: logging.LogRecord) -> bool:
-        """A log filter: no secret goes to a log file."""
-        record.msg, record.args = self._redactor(record.getMessage()), None
-        return True
+    @property
+    def redact(self) -> Redactor:
+        return self._redactor
 
     # sessions and messages
 
@@ -210,7 +209,10 @@ class Runtime:
         if new:
             queued = ev.MessageQueued(message.key, message.text)
             self.bus.publish(ev.Recorded(session.id, 0, self._clock(), queued))
-        await self._desk.begin(session)
+        try:
+            await self._desk.begin(session)
+        except Degraded as trouble:  # it is kept, and begun as soon as the store is well again
+            log.warning("session %s waits: %s", session.id, trouble.message)
         return new
 
     async def before(self, session: str, key: str, last: int) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 import uvicorn
 
 from hermes_agent.core.tools import Tool
+from hermes_agent.policy.redact import Redactor
 from hermes_agent.runtime.peers import OwnersOnly
 from hermes_agent.runtime.runtime import Hook, Runtime
 from hermes_agent.runtime.server import build_app
@@ -107,6 +108,17 @@ async def _fall_asleep(runtime: Runtime, stop: asyncio.Event) -> None:
             stop.set()
 
 
+class _Redacted(logging.Formatter):
+    """Lines without secrets, those of tracebacks included."""
+
+    def __init__(self, redact: Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
 def _log_to(runtime: Runtime) -> None:
     root = logging.getLogger()
     root.setLevel(runtime.settings.runtime.log_level.upper())
@@ -118,6 +130,5 @@ def _log_to(runtime: Runtime) -> None:
         )
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(runtime.redact_log)
+    handler.setFormatter(_Redacted(runtime.redact))
     root.addHandler(handler)
