@@ -67,6 +67,8 @@ class Command(Struct, frozen=True):
     text: str
     timeout: float | None = None
     background: bool = False
+    secrets: dict[str, str] = {}
+    """Variables that this command alone sees; they stay in no file and no later command."""
 
 
 class CommandState(Struct, frozen=True):
@@ -150,6 +152,16 @@ class Terminal(Protocol):
         """The absolute path with `..`, `~` and links followed, whether it exists or not."""
         ...
 
+    async def where(self) -> str:
+        """The folder where the shell stands now: what a relative path in a command starts at."""
+        ...
+
+    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        """Where each absolute path or glob leads: globs matched as bash does (the first few
+        hundred), links followed. A path that is not there leads to itself, with the links of what
+        is there followed; so does a glob that fits nothing."""
+        ...
+
     async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
         """Files below `path` whose name or relative path fits the glob, newest first."""
         ...
@@ -159,7 +171,16 @@ class Terminal(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go. Running commands go on under the keeper; an idle shell is ended."""
+        """Let go. Running commands go on under the keeper; an idle shell is ended, and a place
+        that can hibernate does."""
+        ...
+
+    def leave(self) -> None:
+        """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
+        ...
+
+    async def destroy(self) -> None:
+        """Kill all that was started here and remove what was made for the session."""
         ...
 
 
