@@ -1,5 +1,5 @@
 # `make demo` and `make test` set themselves up; the rest is for people who work on Hermes.
-.PHONY: demo test check bench soak lock docs clean
+.PHONY: demo test test-all check bench soak lock docs clean
 
 demo:
 	@scripts/setup demo
@@ -8,6 +8,13 @@ demo:
 test:
 	@scripts/setup dev
 	@scripts/test-needs
+	@scripts/check
+	@scripts/as-root .venv/bin/python -m pytest -n 2 --dist worksteal -q -m "not slow"
+
+test-all:
+	@scripts/setup dev
+	@scripts/test-needs
+	@scripts/test-all-needs
 	@scripts/check
 	@scripts/as-root .venv/bin/python -m pytest -n 2 --dist worksteal -q
 

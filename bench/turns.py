@@ -26,7 +26,7 @@ from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.core.settings import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.policy.profiles import open_gate
+from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.store.store import Store
@@ -107,8 +107,9 @@ async def _calls(folder: Path) -> list[float]:
                 taken.append(time.perf_counter() - asked)
 
     parts = Parts(
-        journal=store, model=model, tools=tools, gate=open_gate("sandbox", home=folder),
-        terminal=terminal, settings=settings, publish=publish, redact=Redactor({}),
+        journal=store, model=model, tools=tools,
+        gate=Policies.of_home(folder, folder).gate("sandbox"),
+        terminals={"local": terminal}, settings=settings, publish=publish, redact=Redactor({}),
         results=folder / "results", clock=time.time,
     )  # fmt: skip
     await store.receive(session.id, Inbound("1", "go"))

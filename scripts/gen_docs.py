@@ -5,7 +5,7 @@ import ast
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
-from hermes_agent.core import events, settings
+from hermes_agent.core import events, places, settings
 from hermes_agent.core.tools import Tool
-from hermes_agent.policy import profiles, rules
+from hermes_agent.policy.policies import Policies
 from hermes_agent.tools.builtin import load_tools
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -103,7 +103,30 @@ def settings_page() -> str:
         "dots and slashes: `hermes config set models.prices.openai/gpt-5.5 "
         "'{input: 1.25, output: 10}'`."
     )
-    return "\n\n".join([opening, *setting_entries(settings.Settings, said)])
+    return "\n\n".join([opening, *setting_entries(settings.Settings, said), *terminal_entries()])
+
+
+def terminal_entries() -> Iterator[str]:
+    """What may stand below a name in `terminals`, by kind."""
+    said = sentences(places)
+    yield "## Kinds of terminals\n\nWhat stands below a name in `terminals`, by its `kind`."
+    for kind in get_args(places.PlaceSettings):
+        lines = [f"### `kind: {kind.__struct_config__.tag}`", "", inspect.cleandoc(kind.__doc__)]
+        lines += ["", "| setting | type | default | |", "|---|---|---|---|"]
+        for field in msgspec.structs.fields(kind):
+            if is_struct(field.type):
+                for inner in msgspec.structs.fields(field.type):
+                    text = said.get((field.type.__name__, inner.name), "")
+                    lines.append(_row(f"{field.name}.{inner.name}", inner, text))
+            else:
+                text = said.get((kind.__name__, field.name), "")
+                lines.append(_row(field.name, field, text))
+        yield "\n".join(lines)
+
+
+def _row(name: str, field: msgspec.structs.FieldInfo, text: str) -> str:
+    shown = f"`{type_name(field.type)}`".replace("|", "\\|")
+    return f"| `{name}` | {shown} | {default_of(field) or 'required'} | {text} |"
 
 
 def event_entry(kind: type[Struct], said: Mapping[tuple[str, str], str]) -> str:
@@ -196,19 +219,20 @@ def commands_page() -> str:
     return "\n\n".join(parts)
 
 
-def rule_lines(rules: Iterable[Callable[..., Any]]) -> str:
-    return "\n".join(f"- {' '.join((inspect.getdoc(rule) or '').split())}" for rule in rules)
-
-
 def profiles_page() -> str:
     opening = (
         "# Policy profiles\n\nChosen with the setting `policy` or `HERMES_POLICY`; "
-        "[the gate](../concepts/gate.md) explains the words. The strictest rule wins, and what no "
-        "rule covers asks."
+        "[the gate](../concepts/gate.md) explains the words, and [policy files](policies.md) how a "
+        "rule is written. The rules stand in `policies/` and are asked in this order; a rule that "
+        "denies goes before all others, and what no rule covers asks."
     )
-    always = rule_lines([rules.within_grant, rules.hermes_home, *profiles._ALWAYS])
-    parts = [opening, f"## In every profile\n\n{always}"]
-    parts += [f"## `{name}`\n\n{rule_lines(own)}" for name, own in profiles.PROFILES.items()]
+    loaded = Policies.of_home(Path("/nowhere"), Path("/nowhere")).load()
+    parts = [opening]
+    for file in sorted(loaded.bundled, key=lambda file: (bool(file.profile), file.name)):
+        title = f"`{file.profile}`" if file.profile else "In every profile"
+        extends = f" Then the rules of `{file.extends}` are asked." if file.extends else ""
+        parts.append(f"## {title}\n\n{file.description}{extends}")
+        parts.append("\n".join(f"- {r.action} `{r.id}`: {r.reason}" for r in file.rules))
     return "\n\n".join(parts)
 
 

@@ -173,7 +173,7 @@ async def test_a_turn_parked_by_one_runtime_is_still_parked_in_the_next(tmp_path
 async def test_an_answer_given_before_the_runtime_died_is_not_asked_for_again(
     tmp_path: Path,
 ) -> None:
-    call = Reply("", (ToolCall.of("1", "terminal", command="echo hi"),), stop="calls")
+    call = Reply("", (ToolCall.of("1", "terminal", command="touch hi && echo hi"),), stop="calls")
     async with bench(tmp_path, ScriptedModel(call, Reply("done")), policy="careful") as b:
         await b.receive("go", interactive=True)
         first = await b.worker()

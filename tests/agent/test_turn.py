@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Verdict
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import (
     ModelFacts,
@@ -16,11 +17,11 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.core.protocols import Verdict
 from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
 from hermes_agent.core.tools import Tool, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.redact import Redactor
+from tests.support.gates import Says
 from tests.support.turns import bench
 
 
@@ -206,7 +207,7 @@ async def test_consent_lets_a_command_run_and_refusal_does_not(tmp_path: Path) -
 async def test_a_question_that_nobody_answers_in_time_counts_as_no(tmp_path: Path) -> None:
     from hermes_agent.core.settings import ApprovalSettings
 
-    model = ScriptedModel(calls(ToolCall.of("1", "terminal", command="true")), Reply("I see"))
+    model = ScriptedModel(calls(ToolCall.of("1", "terminal", command="touch made")), Reply("I see"))
     settings = Settings(approvals=ApprovalSettings(timeout_seconds=0.05))
     async with bench(tmp_path, model, policy="careful", settings=settings) as b:
         await b.say("go", interactive=True)
@@ -439,7 +440,7 @@ async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded
 
 async def test_a_bug_in_hermes_ends_the_turn_and_is_called_one(tmp_path: Path) -> None:
     class Broken:
-        def judge(self, effect):
+        async def judge(self, effect, resolve, granted):
             raise RuntimeError("the gate fell off")
 
     model = ScriptedModel(calls(ToolCall.of("1", "look", what="x")), Reply("better"))
@@ -526,16 +527,12 @@ async def test_the_time_of_a_second_question_begins_when_it_is_put(tmp_path: Pat
     def pay(amount: int) -> str:
         return "paid"
 
-    class Asking:
-        def judge(self, effect):
-            return Verdict("ask", "it costs money")
-
     wanted = (ToolCall.of("1", "pay", amount=1), ToolCall.of("2", "pay", amount=2))
     settings = Settings(approvals=ApprovalSettings(timeout_seconds=0.2))
     tools = [program(pay, "pay")]
     model = ScriptedModel(calls(*wanted), Reply("ok"))
     async with bench(tmp_path, model, tools=tools, settings=settings) as b:
-        b.gate = Asking()
+        b.gate = Says(Verdict("ask", "it costs money"))
         await b.say("go", interactive=True)
         recorded = await b.store.events(b.session.id)
     asked = [(one.event.expires - one.time) for one in recorded if isinstance(one.event, ev.Asked)]

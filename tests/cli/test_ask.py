@@ -50,7 +50,7 @@ def test_control_c_stops_the_turn_and_keeps_what_was_done(house: House) -> None:
 def test_consent_is_asked_for_at_a_terminal(house: House) -> None:
     pane = open_ask(house, "write a file", "--policy", "careful")
     try:
-        pane.shows("allow? [y/N]")
+        pane.shows("allow? [y/N/s")
         pane.enter("y")
         pane.shows("The file is **written**.")
     finally:
@@ -67,7 +67,7 @@ def test_an_answer_stands_alone_on_standard_output(house: House) -> None:
 def test_a_question_that_is_answered_elsewhere_is_dropped(house: House) -> None:
     pane = open_ask(house, "write a file", "--policy", "careful")
     try:
-        pane.shows("allow? [y/N]")
+        pane.shows("allow? [y/N/s")
         (asked,) = house.api.get("/v1/questions")
         pane.type("n")
         house.good("approvals", "answer", asked["id"], "yes")
@@ -81,7 +81,7 @@ def test_a_question_that_is_answered_elsewhere_is_dropped(house: House) -> None:
 def test_an_answer_outlives_the_runtime_that_asked(house: House) -> None:
     pane = open_ask(house, "write a file", "--policy", "careful")
     try:
-        pane.shows("allow? [y/N]")
+        pane.shows("allow? [y/N/s")
         house.kill_runtime()
         pane.enter("y")
         pane.shows("The file is **written**.")
@@ -97,7 +97,7 @@ def test_a_question_that_nobody_answers_is_dropped_in_time(
     house.good("config", "set", "approvals.timeout_seconds", "1")
     pane = open_ask(house, "write a file", "--policy", "careful", *where)
     try:
-        pane.shows("allow? [y/N]")
+        pane.shows("allow? [y/N/s")
         pane.shows("nobody answered in time")
         pane.shows("The file is **written**.")  # the script does not know better
         wait_until(pane.has_ended, "the command to end")
@@ -109,7 +109,7 @@ def test_a_question_that_nobody_answers_is_dropped_in_time(
 def test_consent_is_asked_for_without_a_runtime_too(house: House) -> None:
     pane = open_ask(house, "write a file", "--policy", "careful", "--no-runtime")
     try:
-        pane.shows("allow? [y/N]")
+        pane.shows("allow? [y/N/s")
         pane.enter("y")
         pane.shows("The file is **written**.")
     finally:

@@ -45,7 +45,7 @@ def test_a_conversation_is_streamed_and_rendered_once(house: House, open_chat: O
 def test_tools_are_a_line_each_and_consent_is_asked_for(house: House, open_chat: Open) -> None:
     chat = open_chat("--policy", "careful")
     chat.enter("write a file")
-    chat.shows("allow? [y/N]")
+    chat.shows("allow? [y/N/s")
     assert not (house.work / "made.txt").exists()
     chat.enter("y")
     shown = chat.shows("The file is written.")
@@ -56,7 +56,7 @@ def test_tools_are_a_line_each_and_consent_is_asked_for(house: House, open_chat:
 def test_a_bare_enter_refuses(house: House, open_chat: Open) -> None:
     chat = open_chat("--policy", "careful")
     chat.enter("write a file")
-    chat.shows("allow? [y/N]")
+    chat.shows("allow? [y/N/s")
     chat.press("Enter")
     chat.shows("refused by the user")
     assert not (house.work / "made.txt").exists()
@@ -174,7 +174,7 @@ def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(house: House, tmp_pa
     try:
         chat.shows(">")
         chat.enter("write a file")
-        chat.shows("allow? [y/N]")
+        chat.shows("allow? [y/N/s")
         chat.enter("y")
         assert "→ $ echo written" in chat.shows("The file is **written**.")
         chat.press("C-d")

@@ -2,22 +2,55 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Command, Terminal
-from tests.support.terminals import LocalPlace, Place, Shell, until
+from tests.support.apptainer import apptainer_way
+from tests.support.cluster import kubernetes_way
+from tests.support.dockerd import docker_place
+from tests.support.fake_ways import daytona_way, e2b_way, hosted_place, modal_way
+from tests.support.podman import podman_place
+from tests.support.sandboxes import sandbox_place
+from tests.support.sshd import ssh_place
+from tests.support.terminals import (
+    Place,
+    Shell,
+    busybox_place,
+    local_place,
+    subprocess_place,
+    until,
+)
 
-PLACES: dict[str, Callable[[Path], Place]] = {"local": LocalPlace}
+PLACES: dict[str, Callable[[Path], AbstractAsyncContextManager[Place]]] = {
+    "local": local_place,
+    "far": subprocess_place,
+    "busybox": busybox_place,
+    "sandbox": sandbox_place,
+    "ssh": ssh_place,
+    "docker": docker_place,
+    "podman": podman_place,
+    "kubernetes": hosted_place(kubernetes_way),
+    "apptainer": hosted_place(apptainer_way),
+    "modal": hosted_place(modal_way),
+    "e2b": hosted_place(e2b_way),
+    "daytona": hosted_place(daytona_way),
+}
+SLOW = {"podman", "kubernetes", "apptainer"}
+"""Places that only `make test-all` goes to."""
+PATIENT = (pytest.mark.slow, pytest.mark.timeout(400))
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(
+    params=[pytest.param(name, marks=PATIENT if name in SLOW else ()) for name in PLACES]
+)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
-    made = PLACES[request.param](tmp_path)
-    yield made
-    await made.destroy()
+    async with PLACES[request.param](tmp_path) as made:
+        yield made
+        await made.destroy()
 
 
 @pytest.fixture
@@ -469,6 +502,172 @@ async def test_searching_the_impossible_is_said(tree: Terminal) -> None:
         await tree.grep("nowhere", "x", "*", 10)
     with pytest.raises(ToolError, match="nowhere"):
         await tree.find("nowhere", "*", 10)
+
+
+SECRET = "s3cr3t value 'with' \"signs\"\nand lines"
+
+
+async def test_a_secret_is_seen_by_its_command_alone(terminal: Terminal, shell: Shell) -> None:
+    show = 'printf "%s" "$TOKEN"; sh -c \'printf "%s" "$TOKEN"\''
+    state = await terminal.run(Command("with-1", show, 60, secrets={"TOKEN": SECRET, "B": ""}))
+    assert state.stdout == SECRET * 2
+    assert await shell.says('echo "[${TOKEN-none}${B-none}]"; env | grep -c TOKEN || :') == (
+        "[nonenone]\n0\n"
+    )
+    job = Command("with-2", f"read; {show}", 60, background=True, secrets={"TOKEN": SECRET})
+    await terminal.run(job)
+    folder = str(Path(state.spool).parent)
+    assert await shell.says(f"grep -l 's3cr3[t]' {folder}/*.[csv] {folder}/state.? || :") == ""
+    await terminal.send(job.id, "\n")
+    assert (await terminal.follow(job.id, wait=60)).stdout == SECRET * 2
+
+
+@pytest.mark.parametrize("end", ["exit 3", "kill -KILL $$", "exec true", "set -e; false"])
+async def test_a_secret_does_not_outlive_a_shell_that_ends(
+    terminal: Terminal, shell: Shell, end: str
+) -> None:
+    await shell.says("kept=yes")
+    state = await terminal.run(Command("with-1", end, 60, secrets={"TOKEN": SECRET}))
+    assert await shell.says('set +e; echo "$kept ${TOKEN-none}"') == "yes none\n"
+    folder = str(Path(state.spool).parent)
+    assert await shell.says(f"grep -l 's3cr3[t]' {folder}/state.? || :") == ""
+    assert await terminal.stat(f"{folder}/with-1.v") is None
+
+
+@pytest.mark.parametrize("name", ["", "A-B", "1A", "A B", "__hermes_id", "A="])
+async def test_a_secret_that_no_shell_could_hold_is_refused(terminal: Terminal, name: str) -> None:
+    with pytest.raises(ToolError, match="variable"):
+        await terminal.run(Command("a", "true", secrets={name: "x"}))
+
+
+async def test_where_the_shell_stands_is_known_also_when_it_has_ended(
+    place: Place, terminal: Terminal, shell: Shell
+) -> None:
+    assert await terminal.where() == terminal.workspace
+    await shell.says("mkdir 'a \"b\"'; cd 'a \"b\"'")
+    here = f'{terminal.workspace}/a "b"'
+    assert await terminal.where() == here
+    await terminal.close()
+    assert await terminal.where() == here
+    assert await place.open().where() == here
+
+
+async def test_paths_and_globs_are_traced_to_where_they_lead(
+    terminal: Terminal, shell: Shell
+) -> None:
+    await shell.says(
+        "mkdir -p real/deep; touch real/one.py real/two.py real/.hid.py 'real/[x].py';"
+        "ln -s real link; ln -s /etc outside; ln -s gone broken; ln -s loop loop"
+    )
+    top = terminal.workspace
+    given = [
+        f"{top}/link/one.py", f"{top}/link/*.py", f"{top}/li*/t[wx]o.py", f"{top}/outside/pass?d",
+        f"{top}/link/../x", f"{top}/none/*", f"{top}/link/.*.py", f"{top}/broken",
+        f"{top}/real/[!to[]*.py", f"{top}/real/\\[x\\].py", f"{top}/*/deep", "/",
+    ]  # fmt: skip
+    assert [tuple(one) for one in await terminal.trace(given)] == [
+        (f"{top}/real/one.py",),
+        (f"{top}/real/[x].py", f"{top}/real/one.py", f"{top}/real/two.py"),
+        (f"{top}/real/two.py",),
+        ("/etc/passwd",),
+        (f"{top}/x",),
+        (f"{top}/none/*",),
+        (f"{top}/real/.hid.py",),
+        (f"{top}/gone",),
+        (f"{top}/real/[!to[]*.py",),
+        (f"{top}/real/[x].py",),
+        (f"{top}/real/deep",),
+        ("/",),
+    ]
+    assert list(await terminal.trace([])) == []
+    assert len(await terminal.trace([f"{top}/loop"])) == 1
+
+
+STRANGE = [
+    "a b",
+    "new\nline",
+    "tab\t",
+    "'q' \"d\" `x` $HOME \\",
+    "!x!",
+    "é漢",
+    "\udcff\udcfe",
+    "-n",
+    "*",
+]
+
+
+@pytest.mark.parametrize("name", STRANGE)
+async def test_strange_names_are_names_like_others(terminal: Terminal, name: str) -> None:
+    path, data = f"{name}/{name}", b"one\ntwo \xff\n"
+    await terminal.write(path, data)
+    assert await terminal.read(path) == data
+    whole = f"{terminal.workspace}/{path}"
+    facts = await terminal.stat(path)
+    assert facts is not None
+    assert (facts.path, facts.size) == (whole, len(data))
+    assert await terminal.resolve(path) == whole
+    assert [one.path for one in await terminal.find(".", "*", 9)] == [whole]
+    found = await terminal.grep(".", "two", "*", 9)
+    assert [(one.path, one.line, one.text) for one in found] == [(whole, 2, "two \ufffd")]
+
+
+@pytest.mark.parametrize("size", [0, 1, 12_001, 300_000, 3_000_000])
+async def test_files_of_any_size_and_bytes_come_back_as_they_were(
+    terminal: Terminal, size: int
+) -> None:
+    data = (bytes(range(256)) * (size // 256 + 1))[:size]
+    await terminal.write("data", data)
+    assert await terminal.read("data") == data
+
+
+async def test_a_path_with_a_nul_byte_is_refused(terminal: Terminal) -> None:
+    for asking in (terminal.read("a\0b"), terminal.write("a\0b", b""), terminal.stat("a\0b")):
+        with pytest.raises(ToolError, match="NUL"):
+            await asking
+
+
+async def test_a_limit_ends_the_whole_tree_of_processes(terminal: Terminal, shell: Shell) -> None:
+    tree = "sh -c 'sleep 300 & echo $! >> pids; (sleep 301 | sleep 302) & echo $! >> pids; wait'"
+    assert (await shell(f"echo $BASHPID > /dev/null; {tree}", limit=0.5)).state == "timeout"
+    count = "for pid in $(cat pids); do kill -0 $pid 2>/dev/null && echo alive; done; :"
+    await until(lambda: silent(shell, count))
+    assert await shell.says("wc -l < pids") == "2\n"
+
+
+async def test_a_foreground_command_is_found_again_when_its_terminal_was_dropped(
+    place: Place, terminal: Terminal, shell: Shell
+) -> None:
+    """As when the runtime dies: nobody closes anything."""
+    await shell.says("mkfifo gate; kept=yes")
+    command = shell.command("echo line >> log; echo > begun; read line < gate; echo $line $kept")
+    running = asyncio.create_task(terminal.run(command))
+    await until(lambda: exists(terminal, "begun"))
+    terminal.leave()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    later = place.open()
+    found = asyncio.create_task(later.recover(command))
+    await Shell(later, "later")("echo back > gate", background=True)
+    state = await found
+    assert not isinstance(state, str)
+    assert state is not None
+    assert (state.state, state.stdout) == ("exited", "back yes\n")
+    assert await later.read("log") == b"line\n"
+
+
+async def test_a_command_that_nobody_asked_about_has_its_text_and_output_kept(
+    place: Place, terminal: Terminal, shell: Shell
+) -> None:
+    text = "echo 'a\tb!'; head -c 5000 /dev/zero | tr '\\0' y"
+    state = await shell(text)
+    later = await place.open().follow(state.id)
+    assert (later.text, later.stdout, later.code) == (text, state.stdout, 0)
+    assert state.stdout == "a\tb!\n" + "y" * 5000
+
+
+async def silent(shell: Shell, text: str) -> bool:
+    return await shell.says(text) == ""
 
 
 async def exists(terminal: Terminal, path: str) -> bool:

@@ -119,7 +119,7 @@ class Storm(Case):
         return bool(told["interrupted"])
 
     def kill_shell(self) -> bool:
-        spool = self.home / "terminals" / self.session
+        spool = self.home / "terminals" / self.session / "local"
         notes = [*spool.glob("keeper.*"), spool / "spine"] if self.session else []
         for note in self.chance.sample(notes, self.chance.randint(0, len(notes))):
             try:

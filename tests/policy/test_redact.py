@@ -1,4 +1,6 @@
+import base64
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -55,6 +57,15 @@ def test_variables_that_are_no_secrets_are_left_alone(name: str) -> None:
         ("AIza" + "a1B2c" * 7, "google-key"),
         ("xoxb-" + "123456789012-abc", "slack-token"),
         ("sk_live_" + "a1B2" * 5, "stripe-key"),
+        ("npm_" + "a1B2" * 9, "npm-token"),
+        ("pypi-AgEIcHlwaS5vcmc" + "a1B_" * 12, "pypi-token"),
+        ("hf_" + "abCDefGHij" * 3 + "klmn", "huggingface-token"),
+        ("dop_v1_" + "a1b2c3d4" * 8, "digitalocean-token"),
+        ("SG." + "a1B2c3D4e5F6g7H8i9J0k1." + "a1B2c3D4-_" * 4 + "xyz", "sendgrid-key"),
+        ("SK" + "a1b2c3d4" * 4, "twilio-key"),
+        ("hvs." + "a1B2c3" * 5, "vault-token"),
+        ("AGE-SECRET-KEY-1" + "QPZRY9X8GF" * 5 + "2TVDW0S3", "age-key"),
+        ("MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs", "discord-token"),
         ("rk_live_" + "a1B2" * 5, "stripe-key"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dBjftJeZ4CVPmB92K27u", "web-token"),
         (f"-----BEGIN PRIVATE KEY-----\n{BODY}{BODY}-----END PRIVATE KEY-----", "private-key"),
@@ -119,3 +130,63 @@ def test_redacting_twice_is_redacting_once() -> None:
     redact = Redactor(ENVIRON)
     once = redact("plainly-a-key-value ghp_" + "a1" * 18)
     assert redact(once) == once
+
+
+def test_a_value_that_is_learned_later_is_recognised() -> None:
+    redact = Redactor({})
+    assert redact("it is quite-a-value") == "it is quite-a-value"
+    redact.learn("LATER", " quite-a-value\n")
+    redact.learn("TOO_SHORT", "it is")
+    assert redact("it is quite-a-value") == "it is [redacted:LATER]"
+
+
+@pytest.mark.parametrize(
+    "value", ["plainly-a-key-value", 'p"ss\\word!', "pässword-ñ", "a b c d e f"]
+)
+@pytest.mark.parametrize("before", ["", "x", "xy", "user:"])
+@pytest.mark.parametrize("after", ["", "z", "\n"])
+def test_known_values_are_found_in_base64_hex_and_urls(value: str, before: str, after: str) -> None:
+    redact = Redactor({"MY_SECRET": value})
+    raw = f"{before}{value}{after}".encode()
+    for text in (
+        base64.b64encode(raw).decode(),
+        base64.urlsafe_b64encode(raw).decode(),
+        raw.hex(),
+        raw.hex().upper(),
+        quote(value, safe=""),
+        quote(value, safe="").lower() if value.islower() else quote(value),
+    ):
+        assert redact.found(f"see {text} there") == ("MY_SECRET",)
+        assert "[redacted:MY_SECRET]" in redact(f"see {text} there")
+
+
+def test_known_secrets_in_a_text_are_named() -> None:
+    redact = Redactor(ENVIRON)
+    assert redact.found("nothing, ghp_" + "a1" * 18) == ()
+    text = "curl -d plainly-a-key-value -u x:value-that-is-long"
+    assert redact.found(text) == ("LONG_TOKEN", "OPENAI_API_KEY")
+
+
+def test_each_long_line_of_a_secret_of_several_lines_is_recognised() -> None:
+    redact = Redactor({"SSH_KEY": f"-----BEGIN PRIVATE KEY-----\n{BODY}-----END PRIVATE KEY-----"})
+    assert redact(f"17|{BODY}") == "17|[redacted:SSH_KEY]\n"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a", "aB1", "-", "=", " ", "_", "🔑é", "password=", 'password="', "password: '\\",
+        "--token ",
+        "-----BEGIN RSA PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY----- ", "eyJ", "eyJhbGciOiJI.",
+        "://", "://a:", "sk-", "sk-" + "a" * 40 + " ", "Bearer ", "Bearer " + "a" * 40,
+        "cookie: a=",
+        "Cookie: a=b; ", "Authorization: ", "authorization: basic a,", "curl -u a:b",
+        "mysql -pabcde ",
+        "api_key:", "private_key=", "xoxb-1-", "AccountKey=", "sha256-", "%41", "secret_",
+        "MNOMNOMNOMNOMNOMNOMNOMNO.", "AKIA" + "A" * 16,
+    ],
+)  # fmt: skip
+def test_hostile_text_takes_no_longer_than_its_length(piece: str) -> None:
+    # A quadratic search would run into the time limit of the tests.
+    text = piece * (300_000 // len(piece))
+    assert len(Redactor(ENVIRON)(text)) > 0

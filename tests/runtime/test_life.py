@@ -34,7 +34,7 @@ def test_a_command_that_ran_when_the_runtime_died_is_picked_up_whole(one: Case) 
     assert one.send("m1")
 
     def has_begun() -> bool:
-        spool = one.home / "terminals" / one.session
+        spool = one.home / "terminals" / one.session / "local"
         return any("begun" in file.read_text() for file in spool.glob("*.o"))
 
     wait_until(has_begun, "the command to begin")

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core import events, settings
-from hermes_agent.policy.profiles import PROFILES
+from hermes_agent.policy.policies import Policies
 from hermes_agent.tools.builtin import load_tools
 from tests.support.source import PACKAGE, ROOT, tracked_files
 
@@ -51,7 +52,8 @@ def test_every_built_in_tool_has_a_heading() -> None:
 
 
 def test_every_policy_profile_has_a_heading() -> None:
-    assert set(PROFILES) - headings("profiles.md") == set()
+    profiles = Policies.of_home(Path("/nowhere"), Path("/nowhere")).load().profiles
+    assert set(profiles) - headings("profiles.md") == set()
 
 
 def test_every_environment_variable_has_a_heading() -> None:

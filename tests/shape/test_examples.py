@@ -38,6 +38,12 @@ def examples() -> list[Example]:
     return found
 
 
+def walks() -> list[Path]:
+    """Pages that are to be gone through from beginning to end, in one home: blocks marked
+    ```console walk are run one after the other, ```yaml walk NAME are files."""
+    return [page for page in PAGES if "```console walk" in page.read_text()]
+
+
 def of(language: str) -> list[Example]:
     return [example for example in examples() if example.language == language]
 
@@ -75,16 +81,37 @@ def test_a_python_example_runs(
     assert "Traceback" not in printed
 
 
+def assert_prints(text: str, folder: Path, environ: dict[str, str]) -> None:
+    """The commands of a console block print what stands below them."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    script = "\n".join(line[2:] for line in lines if line.startswith("$ "))
+    shown = [line for line in lines if not line.startswith("$ ") and line.strip() != "…"]
+    printed = run(["bash", "-euo", "pipefail", "-c", script], folder, environ)
+    rest = iter(printed.splitlines())
+    assert [line for line in shown if line not in rest] == [], printed
+
+
 @pytest.mark.parametrize("example", of("console"), ids=lambda example: example.place)
 def test_a_console_example_prints_what_it_shows(
     example: Example, tmp_path: Path, surroundings: dict[str, str]
 ) -> None:
-    lines = [line for line in example.text.splitlines() if line.strip()]
-    script = "\n".join(line[2:] for line in lines if line.startswith("$ "))
-    shown = [line for line in lines if not line.startswith("$ ") and line.strip() != "…"]
     try:
-        printed = run(["bash", "-euo", "pipefail", "-c", script], tmp_path, surroundings)
+        assert_prints(example.text, tmp_path, surroundings)
     finally:
         subprocess.run([BIN / "hermes", "down"], env=surroundings, capture_output=True)
-    rest = iter(printed.splitlines())
-    assert [line for line in shown if line not in rest] == []
+
+
+@pytest.mark.parametrize("page", walks(), ids=lambda page: page.stem)
+def test_a_walk_through_can_be_followed_from_beginning_to_end(
+    page: Path, tmp_path: Path, surroundings: dict[str, str]
+) -> None:
+    del surroundings["HERMES_POLICY"]
+    fence = re.compile(r"^```(console|yaml) walk ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    try:
+        for language, name, text in fence.findall(page.read_text()):
+            if language == "yaml":
+                (tmp_path / name).write_text(text)
+            else:
+                assert_prints(text, tmp_path, surroundings)
+    finally:
+        subprocess.run([BIN / "hermes", "down"], env=surroundings, capture_output=True)

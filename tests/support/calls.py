@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult
+from hermes_agent.core.tools import Permit, Recovered, Tool, ToolContext, ToolResult
 from hermes_agent.terminals.local import LocalTerminal
 
 
@@ -32,7 +32,9 @@ class Caller:
     async def call(self, tool: Tool, effect: str = "", /, **given: Any) -> ToolResult:
         self.calls += 1
         context = self.context(effect or f"call-{self.calls}")
-        result = await tool.function(context, **tool.arguments(given))
+        arguments = tool.arguments(given)
+        permit = Permit(context.effect, tool.name, arguments)
+        result = await tool.run(permit, context, arguments)
         assert isinstance(result, ToolResult)
         return result
 

@@ -111,7 +111,7 @@ class House:
         return str(self.api.post("/v1/messages", message)["session"])
 
     def wait_for_command(self, session: str) -> None:
-        spool = self.home / "terminals" / session
+        spool = self.home / "terminals" / session / "local"
         wait_until(lambda: any(out.read_bytes() for out in spool.glob("*.o")), "a command's output")
 
     def kill_runtime(self) -> None:

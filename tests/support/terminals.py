@@ -1,16 +1,22 @@
 """Places to open terminals on, and a short way to run commands there."""
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from hermes_agent.core.protocols import Command, CommandState, Terminal
 from hermes_agent.core.settings import TerminalSettings
+from hermes_agent.terminals.far import FarTerminal
 from hermes_agent.terminals.keeper import Keeper, scrubbed
 from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.terminals.spool import Spool
+from hermes_agent.terminals.transport import Transport
+from tests.support.transports import SubprocessTransport
 
 DEFAULTS = TerminalSettings()
 
@@ -51,6 +57,48 @@ class LocalPlace:
         await self.open().destroy()
 
 
+class FarPlace:
+    """The engine of far machines over a transport that a test makes."""
+
+    def __init__(
+        self,
+        transport: Callable[[], Transport],
+        workspace: str,
+        folder: Path,
+        settings: TerminalSettings = DEFAULTS,
+        *,
+        session: str = "a-session",
+        lasting: bool = True,
+    ) -> None:
+        self.workspace = workspace
+        self.session = session
+        self._transport = transport
+        self._folder = folder
+        self._settings = settings
+        self._lasting = lasting
+        self._opened: list[tuple[FarTerminal, Transport]] = []
+
+    def open(self) -> FarTerminal:
+        transport = self._transport()
+        terminal = FarTerminal(
+            transport,
+            session=self.session,
+            workspace=self.workspace,
+            folder=self._folder / "notes",
+            settings=self._settings,
+            environment={},
+            lasting=self._lasting,
+        )
+        self._opened.append((terminal, transport))
+        return terminal
+
+    async def destroy(self) -> None:
+        self.open()
+        for _, transport in self._opened:
+            await transport.close()
+        await self._opened[-1][0].destroy()
+
+
 class Shell:
     """Runs one text after the other, each under an id of its own."""
 
@@ -86,3 +134,43 @@ async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
 def lives(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(") ")[2][0] not in "ZX"
+
+
+@contextlib.asynccontextmanager
+async def local_place(folder: Path) -> AsyncIterator[Place]:
+    yield LocalPlace(folder)
+
+
+@contextlib.asynccontextmanager
+async def subprocess_place(folder: Path) -> AsyncIterator[Place]:
+    """The far engine, quickly checked: the far machine is this one."""
+    yield _subprocess_place(folder, os.environ["PATH"], channels=True)
+
+
+@contextlib.asynccontextmanager
+async def busybox_place(folder: Path) -> AsyncIterator[Place]:
+    """The least that a far machine may have, and no channel to it: all is done by calls."""
+    programs = folder / "bin"
+    _lay_out_busybox(programs)
+    yield _subprocess_place(folder, str(programs), channels=False)
+
+
+def _lay_out_busybox(programs: Path) -> None:
+    busybox, bash = shutil.which("busybox"), shutil.which("bash-static")
+    assert busybox is not None, "apt-get install busybox-static"
+    assert bash is not None, "apt-get install bash-static"
+    listed = subprocess.run([busybox, "--list"], stdout=subprocess.PIPE, check=True, text=True)
+    programs.mkdir()
+    for name in listed.stdout.split():
+        (programs / name).symlink_to(busybox)
+    (programs / "bash").unlink(missing_ok=True)
+    (programs / "bash").symlink_to(bash)
+
+
+def _subprocess_place(folder: Path, path: str, *, channels: bool) -> FarPlace:
+    for name in ("work", "home"):
+        (folder / name).mkdir()
+    environment = {**os.environ, "HOME": str(folder / "home"), "PATH": path}
+    return FarPlace(
+        lambda: SubprocessTransport(environment, channels=channels), str(folder / "work"), folder
+    )

@@ -1,21 +1,23 @@
 """A turn with real parts: a store in a folder, a scripted model, a terminal, a gate."""
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from hermes_agent.agent.fold import Conversation
-from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.parts import Parts, no_secret
 from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Gate
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.protocols import Gate, Model, Terminal
+from hermes_agent.core.protocols import Model, Terminal
 from hermes_agent.core.records import Inbound, NewSession, Session, Turn
 from hermes_agent.core.settings import Settings, TerminalSettings
 from hermes_agent.core.tools import Tool
-from hermes_agent.policy.profiles import open_gate
+from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.local import LocalTerminal
@@ -36,6 +38,10 @@ class Bench:
     folder: Path
     redact: Redactor = field(default_factory=lambda: Redactor({}))
     published: list[ev.Recorded] = field(default_factory=list)
+    more: dict[str, Terminal] = field(default_factory=dict)
+    """Terminals beside the local one."""
+    secret: Callable[[str], str] = no_secret
+    http: Callable[[Callable[[str, str], bool]], Any] | None = None
     sent: int = 0
     latest: TurnWorker | None = None
     """The worker that was made last."""
@@ -61,12 +67,15 @@ class Bench:
             model=self.model,
             tools=self.tools,
             gate=self.gate,
-            terminal=self.terminal,
+            terminals={"local": self.terminal, **self.more},
             settings=self.settings,
             publish=self.published.append,
             redact=self.redact,
             results=self.folder / "results",
             clock=time.time,
+            places=dict.fromkeys(self.more, "ssh"),
+            secret=self.secret,
+            http=self.http,
         )
 
     async def say(self, text: str, *, interactive: bool = False) -> ev.TurnFinished:
@@ -98,7 +107,7 @@ async def bench(
     prompt = Prompt("You are a test.", tuple(tool.spec for tool in chosen.values()))
     session = await store.open_session(NewSession(str(workspace), policy, model.name), prompt)
     terminal = LocalTerminal(str(workspace), folder / "spool", TerminalSettings())
-    gate = open_gate(policy, home=folder / "home", granted=granted)
+    gate = Policies.of_home(folder / "home", Path.home()).gate(policy, granted)
     try:
         yield Bench(store, session, model, chosen, gate, terminal, settings or Settings(), folder)
     finally:

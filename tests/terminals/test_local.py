@@ -11,7 +11,7 @@ from hermes_agent.core.protocols import Command
 from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals import files
 from hermes_agent.terminals.local import LocalTerminal
-from hermes_agent.terminals.output import NEWS_BYTES, News, excerpt
+from hermes_agent.terminals.output import NEWS_BYTES, News, beyond, excerpt, piece
 from tests.support.terminals import LocalPlace, Shell, until
 
 
@@ -158,8 +158,9 @@ def test_an_excerpt_keeps_both_ends_and_counts_the_rest(
 ) -> None:
     path = tmp_path / "o"
     path.write_text(sign * size)
-    text, bytes_ = excerpt(str(path), 100)
-    assert bytes_ == size * len(sign.encode())
+    found = piece(str(path), 100)
+    text = excerpt(found, 100, str(path))
+    assert found.size == size * len(sign.encode())
     if size <= 100:
         assert text == sign * size
     else:
@@ -172,10 +173,10 @@ def test_an_excerpt_keeps_both_ends_and_counts_the_rest(
 def test_a_flood_of_news_is_skipped(tmp_path: Path) -> None:
     told: list[str] = []
     path = tmp_path / "o"
-    news = News((path, tmp_path / "e"), told.append)
-    news.pass_on()
+    news = News(told.append)
+    news.take(0, *beyond(str(path), 0))
     path.write_bytes(b"x" * (NEWS_BYTES + 1000))
-    news.pass_on()
+    news.take(0, *beyond(str(path), 0))
     assert told == ["\n[... 1,000 bytes skipped ...]\n" + "x" * NEWS_BYTES]
 
 

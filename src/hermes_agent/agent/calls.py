@@ -4,16 +4,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import msgspec
+
+from hermes_agent.agent.admission import Admission, Refused
 from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.invoke import invoke, writable
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.protocols import Effect
+from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult
+from hermes_agent.policy.redact_stream import Stream
 
 log = logging.getLogger("hermes.calls")
 
@@ -28,7 +32,10 @@ class Calls:
         self._talk = talk
         self._people = people
         self._write = write
+        self._admission = Admission(parts, talk, people, write)
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
+        self._output: dict[str, Stream] = {}
+        """What calls print while they run, on its way to whoever watches."""
         self.traceless: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
@@ -99,12 +106,13 @@ class Calls:
     async def _begin(self, open_call: OpenCall) -> None:
         try:
             tool, arguments = self._tool_and_arguments(open_call)
-        except ToolError as error:
+            if open_call.decided is None:
+                await self._admission.admit(open_call, tool, arguments)
+        except (ToolError, Refused) as error:
             return await self._finish(open_call, ToolResult(str(error), ok=False))
-        refusal = "" if open_call.decided else await self._judge(open_call, tool, arguments)
-        if refusal:
-            return await self._finish(open_call, ToolResult(refusal, ok=False))
-        return await self._intend_and_run(open_call, tool, arguments)
+        except (HermesError, ConnectionError) as error:  # the terminal cannot be had
+            return await self._finish(open_call, ToolResult(_said(error), ok=False))
+        return await self._intend_and_run(open_call, tool)
 
     def _tool_and_arguments(self, open_call: OpenCall) -> tuple[Tool, dict[str, Any]]:
         tool = self._parts.tools.get(open_call.call.name)
@@ -121,59 +129,10 @@ class Calls:
                     return ToolResult(other.finished.text, other.finished.data)
         return None
 
-    # the gate
-
-    async def _judge(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> str:
-        """Why the call may not run, or an empty string."""
-        judged = open_call.judged
-        if judged is None:
-            effect = Effect(
-                id=open_call.effect,
-                tool=tool.name,
-                input=arguments,
-                session=self._talk.session,
-                workspace=self._parts.terminal.workspace,
-                capabilities=tuple(tool.capabilities),
-                paths=tuple((access, str(arguments[name])) for name, access in tool.paths.items()),
-                builtin=tool.builtin,
-                actor=self._parts.actor,
-            )
-            verdict = self._parts.gate.judge(effect)
-            judged = ev.CallJudged(
-                open_call.effect, tool.name, verdict.action, verdict.reason, verdict.rule
-            )
-            await self._write(judged)
-        if judged.action == "allow":
-            return ""
-        if judged.action == "deny":
-            return f"refused by policy: {judged.reason}"
-        return await self._consent(open_call, judged)
-
-    async def _consent(self, open_call: OpenCall, judged: ev.CallJudged) -> str:
-        if not self._talk.interactive:
-            return (
-                f"refused: {judged.reason}, and nobody is there to be asked. "
-                "Do without it, or tell the user what you would have done."
-            )
-        call = open_call.call
-        text = self._parts.redact(f"{call.name} {call.arguments}\n{judged.reason}")
-        question = ev.Asked(
-            id=f"{open_call.effect}-ok",
-            purpose="approval",
-            text=text,
-            effect=open_call.effect,
-            choices=("yes", "no"),
-        )
-        answer = await self._people.ask(question)
-        if answer == "yes":
-            return ""
-        return "refused by the user" if answer else "refused: nobody answered in time"
-
     # running
 
-    async def _intend_and_run(
-        self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]
-    ) -> None:
+    async def _intend_and_run(self, open_call: OpenCall, tool: Tool) -> None:
+        arguments = self._arguments(open_call, tool)
         if self.closing and tool.traceless:
             await asyncio.Event().wait()  # the process ends; the next one begins it
         attempt = open_call.intended.attempt + 1 if open_call.intended else 1
@@ -188,15 +147,22 @@ class Calls:
             open_call.effect, open_call.call.id, tool.name, attempt, note, tool.traceless
         )
         await self._write(intent)
-        return await self._run(open_call, tool, arguments)
+        return await self._run(open_call, tool)
 
-    async def _run(self, open_call: OpenCall, tool: Tool, arguments: dict[str, Any]) -> None:
+    def _arguments(self, open_call: OpenCall, tool: Tool) -> dict[str, Any]:
+        given = tool.arguments(open_call.call.input())
+        return self._admission.arguments(open_call, tool, given)
+
+    async def _run(self, open_call: OpenCall, tool: Tool) -> None:
         started = time.perf_counter()
+        given = tool.arguments(open_call.call.input())
+        permit = self._admission.permit(open_call, tool, given)
+        arguments = self._admission.arguments(open_call, tool, given)
         context = self._context(open_call)
         try:
             if tool.traceless:
                 self.traceless.add(open_call.effect)
-            result = await invoke(tool, context, arguments)
+            result = await invoke(tool, permit, context, arguments)
             await self._finish(open_call, result, time.perf_counter() - started)
         except OutcomeUnknown as unknown:
             result, reason = None, unknown.message
@@ -218,7 +184,7 @@ class Calls:
         if isinstance(known, ToolResult):
             return await self._finish(open_call, known, known.data.get("seconds", 0.0))
         if known == "not-run":
-            return await self._run(open_call, *self._tool_and_arguments(open_call))
+            return await self._run(open_call, self._tool_and_arguments(open_call)[0])
         return await self._park(open_call, DIED)
 
     async def _park(self, open_call: OpenCall, reason: str) -> None:
@@ -240,13 +206,14 @@ class Calls:
 
     async def _find_out(self, open_call: OpenCall) -> Recovered:
         try:
-            tool, arguments = self._tool_and_arguments(open_call)
+            tool, _ = self._tool_and_arguments(open_call)
+            arguments = self._arguments(open_call, tool)
             if tool.recover is None or open_call.intended is None:
                 return "not-run" if tool.repeatable else None
             return await tool.recover(
                 self._context(open_call), open_call.intended.note, **arguments
             )
-        except ToolError as error:  # the tool is gone, or has changed, or cannot tell
+        except (HermesError, ConnectionError) as error:  # gone, changed, out of reach
             log.warning("cannot find out about %s: %s", open_call.effect, error)
             return None
 
@@ -271,14 +238,31 @@ class Calls:
             return await self._people.ask(question)
 
         def output(text: str) -> None:
-            event = ev.OutputArrived(effect, parts.redact(text))
-            parts.publish(ev.Recorded(talk.session, 0, parts.clock(), event))
+            self._show(effect, self._output.setdefault(effect, parts.redact.stream()).feed(text))
 
-        return ToolContext(key, talk.session, parts.terminal, ask, output)
+        values = self._admission.secrets(open_call)
+        tool = parts.tools.get(open_call.call.name)
+        name = parts.terminal_name(tool.place(open_call.call.input()) if tool else "")
+        terminal = parts.terminals[name]
+        http = None
+        if parts.http is not None and tool is not None:
+            http = partial(parts.http, self._admission.reach(open_call, tool, name))
+        return ToolContext(key, talk.session, terminal, ask, output, values, http)
+
+    def _show(self, effect: str, text: str) -> None:
+        if text:
+            event = ev.OutputArrived(effect, text)
+            self._parts.publish(ev.Recorded(self._talk.session, 0, self._parts.clock(), event))
 
     async def _finish(self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0) -> None:
+        if (output := self._output.pop(open_call.effect, None)) is not None:
+            self._show(open_call.effect, output.end())
         result = writable(result, self._parts.redact)
         text = self._shown(open_call.effect, result.text)
+        judged = open_call.judged
+        if judged is not None and judged.input is not None and open_call.intended is not None:
+            changed = msgspec.json.encode(judged.input).decode()
+            text = f"[a rule changed this call to {self._parts.redact(changed)}]\n{text}"
         await self._write(
             ev.CallFinished(
                 effect=open_call.effect,
@@ -306,3 +290,9 @@ class Calls:
         half = limit // 2
         left_out = len(text) - 2 * half
         return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"
+
+
+def _said(error: HermesError | ConnectionError) -> str:
+    if isinstance(error, HermesError):
+        return f"{error.message} ({error.hint})" if error.hint else error.message
+    return f"the terminal cannot be reached: {error}"

@@ -78,6 +78,10 @@ class Conversation:
     questions: dict[str, ev.Asked] = field(default_factory=dict)
     """Questions of this turn that nobody has answered yet."""
     answers: dict[str, ev.Answered] = field(default_factory=dict)
+    agreed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Who has agreed so far to questions that several people must agree to."""
+    granted: frozenset[str] = frozenset()
+    """What people have allowed for the rest of this session."""
     budget: ev.BudgetReached | None = None
     extensions: dict[str, int] = field(default_factory=dict)
     """How often the user has extended each budget in this turn."""
@@ -120,7 +124,7 @@ class Conversation:
             case ev.TurnStarted():
                 self.turn_began = recorded.number
                 self.turn, self.extensions = Spent(), {}
-                self.questions, self.answers, self.budget = {}, {}, None
+                self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
             case ev.MessageTaken() as taken:
                 self.interactive = taken.interactive
@@ -135,6 +139,8 @@ class Conversation:
                 self.interrupted = True
             case ev.Asked() as asked:
                 self.questions[asked.id] = asked
+            case ev.Agreed() as agreed:
+                self.agreed[agreed.id] = (*self.agreed.get(agreed.id, ()), agreed.by)
             case ev.Answered() as answered:
                 self._answer(answered)
             case _:
@@ -171,6 +177,8 @@ class Conversation:
     def _answer(self, answered: ev.Answered) -> None:
         question = self.questions.pop(answered.id, None)
         self.answers[answered.id] = answered
+        if question is not None and answered.answer == "session":
+            self.granted |= frozenset(question.grants)
         if question is not None and question.purpose == "budget" and self.budget is not None:
             if answered.answer == "yes":
                 what = self.budget.what

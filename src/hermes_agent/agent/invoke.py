@@ -2,28 +2,24 @@
 result that can be written down and that the model can act on."""
 
 import asyncio
-import inspect
 import logging
 from typing import Any
 
 import msgspec
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.tools import Tool, ToolContext, ToolResult
+from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
 from hermes_agent.policy.redact import Redactor
 
 log = logging.getLogger("hermes.tools")
 
 
-async def invoke(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+async def invoke(
+    tool: Tool, permit: Permit, context: ToolContext, arguments: dict[str, Any]
+) -> ToolResult:
     """The result of a call. Raises `OutcomeUnknown`, and nothing else of the tool's."""
-    lead = tool.bind(context)
     try:
-        if inspect.iscoroutinefunction(tool.function):
-            value = await tool.function(*lead, **arguments)
-        else:
-            value = await asyncio.to_thread(tool.function, *lead, **arguments)
-        return _result(value)
+        return _result(await tool.run(permit, context, arguments))
     except ToolError as error:
         return ToolResult(str(error), ok=False)
     except OutcomeUnknown:

@@ -1,15 +1,22 @@
 """What a turn is handed. The runtime puts these together; tests hand in others."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from hermes_agent.core.effects import Actor, Gate
+from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.events import Recorded
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.protocols import Actor, Clock, Gate, Model, Terminal
+from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.redact import Redactor
+
+
+def no_secret(name: str) -> str:
+    raise NotFound(f"no secret called {name!r}")
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,8 @@ class Parts:
     model: Model
     tools: Mapping[str, Tool]
     gate: Gate
-    terminal: Terminal
+    terminals: Mapping[str, Terminal]
+    """By name; a call that names none uses the first."""
     settings: Settings
     publish: Callable[[Recorded], None]
     """Tell every listener."""
@@ -28,3 +36,20 @@ class Parts:
     """Where results that are too large for the model are kept whole."""
     clock: Clock
     actor: Actor = Actor()
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The kind of each terminal, where it is not local."""
+    secret: Callable[[str], str] = no_secret
+    """The value of a secret that a rule has granted; `NotFound` when there is none."""
+    http: Callable[[Callable[[str, str], bool]], Any] | None = None
+    """Makes the client that tools reach the network with. It asks before it connects to an address
+    that is not public: the host as it was written, and the address."""
+
+    def terminal_name(self, name: str) -> str:
+        """The terminal of a call that names this one, or none."""
+        chosen = name or next(iter(self.terminals))
+        if chosen not in self.terminals:
+            raise ToolError(
+                f"this session has no terminal called {name!r}",
+                f"it has: {', '.join(self.terminals)}",
+            )
+        return chosen

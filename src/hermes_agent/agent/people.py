@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
 
@@ -11,6 +12,8 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.protocols import Clock
 
 Write = Callable[..., Awaitable[None]]
+Adopt = Callable[[str, str], None]
+"""Adds a proposed rule in somebody's name."""
 
 DECISIONS: tuple[ev.Decision, ...] = ("retry", "skip", "it-happened")
 
@@ -25,6 +28,7 @@ class People:
         self._patience = patience
         self._changed = asyncio.Condition()
         self._one_question = asyncio.Lock()
+        self._one_answer = asyncio.Lock()
         self._settled: set[str] = set()
         """What somebody has answered or decided, also while that is being written."""
 
@@ -34,7 +38,8 @@ class People:
         async with self._one_question:
             id = question.id
             if id not in self._talk.questions and id not in self._talk.answers:
-                await self._write(replace(question, expires=self._clock() + self._patience))
+                patience = question.consent.seconds or self._patience
+                await self._write(replace(question, expires=self._clock() + patience))
             put = self._talk.questions.get(id)
             left = put.expires - self._clock() if put else 0.0
             try:
@@ -48,7 +53,12 @@ class People:
                     await self._write(ev.Answered(id, None, "nobody"))
             return self._talk.answers[id].answer
 
-    async def answer(self, id: str, answer: str, by: str) -> None:
+    async def answer(self, id: str, answer: str, by: str, adopt: Adopt | None = None) -> None:
+        """Answer a question. For "always", `adopt` first adds the rule that it proposes."""
+        async with self._one_answer:
+            await self._answer(id, answer, by, adopt)
+
+    async def _answer(self, id: str, answer: str, by: str, adopt: Adopt | None) -> None:
         question = self._talk.questions.get(id)
         if question is None or id in self._settled:
             raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
@@ -57,9 +67,26 @@ class People:
                 f"{answer!r} is no answer to this question",
                 f"answer one of: {', '.join(question.choices)}",
             )
+        self._entitled(question, by)
+        agreed = (*self._talk.agreed.get(id, ()), by)
+        if answer == "yes" and len(agreed) < question.consent.count:
+            return await self._write(ev.Agreed(id, by))
+        if answer == "always" and question.purpose == "approval" and adopt is not None:
+            adopt(question.proposal, by)
         self._settled.add(id)
-        await self._write(ev.Answered(id, answer, by))
-        await self._wake()
+        await self._write(ev.Answered(id, answer, ", ".join(agreed) if answer == "yes" else by))
+        return await self._wake()
+
+    def _entitled(self, question: ev.Asked, by: str) -> None:
+        wanted = question.consent.by
+        if wanted and not any(fnmatchcase(by, name) for name in wanted):
+            raise UsageError(
+                f"{by!r} may not answer this question", f"these may: {', '.join(wanted)}"
+            )
+        if by in self._talk.agreed.get(question.id, ()):
+            raise UsageError(
+                f"{by!r} has agreed already", f"{question.consent.count} different people must"
+            )
 
     async def decision(self, effect: str) -> ev.Decision:
         """What to do with a parked effect. There is no time limit: nothing is guessed."""

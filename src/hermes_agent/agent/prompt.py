@@ -33,13 +33,19 @@ class Surroundings(Struct, frozen=True):
     """The text of SOUL.md; empty means ours."""
     context: tuple[tuple[str, str], ...] = ()
     """Context files: name and text."""
+    terminals: tuple[tuple[str, str, str], ...] = ()
+    """Where commands run: name, kind and folder."""
 
 
 def build_prompt(around: Surroundings, tools: Sequence[Tool]) -> Prompt:
-    parts = [
-        around.identity.strip() or IDENTITY,
-        f"Workspace: {around.workspace}\nPlatform: {around.platform}\nDate: {around.date}",
+    facts = [
+        f"Workspace: {around.workspace}",
+        f"Platform: {around.platform}",
+        f"Date: {around.date}",
     ]
+    if [kind for _, kind, _ in around.terminals] != ["local"]:
+        facts += [f"Terminal {name}: {kind}, in {at}" for name, kind, at in around.terminals]
+    parts = [around.identity.strip() or IDENTITY, "\n".join(facts)]
     for name, text in around.context:
         shown = text.strip()[:CONTEXT_FILE_CHARS]
         parts.append(

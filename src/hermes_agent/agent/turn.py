@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes_agent.agent import budget, compact
 from hermes_agent.agent.calls import Calls
@@ -16,7 +17,7 @@ from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError
-from hermes_agent.core.messages import Delta, Reply, Request, Retrying
+from hermes_agent.core.messages import Delta, Reply, Request, Retrying, ToolCall
 from hermes_agent.core.records import Turn
 
 log = logging.getLogger("hermes.turn")
@@ -141,7 +142,7 @@ class TurnWorker:
             ev.Replied(
                 step=step,
                 text=self._parts.redact(reply.text),
-                calls=reply.calls,
+                calls=tuple(self._without_secrets(call) for call in reply.calls),
                 usage=reply.usage,
                 stop=reply.stop,
                 model=reply.model or self._parts.model.name,
@@ -149,6 +150,10 @@ class TurnWorker:
                 seconds=round(time.perf_counter() - started, 6),
             )
         )
+
+    def _without_secrets(self, call: ToolCall) -> ToolCall:
+        """A call that carries a secret we know is refused later; the journal must not have it."""
+        return replace(call, arguments=self._parts.redact.known(call.arguments))
 
     async def _stream(self, request: Request, so_far: list[str]) -> Reply:
         async for chunk in self._parts.model.stream(request):

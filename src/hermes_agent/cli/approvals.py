@@ -1,6 +1,8 @@
 """List and answer open questions: effects that need consent, and what the model wants to know.
 
-`hermes approvals answer ID yes` allows the effect once. What nobody answers in time is refused."""
+`hermes approvals answer ID yes` allows the effect once; `session` allows what the question says it
+covers for the rest of the session; `always` adds the rule that the question shows. What nobody
+answers in time is refused."""
 
 import argparse
 import time
@@ -9,20 +11,23 @@ from urllib.parse import quote
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.pick import pick, settle
+from hermes_agent.cli.pick import myself, pick, settle
 from hermes_agent.cli.show import question_lines
 from hermes_agent.cli.words import print_json, span
 
-SHORT = {"y": "yes", "n": "no"}
+SHORT = {"y": "yes", "n": "no", "s": "session", "a": "always"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
-    parser.set_defaults(id="", answer=[])
+    parser.set_defaults(id="", answer=[], name="")
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
     answer = actions.add_parser("answer", help="answer a question")
     answer.add_argument("id", help="the question's id, or the beginning of it")
-    answer.add_argument("answer", nargs="+", help="yes or no; a choice or words for a question")
+    answer.add_argument(
+        "answer", nargs="+", help="yes, no, session or always; words for a question"
+    )
+    answer.add_argument("--as", dest="name", default="", help="your name; default: your login")
     answer.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
 
 
@@ -30,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     api = Api()
     api.ensure()
     if options.answer:
-        told = answer_question(api, options.id, " ".join(options.answer))
+        told = answer_question(api, options.id, " ".join(options.answer), options.name)
         if options.json:
             print_json(told)
         else:
@@ -44,11 +49,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def answer_question(api: Api, beginning: str, answer: str) -> dict[str, Any]:
+def answer_question(api: Api, beginning: str, answer: str, name: str = "") -> dict[str, Any]:
     question = pick(api.get("/v1/questions"), "id", beginning, "open question")
     if question["purpose"] != "question":
         answer = SHORT.get(answer.lower(), answer.lower())
-    body: dict[str, object] = {"answer": answer}
+    body: dict[str, object] = {"answer": answer, "by": name or myself()}
     told: dict[str, Any] = settle(
         lambda: api.post(f"/v1/questions/{quote(question['id'], safe='')}", body)
     )
@@ -63,4 +68,4 @@ def questions_text(rows: list[dict[str, Any]], now: float) -> str:
         left = span(row["expires"] - now)
         lines.append(f"{row['id']}  session {row['session']}, {row['purpose']}, {left} left")
         lines += [f"  {line}" for line in question_lines(row)]
-    return "\n".join([*lines, "hint: `hermes approvals answer ID yes|no|TEXT`"])
+    return "\n".join([*lines, "hint: `hermes approvals answer ID yes|no|session|always|TEXT`"])

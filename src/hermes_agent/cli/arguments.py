@@ -27,6 +27,19 @@ def json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
+def terminal_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--terminal", action="append", default=[], metavar="NAME",
+        help="where commands run, for a new session; again for more (see `hermes terminals`)",
+    )  # fmt: skip
+
+
+def chosen_terminals(options: argparse.Namespace) -> list[str]:
+    """Those named on the command line, else the one of the environment, else none."""
+    named = options.terminal or [os.environ.get("HERMES_TERMINAL", "")]
+    return [name for name in named if name]
+
+
 def positive(text: str) -> int:
     return _whole(text, 1)
 

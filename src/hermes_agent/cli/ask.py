@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.arguments import absolute_model, json_option, session_name
+from hermes_agent.cli.arguments import (
+    absolute_model,
+    chosen_terminals,
+    json_option,
+    session_name,
+    terminal_option,
+)
 from hermes_agent.cli.show import Printer, budget_setting
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -31,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="", help="service/name, for a new session")
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
+    terminal_option(parser)
     parser.add_argument(
         "--no-runtime", action="store_true", help="work in this process; no runtime is started"
     )
@@ -44,9 +51,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("the message is empty", 'say something: hermes ask "…"')
     if options.session is not None and not options.session.strip():
         raise UsageError("name a session", "`hermes sessions` lists them")
-    if options.session and (options.model or options.policy or options.workspace or options.name):
+    chosen = (options.model, options.policy, options.workspace, options.name, options.terminal)
+    if options.session and any(chosen):
         raise UsageError(
-            "a session keeps its model, policy, workspace and name",
+            "a session keeps its model, policy, workspace, terminals and name",
             "leave --session out to open a new one",
         )
     interactive = sys.stdin.isatty() and sys.stderr.isatty() and not options.json
@@ -59,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
         "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
         "workspace": os.path.abspath(options.workspace or os.getcwd()),
         "interactive": interactive,
+        "terminals": chosen_terminals(options),
     }
     printer = Printer(
         live=sys.stdout.isatty() and not options.json, quiet=options.quiet or options.json
@@ -124,14 +133,15 @@ def _tell_state(state: str, printer: Printer) -> None:
 
 def answering(api: "Api", events: "Stream") -> Callable[[Event], None]:
     """Put questions on the terminal and pass the answers on."""
-    from hermes_agent.cli.pick import settle
+    from hermes_agent.cli.pick import myself, settle
     from hermes_agent.cli.prompt import put_question
 
     def answer(question: Event) -> None:
         chosen = put_question(question, events)
         if chosen is not None:
             with suppress(NotFound):  # somebody or the clock was quicker, and the turn goes on
-                settle(lambda: api.post(f"/v1/questions/{question['id']}", {"answer": chosen}))
+                body: dict[str, object] = {"answer": chosen, "by": myself()}
+                settle(lambda: api.post(f"/v1/questions/{question['id']}", body))
 
     return answer
 

@@ -11,7 +11,12 @@ import os
 import sys
 from typing import Any
 
-from hermes_agent.cli.arguments import absolute_model, session_name
+from hermes_agent.cli.arguments import (
+    absolute_model,
+    chosen_terminals,
+    session_name,
+    terminal_option,
+)
 from hermes_agent.cli.chat_talk import Talk, check_free
 from hermes_agent.cli.client import Api
 from hermes_agent.core.errors import NotFound, UsageError
@@ -26,18 +31,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="", help="service/name, for a new session")
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
+    terminal_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.session is not None and not options.session.strip():
         raise UsageError("name a session", "`hermes sessions` lists them")
     name = "" if options.name is None else session_name(options.name)
-    chosen = options.model or options.policy or options.workspace or options.name
+    chosen = (
+        options.model or options.policy or options.workspace or options.name or options.terminal
+    )
     if options.session and options.last:
         raise UsageError("--session and --continue name two sessions", "leave one of them out")
     if (options.session or options.last) and chosen:
         raise UsageError(
-            "a session keeps its model, policy, workspace and name",
+            "a session keeps its model, policy, workspace, terminals and name",
             "leave --session and --continue out to open a new one",
         )
     api = Api()
@@ -62,6 +70,7 @@ def run(options: argparse.Namespace) -> int:
             "model": absolute_model(options.model) or os.environ.get("HERMES_MODEL", ""),
             "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
             "workspace": os.path.abspath(options.workspace or os.getcwd()),
+            "terminals": chosen_terminals(options),
         },
     )
 

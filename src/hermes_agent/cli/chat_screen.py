@@ -36,7 +36,7 @@ from rich.text import Text
 from hermes_agent.cli.chat_slash import SLASHES, run_slash
 from hermes_agent.cli.chat_talk import Talk, listen, split_journal
 from hermes_agent.cli.chat_view import Event, Piece, View, answer_to, warning
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import clean, consent_prompt, one_line
 from hermes_agent.cli.transcript import plain
 from hermes_agent.cli.words import dollars
 from hermes_agent.core.errors import HermesError
@@ -127,7 +127,7 @@ class Screen:
         question = self._view.question
         if question is None:
             return "> "
-        return "answer: " if question["purpose"] == "question" else "allow? [y/N] "
+        return "answer: " if question["purpose"] == "question" else consent_prompt(question)
 
     def _bar(self) -> str:
         talk = self._talk

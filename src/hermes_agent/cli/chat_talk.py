@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from hermes_agent.cli.client import Api, Gone, session_path
 from hermes_agent.cli.follow import TRIES, send, start_again
+from hermes_agent.cli.pick import myself
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 LOOK_SECONDS = 0.3
@@ -83,7 +84,9 @@ class Talk:
         return bool(told["interrupted"])
 
     def answer(self, question: str, answer: str) -> None:
-        self.api.post(f"/v1/questions/{quote(question, safe='')}", {"answer": answer})
+        self.api.post(
+            f"/v1/questions/{quote(question, safe='')}", {"answer": answer, "by": myself()}
+        )
 
     def journal(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._ours(lambda path: self.api.get(f"{path}/journal"))

@@ -9,6 +9,7 @@ from hermes_agent.cli.show import (
     budget_setting,
     call_line,
     clean,
+    consent_typed,
     one_line,
     question_lines,
 )
@@ -310,4 +311,4 @@ def answer_to(question: Event, typed: str) -> str | None:
         if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
             return str(question["choices"][int(typed) - 1])
         return typed or None
-    return {"": "no", "n": "no", "no": "no", "y": "yes", "yes": "yes"}.get(typed.lower())
+    return consent_typed(question, typed)

@@ -19,6 +19,9 @@ COMMANDS = (
     Command("Talk", "interrupt", "interrupt", "Stop what a session is doing, at once"),
     Command("Decide", "approvals", "approvals", "List and answer open questions"),
     Command("Decide", "parked", "parked", "List and decide effects whose outcome is unknown"),
+    Command("Decide", "policy", "policy", "List, check, test, explain and simulate policies"),
+    Command("Decide", "audit", "audit", "Show and verify the audit log"),
+    Command("Run", "terminals", "terminals", "Where commands can run, and what is missing"),
     Command("Run", "up", "up", "Start the runtime in the background"),
     Command("Run", "down", "down", "Stop the runtime"),
     Command("Run", "restart", "restart", "Stop the runtime and start it again"),
@@ -47,6 +50,6 @@ def help_text() -> str:
     lines += [
         "",
         "`hermes COMMAND --help` tells more. HERMES_HOME, HERMES_MODEL and HERMES_POLICY override",
-        "the home (~/.hermes), the model and the policy profile.",
+        "the home (~/.hermes), the model and the policy profile; HERMES_TERMINAL the terminal.",
     ]
     return "\n".join(lines)

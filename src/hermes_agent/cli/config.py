@@ -119,11 +119,12 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
 def _unusable(settings: Any, name: str) -> HermesError | None:
     """Why a session could not be opened with this model or policy."""
     from hermes_agent.models.catalog import open_model
-    from hermes_agent.policy.profiles import open_gate
+    from hermes_agent.policy.policies import Policies
+    from hermes_agent.runtime.places import find_home
 
     try:
         if name == "policy":
-            open_gate(settings.policy, home=Path("/"))
+            Policies.of_home(Path(find_home(os.environ)), Path.home()).rules(settings.policy)
         else:
             open_model(settings.model, settings.models, os.environ)
     except HermesError as error:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from hermes_agent.cli.ask import collect
+from hermes_agent.cli.pick import myself
 from hermes_agent.cli.prompt import TERMINAL, answer_typed, drop_question, print_question
 from hermes_agent.cli.show import Printer
 from hermes_agent.core import events as ev
@@ -45,6 +46,7 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
             model=message["model"],
             policy=message["policy"],
             name=message["name"],
+            terminals=message["terminals"],
         )
     after = await runtime.store.last_number(session.id)
     key = message["key"]
@@ -119,6 +121,6 @@ class _Asking:
 
     async def _answer(self, question: Event, typed: str) -> None:
         try:
-            await self._runtime.answer(question["id"], answer_typed(question, typed), "cli")
+            await self._runtime.answer(question["id"], answer_typed(question, typed), myself())
         except NotFound:
             return  # somebody or the clock was quicker, and the turn goes on

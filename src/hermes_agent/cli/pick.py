@@ -1,5 +1,6 @@
 """Finding what a person means by the beginning of an id, and acting on it."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,6 +10,12 @@ from hermes_agent.core.errors import NotFound
 
 TRIES = 30
 PAUSE = 0.1
+
+
+def myself() -> str:
+    """Whose answer it is, by login name: several people may share a machine's account."""
+    names = (os.environ.get(name, "") for name in ("SUDO_USER", "LOGNAME", "USER"))
+    return next((name for name in names if name), str(os.getuid()))
 
 
 def pick(rows: Sequence[dict[str, Any]], key: str, beginning: str, what: str) -> dict[str, Any]:

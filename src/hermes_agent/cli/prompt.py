@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hermes_agent.cli.show import answer_said, question_lines
+from hermes_agent.cli.show import answer_said, consent_prompt, consent_typed, question_lines
 
 Event = dict[str, Any]
 _End = tuple[BaseException | None]
@@ -87,7 +87,8 @@ def print_question(question: Event) -> None:
         # What was typed before the question was seen is no consent to it.
         termios.tcflush(TERMINAL, termios.TCIFLUSH)
     print("\n" + "\n".join(question_lines(question)), file=sys.stderr)
-    print("  allow? [y/N] " if consent else "> ", end="", file=sys.stderr, flush=True)
+    prompt = f"  {consent_prompt(question)}" if consent else "> "
+    print(prompt, end="", file=sys.stderr, flush=True)
 
 
 def drop_question(answered: Event | None) -> None:
@@ -97,9 +98,9 @@ def drop_question(answered: Event | None) -> None:
 
 
 def answer_typed(question: Event, typed: str) -> str:
-    """For consent, only `y` or `yes` is a yes: Enter is not."""
+    """For consent, only what was clearly typed is one: Enter and anything else is no."""
     if question["purpose"] != "question":
-        return "yes" if typed.lower() in ("y", "yes") else "no"
+        return consent_typed(question, typed) or "no"
     if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
         return str(question["choices"][int(typed) - 1])
     return typed

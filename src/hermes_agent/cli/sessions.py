@@ -10,11 +10,10 @@ from typing import Any
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
 from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.show import clean, one_line
-from hermes_agent.cli.words import ago, dollars, print_json, stamp, sure, table
+from hermes_agent.cli.words import ago, dollars, moment, print_json, stamp, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
 
 ALL = 1_000_000_000
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,6 +109,8 @@ def _show(api: Api, options: argparse.Namespace) -> None:
     print(f"session    {session['id']}{name}, {session['state']}")
     print(f"model      {one_line(session['model'])}, policy {session['policy']}")
     print(f"workspace  {clean(session['workspace'])}")
+    if session["terminals"] != ["local"]:
+        print(f"terminals  {', '.join(session['terminals'])}")
     usage = session["usage"]
     print(f"spent      {usage['input']} tokens in, {usage['output']} out", end="")
     print("" if session["cost"] is None else f", {dollars(session['cost'])}")
@@ -147,20 +148,6 @@ def found_text(rows: list[dict[str, Any]]) -> str:
         lines.append(f"    {one_line(row['snippet'], 200)}")
         lines += [f"    · {near['role']}: {one_line(near['text'])}" for near in row["around"]]
     return "\n".join(lines) or "nothing found"
-
-
-def moment(text: str, now: float) -> float:
-    """`2d` before now, or an ISO date or time (local where it names no zone)."""
-    if text[:-1].isdigit() and text[-1:] in _UNITS:
-        return now - int(text[:-1]) * _UNITS[text[-1]]
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is no time", "write 30m, 3h, 2d, 1w, or a date such as 2026-01-31"
-        ) from None
 
 
 def _resume(api: Api, options: argparse.Namespace) -> int:

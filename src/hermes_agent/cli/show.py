@@ -40,7 +40,42 @@ def question_lines(question: Event) -> list[str]:
     if question["purpose"] == "question":
         for number, choice in enumerate(question["choices"], 1):
             lines.append(f"  {number}. " + visible(choice).replace("\n", "\\n"))
+        return lines
+    if "session" in question["choices"]:
+        covers = ", ".join(_covered(grant) for grant in question["grants"])
+        lines.append(f"    for this session would cover: {covers}")
+    if "always" in question["choices"]:
+        lines.append("    always would add to policies/approved.yaml:")
+        lines += [f"    + {visible(line)}" for line in question["proposal"].splitlines()]
+    consent = question["consent"]
+    if consent.get("by"):
+        lines.append(f"    may be answered by: {visible(', '.join(consent['by']))}")
+    if consent.get("count", 1) > 1:
+        agreed = visible(", ".join(question.get("agreed", ()))) or "nobody yet"
+        lines.append(f"    {consent['count']} people must agree; so far: {agreed}")
     return lines
+
+
+def _covered(grant: str) -> str:
+    """A grant's key (rule, subject, terminal) as people read it."""
+    _, _, rest = grant.partition("|")
+    subject, _, terminal = rest.rpartition("|")
+    return f"{visible(subject or rest)} on {visible(terminal)}".replace("\n", "\\n")
+
+
+def consent_prompt(question: Event) -> str:
+    """What may be typed."""
+    more = [f"{name[0]}={name}" for name in ("session", "always") if name in question["choices"]]
+    return f"allow? [{'/'.join(['y', 'N', *more])}] "
+
+
+def consent_typed(question: Event, typed: str) -> str | None:
+    """The choice that a typed line names: `y`, `yes`, `s`, `session` and so on; an empty line
+    refuses. None when it names none."""
+    word = typed.strip().lower()
+    if not word:
+        return "no"
+    return next((name for name in question["choices"] if word in (name, name[0])), None)
 
 
 def answer_said(event: Event) -> str:

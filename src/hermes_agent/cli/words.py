@@ -10,6 +10,7 @@ from typing import Any
 
 from hermes_agent.core.errors import UsageError
 
+_BACK = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
@@ -32,6 +33,20 @@ def ago(moment: float, now: float) -> str:
 
 def stamp(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def moment(text: str, now: float) -> float:
+    """`2d` before now, or an ISO date or time (local where it names no zone)."""
+    if text[:-1].isdigit() and text[-1:] in _BACK:
+        return now - int(text[:-1]) * _BACK[text[-1]]
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no time", "write 30m, 3h, 2d, 1w, or a date such as 2026-01-31"
+        ) from None
 
 
 def dollars(cost: float | None) -> str:

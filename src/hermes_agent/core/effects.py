@@ -10,7 +10,7 @@ Access = Literal["read", "write", "delete"]
 Action = Literal["allow", "ask", "deny"]
 
 
-class Actor(Struct, frozen=True):
+class Actor(Struct, frozen=True, omit_defaults=True):
     """Who asked for an effect, by what way."""
 
     kind: Literal["user", "program", "job", "agent"] = "user"
@@ -82,7 +82,7 @@ class Effect(Struct, frozen=True):
     time: float = 0.0
 
 
-class Consent(Struct, frozen=True):
+class Consent(Struct, frozen=True, omit_defaults=True):
     """Who must agree to an effect that asks."""
 
     by: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.core.effects import Access, Action, Actor, Consent
 from hermes_agent.core.messages import ToolCall, Usage
 
 
@@ -21,6 +22,7 @@ class SessionOpened(_Event, frozen=True, tag="session_opened"):
     model: str
     prompt: str
     source: str = "cli"
+    terminals: tuple[str, ...] = ("local",)
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
@@ -79,14 +81,48 @@ class Replied(_Event, frozen=True, tag="replied"):
     seconds: float = 0.0
 
 
+class Facts(Struct, frozen=True, omit_defaults=True):
+    """What the gate knew of a call besides its arguments: enough to judge it again."""
+
+    folder: str = ""
+    terminal: str = "local"
+    place: str = "local"
+    """The terminal's kind."""
+    workspace: str = ""
+    runs: str = ""
+    """The argument that is a command."""
+    capabilities: tuple[str, ...] = ()
+    paths: tuple[tuple[Access, str], ...] = ()
+    hosts: tuple[str, ...] = ()
+    builtin: bool = True
+    actor: Actor = Actor()
+    seen: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Paths as named and where they led."""
+    granted: tuple[str, ...] = ()
+    """What people had allowed for the session before."""
+
+
 class CallJudged(_Event, frozen=True, tag="call_judged"):
-    """The gate's word on one call."""
+    """The gate's word on one call. `text` is the call as people read it, cut short."""
 
     effect: str
     tool: str
-    action: Literal["allow", "deny", "ask"]
+    action: Action
     reason: str
     rule: str = ""
+    text: str = ""
+    facts: Facts = Facts()
+    consent: Consent = Consent()
+    input: dict[str, Any] | None = None
+    """What it runs with instead of what the model wrote, when a rule rewrote it."""
+    audits: tuple[str, ...] = ()
+    """Rules that want it noted."""
+    secrets: tuple[str, ...] = ()
+    """Secrets that a rule grants this call, by name."""
+    grants: tuple[str, ...] = ()
+    """What "yes, for this session" would cover."""
+    proposal: str = ""
+    """The rule, as YAML, that would allow this from now on."""
 
 
 class CallIntended(_Event, frozen=True, tag="call_intended"):
@@ -144,10 +180,23 @@ class Asked(_Event, frozen=True, tag="asked"):
     """Counts as refused from then on; set when the question is put."""
     effect: str = ""
     choices: tuple[str, ...] = ()
+    consent: Consent = Consent()
+    """Who may answer, and how many must agree."""
+    grants: tuple[str, ...] = ()
+    """What the answer "session" allows from then on."""
+    proposal: str = ""
+    """The rule that the answer "always" adds."""
+
+
+class Agreed(_Event, frozen=True, tag="agreed"):
+    """One of several people who must agree has done so; the question stays open."""
+
+    id: str
+    by: str
 
 
 class Answered(_Event, frozen=True, tag="answered"):
-    """`answer` is None when nobody answered in time."""
+    """The question is closed. `answer` is None when nobody answered in time."""
 
     id: str
     answer: str | None
@@ -207,7 +256,7 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 Event = (
     SessionOpened | TurnStarted | TurnResumed | MessageTaken | ModelRequested | ModelRetried
     | Replied | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided | Asked
-    | Answered | InterruptAsked | BudgetReached | Compacted | Noted | TurnFinished
+    | Agreed | Answered | InterruptAsked | BudgetReached | Compacted | Noted | TurnFinished
 )  # fmt: skip
 """What the journal keeps."""
 

@@ -7,9 +7,12 @@ from typing import Protocol
 from hermes_agent.core.events import Event, Recorded
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import (
+    AuditEntry,
+    AuditReport,
     Found,
     Health,
     Inbound,
+    Judgement,
     NewSession,
     Parked,
     Question,
@@ -88,6 +91,22 @@ class Journal(Protocol):
 
     async def questions(self) -> Sequence[Question]:
         """Questions nobody has answered, oldest first."""
+        ...
+
+    async def judgements(
+        self, since: float = 0.0, session: str = "", limit: int = 100_000
+    ) -> Sequence[Judgement]:
+        """Calls that the gate has judged, newest first."""
+        ...
+
+    async def audit(
+        self, since: float = 0.0, session: str = "", limit: int = 1000, after: int = 0
+    ) -> Sequence[AuditEntry]:
+        """The newest entries of the audit log that fit, oldest first."""
+        ...
+
+    async def verify_audit(self, head: str = "") -> AuditReport:
+        """Recompute the audit log's chain. `head` (`N:HASH`) must be part of it."""
         ...
 
     async def spent(self, since: float) -> float:

@@ -86,6 +86,9 @@ class KubernetesPlace(_Place, frozen=True, tag="kubernetes"):
     context: str = ""
     """The context in the kubeconfig; else the current one."""
     kubeconfig: str = ""
+    network: bool = False
+    """Whether commands reach the network; else a NetworkPolicy is laid on a pod made here, which
+    binds where the cluster's network enforces such policies."""
     manifest: dict[str, object] = {}
     """Fields of the pod's spec that are laid over the default ones."""
     limits: Limits = Limits()

@@ -1,7 +1,7 @@
 """The seams between the folders: what the agent is handed. Implementations know only `core`."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -23,40 +23,6 @@ class Model(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class Actor(Struct, frozen=True):
-    """Who asked for an effect, by what way."""
-
-    kind: Literal["user", "program", "job", "agent"] = "user"
-    name: str = ""
-    source: str = "cli"
-
-
-class Effect(Struct, frozen=True):
-    """A tool call as the gate sees it."""
-
-    id: str
-    tool: str
-    input: dict[str, Any]
-    session: str
-    workspace: str
-    capabilities: tuple[str, ...] = ()
-    paths: tuple[tuple[Literal["read", "write"], str], ...] = ()
-    builtin: bool = True
-    actor: Actor = Actor()
-
-
-class Verdict(Struct, frozen=True):
-    action: Literal["allow", "deny", "ask"]
-    reason: str
-    rule: str = ""
-
-
-class Gate(Protocol):
-    def judge(self, effect: Effect) -> Verdict:
-        """Decide one effect. Never raises for a strange effect: what is not understood asks."""
-        ...
 
 
 class Command(Struct, frozen=True):

@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from hermes_agent.core.effects import Consent
+from hermes_agent.core.events import CallJudged
 from hermes_agent.core.messages import Usage
 
 TurnState = Literal["running", "waiting", "done", "interrupted", "budget", "failed"]
@@ -19,6 +21,8 @@ class NewSession(Struct, frozen=True):
     """Whose conversation it is, for instance `library:research_agent`."""
     once: bool = False
     """There is one session of this key: opening it again finds it."""
+    terminals: tuple[str, ...] = ("local",)
+    """Where its commands run, by name; the first unless a call names another."""
 
 
 class Session(Struct, frozen=True):
@@ -42,6 +46,7 @@ class Session(Struct, frozen=True):
     usage: Usage
     cost: float | None
     """Dollars so far; None where any part of it is unknown and nothing is known."""
+    terminals: tuple[str, ...] = ("local",)
 
 
 class Inbound(Struct, frozen=True):
@@ -83,6 +88,39 @@ class Question(Struct, frozen=True):
     effect: str
     asked: float
     expires: float
+    consent: Consent = Consent()
+    agreed: tuple[str, ...] = ()
+    """Who has agreed so far, where several must."""
+    grants: tuple[str, ...] = ()
+    proposal: str = ""
+
+
+class Judgement(Struct, frozen=True):
+    """A call that the gate has judged, with what is needed to judge it again."""
+
+    session: str
+    policy: str
+    time: float
+    input: str
+    """The arguments as the model wrote them: JSON."""
+    judged: CallJudged
+
+
+class AuditEntry(Struct, frozen=True):
+    """One link of the audit log. `hash` covers `body` and the hash before it."""
+
+    number: int
+    time: float
+    session: str
+    body: str
+    hash: str
+
+
+class AuditReport(Struct, frozen=True):
+    entries: int
+    head: str
+    """The number and hash of the last entry, as `N:HASH`; keep it elsewhere to notice a cut."""
+    troubles: tuple[str, ...] = ()
 
 
 class SearchFilter(Struct, frozen=True):

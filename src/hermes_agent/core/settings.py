@@ -4,6 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from hermes_agent.core.places import LocalPlace, PlaceSettings, SandboxPlace
+
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Dollars = Annotated[float, Meta(ge=0)]
@@ -69,10 +71,14 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    default: str = "local"
+    """The terminal of new sessions, one of `terminals`; `HERMES_TERMINAL` overrides it."""
     timeout_seconds: Seconds = 120.0
     """How long a foreground command may run when the model names no limit."""
     output_chars: Count = 30_000
     """The most of a command's output that is read back; it lies whole in the home."""
+    output_mb: Count = 256
+    """Output of one command in megabytes; one that writes more is stopped."""
     idle_seconds: Seconds = 900.0
     """End a shell that has had nothing to do for this long; its state is kept and restored."""
     keep_environment: tuple[str, ...] = ()
@@ -100,6 +106,13 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     models: ModelSettings = ModelSettings()
     """How models are called and what they cost."""
     terminal: TerminalSettings = TerminalSettings()
-    """Where commands run."""
+    """How commands run."""
+    terminals: dict[str, PlaceSettings] = {}
+    """Where commands may run, by name. `local` and `sandbox` are always there."""
     runtime: RuntimeSettings = RuntimeSettings()
     """The background process."""
+
+    @property
+    def places(self) -> dict[str, PlaceSettings]:
+        """Every terminal by name."""
+        return {"local": LocalPlace(), "sandbox": SandboxPlace(), **self.terminals}

@@ -1,20 +1,24 @@
 """A tool is a typed function with a docstring; its signature is its schema."""
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.core.effects import Access
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.protocols import Terminal
 
+ON = "on"
+"""The argument of every located tool that names a terminal."""
+
 Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
-Access = Literal["read", "write"]
 
 
 class ToolResult(Struct, frozen=True):
@@ -38,6 +42,11 @@ class ToolContext:
     """Ask the user; None when nobody can or did answer."""
     output: Callable[[str], None]
     """Show a piece of output to whoever is watching."""
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """The secrets that a rule grants this call, and no others."""
+    http: Callable[[], Any] | None = None
+    """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
+    rule allows them; the only way to the network that is guarded."""
 
 
 Recovered = ToolResult | Literal["not-run"] | None
@@ -45,10 +54,27 @@ Recovered = ToolResult | Literal["not-run"] | None
 ran, so that running it now is its first time; or nothing, and it is parked."""
 
 
+class Permit:
+    """Leave to run one call, once, with these arguments. The admission alone makes them."""
+
+    def __init__(self, effect: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        self.effect = effect
+        self._tool = tool
+        self._arguments = dict(arguments)
+        self._used = False
+
+    def use(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Called by the tool itself when it runs."""
+        if self._used or tool != self._tool or dict(arguments) != self._arguments:
+            raise PermissionError(f"no leave to run {tool} with these arguments")
+        self._used = True
+
+
 @dataclass(frozen=True)
 class Tool:
     name: str
-    function: Callable[..., Any]
+    function: InitVar[Callable[..., Any]]
+    """The typed function. It can be run by `run` alone, which wants a permit."""
     description: str = ""
     capabilities: Sequence[str] = ()
     """What the function touches: filesystem, network, process, secrets, messages."""
@@ -56,6 +82,12 @@ class Tool:
     """Running it twice does no more than running it once (reading, searching)."""
     paths: Mapping[str, Access] = field(default_factory=dict)
     """Which arguments are paths, and what is done there; the gate judges them."""
+    command: str = ""
+    """Which argument is shell text; the gate judges what it would run."""
+    hosts: Sequence[str] = ()
+    """Which arguments are URLs or hosts; the gate judges them."""
+    located: bool = False
+    """It works on the session's terminal, or on another one that the model names with `on`."""
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None
     """Called as the function is, before the intent is written; what it returns is kept with it."""
     recover: Callable[..., Awaitable[Recovered]] | None = None
@@ -65,6 +97,23 @@ class Tool:
     builtin: bool = False
     """Ships with Hermes; tools that a program registers are the program's own."""
 
+    def __post_init__(self, function: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_function", function)
+
+    async def run(self, permit: Permit, context: ToolContext, arguments: Mapping[str, Any]) -> Any:
+        """What the function returns. There is no other way to run it."""
+        permit.use(self.name, arguments)
+        function = self._bare
+        lead = (context,) if self._wants_context else ()
+        if inspect.iscoroutinefunction(function):
+            return await function(*lead, **arguments)
+        return await asyncio.to_thread(function, *lead, **arguments)
+
+    @property
+    def _bare(self) -> Callable[..., Any]:
+        function: Callable[..., Any] = self.__dict__["_function"]
+        return function
+
     @property
     def traceless(self) -> bool:
         """Whether a call that is cut off leaves nobody who could tell if it took effect."""
@@ -72,14 +121,14 @@ class Tool:
 
     @cached_property
     def _wants_context(self) -> bool:
-        first = next(iter(inspect.signature(self.function).parameters.values()), None)
-        hints = get_type_hints(self.function)
+        first = next(iter(inspect.signature(self._bare).parameters.values()), None)
+        hints = get_type_hints(self._bare)
         return first is not None and hints.get(first.name) is ToolContext
 
     @cached_property
     def _arguments(self) -> type[Struct]:
-        hints = get_type_hints(self.function, include_extras=True)
-        parameters = list(inspect.signature(self.function).parameters.values())
+        hints = get_type_hints(self._bare, include_extras=True)
+        parameters = list(inspect.signature(self._bare).parameters.values())
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for parameter in parameters[1:] if self._wants_context else parameters:
             kind = hints.get(parameter.name, Any)
@@ -87,6 +136,8 @@ class Tool:
                 fields.append((parameter.name, kind))
             else:
                 fields.append((parameter.name, kind, parameter.default))
+        if self.located:
+            fields.append((ON, str, ""))
         return msgspec.defstruct(self.name, fields, kw_only=True, forbid_unknown_fields=True)
 
     @cached_property
@@ -98,7 +149,7 @@ class Tool:
         parameters.pop("title", None)
         if definitions:
             parameters["$defs"] = definitions
-        text = self.description or inspect.getdoc(self.function) or self.name
+        text = self.description or inspect.getdoc(self._bare) or self.name
         return ToolSpec(self.name, text, parameters)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,11 +159,12 @@ class Tool:
         except msgspec.ValidationError as error:
             wanted = ", ".join(self._arguments.__struct_fields__)
             raise ToolError(f"bad arguments for {self.name}: {error}; it takes {wanted}") from None
-        return {name: getattr(checked, name) for name in checked.__struct_fields__}
+        names = [name for name in checked.__struct_fields__ if not (self.located and name == ON)]
+        return {name: getattr(checked, name) for name in names}
 
-    def bind(self, context: ToolContext) -> tuple[ToolContext] | tuple[()]:
-        """The leading arguments the function wants besides the model's."""
-        return (context,) if self._wants_context else ()
+    def place(self, given: Mapping[str, Any]) -> str:
+        """The name of the terminal that the model chose; empty for the session's first."""
+        return str(given.get(ON) or "") if self.located else ""
 
 
 def tool(
@@ -120,6 +172,8 @@ def tool(
     capabilities: Sequence[str] = (),
     repeatable: bool = False,
     paths: Mapping[str, Access] | None = None,
+    command: str = "",
+    located: bool = False,
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     recover: Callable[..., Awaitable[Recovered]] | None = None,
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None,
@@ -134,6 +188,8 @@ def tool(
             capabilities=tuple(capabilities),
             repeatable=repeatable,
             paths=paths or {},
+            command=command,
+            located=located,
             prepare=prepare,
             recover=recover,
             release=release,

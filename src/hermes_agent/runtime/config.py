@@ -14,7 +14,11 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings import Price, Settings
 from hermes_agent.runtime.offline import out_of_reach
 
-_FROM_ENVIRONMENT = {"HERMES_MODEL": "model", "HERMES_POLICY": "policy"}
+_FROM_ENVIRONMENT = {
+    "HERMES_MODEL": ("model",),
+    "HERMES_POLICY": ("policy",),
+    "HERMES_TERMINAL": ("terminal", "default"),
+}
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`$")
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
@@ -24,7 +28,7 @@ def load_settings(config: Path, environ: Mapping[str, str]) -> Settings:
     values = read_config(config)
     for variable, name in _FROM_ENVIRONMENT.items():
         if environ.get(variable):
-            values[name] = environ[variable]
+            _put(values, list(name), environ[variable])
     return _convert(values, config)
 
 

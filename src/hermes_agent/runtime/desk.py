@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from hermes_agent.agent.calls import DIED
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.parts import Parts
-from hermes_agent.agent.people import as_decision
+from hermes_agent.agent.people import Adopt, as_decision
 from hermes_agent.agent.turn import TurnWorker, as_told
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, NotFound
@@ -200,10 +200,10 @@ class Desk:
         worker = self._workers.get(session.id)
         return worker is not None and await worker.interrupt(by)
 
-    async def answer(self, id: str, answer: str, by: str) -> None:
+    async def answer(self, id: str, answer: str, by: str, adopt: Adopt) -> None:
         for worker in self._workers.values():
             if id in worker.talk.questions:
-                return await worker.people.answer(id, answer, by)
+                return await worker.people.answer(id, answer, by, adopt)
         raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
 
     async def decide(self, effect: str, decision: str, by: str) -> None:

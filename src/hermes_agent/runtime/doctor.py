@@ -17,7 +17,7 @@ from hermes_agent import __version__
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings import Settings
 from hermes_agent.models.catalog import open_model
-from hermes_agent.policy.profiles import open_gate
+from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.runtime import offline, places
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
@@ -29,9 +29,8 @@ LOW_BYTES = 500_000_000
 """With less room than this a warning is given."""
 
 NOT_YET = (
-    "other model formats than OpenAI chat", "a rule language for the policy", "a sandbox",
-    "terminals other than local", "chat channels", "a dashboard", "scheduled jobs", "memory",
-    "skills", "subagents", "MCP", "web tools", "`hermes update`",
+    "other model formats than OpenAI chat", "chat channels", "a dashboard", "scheduled jobs",
+    "memory", "skills", "subagents", "MCP", "web tools", "`hermes update`",
 )  # fmt: skip
 
 
@@ -72,7 +71,8 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
     if settings is not None:
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
         yield Finding("config", "ok", there)
-        yield from _model(settings, environ)
+        yield _model(settings, environ)
+        yield _policy(home, settings)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
     yield _keepers(home, settings or Settings(), time.time())
@@ -125,19 +125,24 @@ def _home(home: Path) -> Iterator[Finding]:
     )
 
 
-def _model(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+def _model(settings: Settings, environ: Mapping[str, str]) -> Finding:
     try:
         open_model(settings.model, settings.models, environ)
     except HermesError as error:
-        yield Finding("model", "fail", error.message, error.hint)
-    else:
-        yield Finding("model", "ok", f"{settings.model}; what it needs is set")
+        return Finding("model", "fail", error.message, error.hint)
+    return Finding("model", "ok", f"{settings.model}; what it needs is set")
+
+
+def _policy(home: Path, settings: Settings) -> Finding:
+    policies = Policies.of_home(home, Path.home())
     try:
-        open_gate(settings.policy, home=Path("/"))
+        policies.rules(settings.policy)
+    except Broken as error:
+        return Finding("policy", "fail", f"every effect is refused: {error.message}", error.hint)
     except HermesError as error:
-        yield Finding("policy", "fail", error.message, error.hint)
-    else:
-        yield Finding("policy", "ok", settings.policy)
+        return Finding("policy", "fail", error.message, error.hint)
+    own = len(policies.load().own)
+    return Finding("policy", "ok", f"{settings.policy}; {own} files of your own")
 
 
 def _runtime(home: Path, running: Running | None, settings: Settings | None) -> Finding:
@@ -246,7 +251,7 @@ def _chat() -> Finding:
 def _keepers(home: Path, settings: Settings, now: float) -> Finding:
     """Shells that are held open; one that is idle ends by itself, so an old one is stuck."""
     held, stuck = 0, []
-    for note in sorted((home / "terminals").glob("*/keeper.*")):
+    for note in sorted((home / "terminals").glob("*/local/keeper.*")):
         words = _words_in(note)
         if len(words) < 2 or not words[0].isdigit() or not process_lives(int(words[0]), words[1]):
             continue

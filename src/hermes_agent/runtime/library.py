@@ -67,6 +67,7 @@ class Agent:
         builtin_tools: bool = True,
         home: str | Path | None = None,
         workspace: str | Path | None = None,
+        terminals: Sequence[str] = (),
         session: str = "",
     ) -> None:
         self.name = name
@@ -77,6 +78,7 @@ class Agent:
         self._tools = {tool.name: tool for tool in load_tools()} if builtin_tools else {}
         self._home = Path(home or find_home(os.environ)).expanduser().resolve()
         self._workspace = str(Path(workspace or ".").resolve())
+        self._terminals = tuple(terminals)
         self._house: _House | None = None
 
     def register_tool(self, tool: Tool) -> None:
@@ -207,6 +209,7 @@ class Agent:
             policy=self._policy,
             source="library",
             key=f"library:{self.name}",
+            terminals=self._terminals,
             tools=tools,
         )
         runtime.lend(session.id, tools, granted)

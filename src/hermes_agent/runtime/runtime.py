@@ -9,16 +9,21 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.prompt import build_prompt
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
-from hermes_agent.core.protocols import Actor, Clock
+from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Health, Inbound, NewSession, Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
-from hermes_agent.policy.profiles import open_gate
+from hermes_agent.policy.adopt import adopt
+from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
@@ -60,7 +65,11 @@ class Runtime:
         self._tools = tuple(load_tools() if tools is None else tools)
         self._lent: dict[str, tuple[tuple[Tool, ...], frozenset[str]]] = {}
         self._store_hook = store_hook
+        self._secrets = Secrets(environ, home)
         self._redactor = Redactor(environ)
+        for name in self._secrets.names():
+            self._redactor.learn(name, self._secrets.get(name))
+        self._policies = Policies.of_home(home, Path(environ.get("HOME") or Path.home()))
         self._watch: asyncio.Task[None] | None = None
         self._deleting: set[str] = set()
         self._stopping = False
@@ -166,19 +175,24 @@ class Runtime:
         source: str = "cli",
         key: str = "",
         once: bool = False,
+        terminals: Sequence[str] = (),
         tools: Sequence[Tool] | None = None,
     ) -> Session:
-        """A new conversation. Its prompt, tools, model and policy are fixed here."""
+        """A new conversation. Its prompt, tools, model, policy and terminals are fixed here."""
         self._refresh_settings()
         model = model or self.settings.model
         policy = policy or self.settings.policy
-        self._shelf.model(model)  # an unknown model or profile is refused before anything is kept
-        open_gate(policy, home=self.home.path)
+        names = tuple(dict.fromkeys(terminals)) or (self.settings.terminal.default,)
+        # What is not known is refused before anything is kept.
+        self._shelf.model(model)
+        self._policies.gate(policy)
+        places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._tools if tools is None else tools
-        prompt = build_prompt(look_around(workspace, self.home.soul, self._clock()), shown)
-        new = NewSession(os.path.realpath(workspace), policy, model, source, name, key, once)
+        around = look_around(workspace, self.home.soul, self._clock(), places)
+        prompt = build_prompt(around, shown)
+        new = NewSession(os.path.realpath(workspace), policy, model, source, name, key, once, names)
         return await self.store.open_session(new, prompt)
 
     def _refresh_settings(self) -> None:
@@ -205,6 +219,9 @@ class Runtime:
                 f"session {session.id} belongs to a program ({session.key}) and has its tools",
                 "only the program can go on with it: Agent(session=…)",
             )
+        clear = self._redactor(message.text)
+        if clear != message.text:
+            message = replace(message, text=clear)
         new = await self.store.receive(session.id, message)
         if new:
             queued = ev.MessageQueued(message.key, message.text)
@@ -241,7 +258,7 @@ class Runtime:
         self._deleting.add(session.id)
         try:
             await self.store.delete_session(session.id)
-            await self._shelf.forget(session.id)
+            await self._shelf.forget(session)
             results = self.home.results / session.id
             await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
         finally:
@@ -256,7 +273,12 @@ class Runtime:
 
     async def answer(self, id: str, answer: str, by: str) -> None:
         self.touch()
-        await self._desk.answer(id, answer, by)
+        await self._desk.answer(id, answer, by, self._adopt)
+
+    def _adopt(self, rules: str, by: str) -> None:
+        """Add rules that somebody has allowed for good."""
+        adopt(self._policies.folder, rules)
+        log.info("%s has allowed for good:\n%s", by, rules)
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
         self.touch()
@@ -272,14 +294,17 @@ class Runtime:
             journal=self.store,
             model=self._shelf.model_or_reason(session.model),
             tools={tool.name: tool for tool in tools},
-            gate=open_gate(session.policy, home=self.home.path, granted=granted),
-            terminal=self._shelf.terminal(session),
+            gate=self._policies.gate(session.policy, granted),
+            terminals=self._shelf.terminals(session),
             settings=self.settings,
             publish=self.bus.publish,
             redact=self._redactor,
             results=self.home.results / session.id,
             clock=self._clock,
             actor=Actor("program" if session.source == "library" else "user", "", session.source),
+            places=self._shelf.kinds(session),
+            secret=self._secrets.get,
+            http=_client,
         )
 
     # how it is
@@ -306,3 +331,10 @@ class Runtime:
             "questions": len(await self.store.questions()) if well else None,
             "listeners": self.bus.listeners,
         }
+
+
+def _client(allow: Callable[[str, str], bool]) -> Any:
+    """Imported when a tool first wants it: most never do."""
+    from hermes_agent.policy.egress import guarded_client
+
+    return guarded_client(allow)

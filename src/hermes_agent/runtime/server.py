@@ -49,6 +49,7 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     source: str = "cli"
     interactive: bool = False
+    terminals: tuple[str, ...] = ()
 
 
 class Decided(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +60,13 @@ class Decided(msgspec.Struct, forbid_unknown_fields=True):
 class Answer(msgspec.Struct, forbid_unknown_fields=True):
     answer: str
     by: str = "cli"
+
+
+class _Look(msgspec.Struct, forbid_unknown_fields=True):
+    since: float = 0.0
+    session: str = ""
+    limit: int = 10_000
+    after: int = 0
 
 
 class NewName(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,6 +98,9 @@ class Api:
             ("POST", "/v1/parked/{id}", self.decide),
             ("GET", "/v1/questions", self.questions),
             ("POST", "/v1/questions/{id}", self.answer),
+            ("GET", "/v1/judgements", self.judgements),
+            ("GET", "/v1/audit", self.audit),
+            ("GET", "/v1/audit/verify", self.verify_audit),
             ("GET", "/v1/check", self.check),
             ("POST", "/v1/backup", self.backup),
         )
@@ -135,6 +146,7 @@ class Api:
             source=new.source,
             key=f"{new.source}:{key}",
             once=True,
+            terminals=new.terminals,
         )
 
     async def sessions(self, request: Request) -> Response:
@@ -200,6 +212,20 @@ class Api:
         id = request.path_params["id"]
         await self._runtime.answer(id, given.answer, given.by)
         return reply({"id": id, "answer": given.answer})
+
+    async def judgements(self, request: Request) -> Response:
+        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
+        session = (await self._runtime.store.session(look.session)).id if look.session else ""
+        return reply(await self._runtime.store.judgements(look.since, session, look.limit))
+
+    async def audit(self, request: Request) -> Response:
+        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
+        return reply(
+            await self._runtime.store.audit(look.since, look.session, look.limit, look.after)
+        )
+
+    async def verify_audit(self, request: Request) -> Response:
+        return reply(await self._runtime.store.verify_audit(request.query_params.get("head", "")))
 
     async def check(self, request: Request) -> Response:
         return reply(await self._runtime.store.check())

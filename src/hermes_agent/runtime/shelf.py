@@ -1,17 +1,21 @@
 """Things opened once and used by many turns: models by name, terminals by session."""
 
 import asyncio
+import logging
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.core.messages import Chunk, ModelFacts, Request
-from hermes_agent.core.protocols import Clock, Model
+from hermes_agent.core.places import LocalPlace, PlaceSettings
+from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.models.catalog import open_model
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.terminals.kinds import kind_of, open_terminal
+
+log = logging.getLogger("hermes.shelf")
 
 
 class UnavailableModel:
@@ -38,7 +42,7 @@ class Shelf:
         self._environ = environ
         self._spools = spools
         self._models: dict[str, Model] = {}
-        self._terminals: dict[str, LocalTerminal] = {}
+        self._terminals: dict[tuple[str, str], Terminal] = {}
         self._used: dict[str, float] = {}
 
     def model(self, name: str) -> Model:
@@ -52,13 +56,42 @@ class Shelf:
         except HermesError as error:
             return UnavailableModel(name, error)
 
-    def terminal(self, session: Session) -> LocalTerminal:
-        if session.id not in self._terminals:
-            self._terminals[session.id] = LocalTerminal(
-                session.workspace, self._spools / session.id, self.settings.terminal
+    def place(self, name: str) -> PlaceSettings:
+        places = self.settings.places
+        if name not in places:
+            raise UsageError(
+                f"no terminal called {name!r}",
+                f"there are: {', '.join(places)}; `terminals` in config.yaml adds more",
             )
+        return places[name]
+
+    def terminals(self, session: Session) -> dict[str, Terminal]:
+        """The session's terminals by name, as it was opened with them."""
         self._used[session.id] = self._clock()
-        return self._terminals[session.id]
+        return {name: self._terminal(session, name) for name in session.terminals}
+
+    def kinds(self, session: Session) -> dict[str, str]:
+        return {name: kind_of(self.place(name)).name for name in session.terminals}
+
+    def _terminal(self, session: Session, name: str) -> Terminal:
+        key = session.id, name
+        if key not in self._terminals:
+            self._terminals[key] = self._open(session.id, session.workspace, name, self.place(name))
+        return self._terminals[key]
+
+    def _open(self, session: str, workspace: str, name: str, place: PlaceSettings) -> Terminal:
+        return open_terminal(
+            place,
+            session=f"{session}-{name}",
+            workspace=workspace,
+            folder=self._spools / session / name,
+            settings=self.settings.terminal,
+            environ=self._environ,
+            clock=self._clock,
+        )
+
+    def _of(self, session: str) -> list[Terminal]:
+        return [one for (owner, _), one in self._terminals.items() if owner == session]
 
     async def has_running_commands(self) -> bool:
         return any([await _is_running(terminal) for terminal in self._terminals.values()])
@@ -69,39 +102,53 @@ class Shelf:
             self._used[session] = self._clock()
         old = self._clock() - self.settings.terminal.idle_seconds
         for session in [name for name, used in self._used.items() if used < old]:
-            terminal = self._terminals.get(session)
-            if terminal is not None and await _is_running(terminal):
+            terminals = self._of(session)
+            if any([await _is_running(terminal) for terminal in terminals]):
                 continue
-            self._terminals.pop(session, None)
             del self._used[session]
-            if terminal is not None:
-                await terminal.close()
+            for key in [key for key in self._terminals if key[0] == session]:
+                await self._let_go(self._terminals.pop(key))
 
-    async def forget(self, session: str) -> None:
-        """End a session's shell and remove what it printed."""
-        spool = self._spools / session
-        terminal = self._terminals.pop(session, None)
-        self._used.pop(session, None)
-        if terminal is None and spool.exists():
-            terminal = LocalTerminal("/", spool, self.settings.terminal)
-        if terminal is not None:
-            await terminal.destroy()
-        await asyncio.to_thread(shutil.rmtree, spool, ignore_errors=True)
+    async def _let_go(self, terminal: Terminal) -> None:
+        try:
+            await terminal.close()
+        except (HermesError, OSError) as error:
+            log.warning("a terminal could not be let go: %s", error)
+
+    async def forget(self, session: Session) -> None:
+        """End a session's shells and remove what they printed, and what was made for them."""
+        self._used.pop(session.id, None)
+        for name in session.terminals:
+            terminal = self._terminals.pop((session.id, name), None)
+            try:
+                if terminal is None and (self._spools / session.id / name).exists():
+                    terminal = self._open(session.id, "/", name, self.place(name))
+                if terminal is not None:
+                    await terminal.destroy()
+            except (HermesError, OSError) as error:  # gone, or out of reach
+                log.warning("terminal %s of %s may be left over: %s", name, session.id, error)
+        await asyncio.to_thread(shutil.rmtree, self._spools / session.id, ignore_errors=True)
 
     async def end_shells(self, busy: set[str]) -> None:
-        """Also those that an earlier runtime left behind."""
-        spools = self._spools.iterdir() if self._spools.is_dir() else ()
-        for spool in spools:
-            terminal = self._terminals.get(spool.name)
-            if spool.name not in busy:
-                await (terminal or LocalTerminal("/", spool, self.settings.terminal)).close()
-            elif terminal is not None:
+        """Also those on this machine that an earlier runtime left behind."""
+        for (session, _), terminal in self._terminals.items():
+            if session in busy:
                 terminal.leave()
+            else:
+                await self._let_go(terminal)
+        for spool in self._spools.glob("*/local"):
+            session = spool.parent.name
+            if session not in busy and (session, "local") not in self._terminals:
+                await self._let_go(self._open(session, "/", "local", LocalPlace()))
 
     async def close_models(self) -> None:
         for model in self._models.values():
             await model.close()
 
 
-async def _is_running(terminal: LocalTerminal) -> bool:
-    return any(command.state == "running" for command in await terminal.commands())
+async def _is_running(terminal: Terminal) -> bool:
+    """A place that cannot be reached counts as having nothing that needs us."""
+    try:
+        return any(command.state == "running" for command in await terminal.commands())
+    except (HermesError, OSError):
+        return False

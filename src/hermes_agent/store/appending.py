@@ -26,6 +26,7 @@ from hermes_agent.core.events import (
 )
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Turn
+from hermes_agent.store import audit
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.search import index, spoken
 
@@ -72,6 +73,7 @@ def add_events(place: Place, events: Sequence[Event]) -> list[Recorded]:
         project = _PROJECTIONS.get(type(event))
         if project is not None:
             project(place, event)
+        audit.note(place.db, place.session, place.last, place.now, event)
         recorded.append(Recorded(place.session, place.last, place.now, event))
     place.db.execute(
         "update sessions set last = ?, updated = ?, messages = messages + ? where key = ?",

@@ -145,7 +145,25 @@ def m001_first_tables(db: apsw.Connection) -> None:
     db.execute("insert into meta values ('fence', 0)")
 
 
-MIGRATIONS: Sequence[Migration] = (m001_first_tables,)
+def m002_terminals_and_audit(db: apsw.Connection) -> None:
+    """Sessions know their terminals. The audit log has no session key: it outlives sessions."""
+    db.execute(
+        """
+        alter table sessions add column terminals text not null default 'local';
+        create table audit (
+          number integer primary key,
+          time real not null,
+          session text not null,
+          body text not null,
+          hash text not null
+        ) strict;
+        create index audit_by_session on audit (session);
+        create index events_judged on events (time) where kind = 'call_judged';
+        """
+    )
+
+
+MIGRATIONS: Sequence[Migration] = (m001_first_tables, m002_terminals_and_audit)
 
 
 def applied(db: apsw.Connection) -> list[str]:

@@ -6,9 +6,9 @@ import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import Asked, Recorded, Replied, decode
+from hermes_agent.core.events import Agreed, Asked, CallJudged, Recorded, Replied, decode
 from hermes_agent.core.messages import Prompt, Usage
-from hermes_agent.core.records import Parked, Question, Session, Turn
+from hermes_agent.core.records import Judgement, Parked, Question, Session, Turn
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import rows
 from hermes_agent.store.writing import LIST_HINT, session_key
@@ -22,7 +22,7 @@ select s.id, s.name, s.title, s.belongs, s.source, s.workspace, s.policy, s.mode
     when exists (select 1 from turns where session = s.key and ended is null) then 'running'
     else 'idle'
   end,
-  s.messages, s.turns, s.input, s.output, s.cached, s.cost
+  s.messages, s.turns, s.input, s.output, s.cached, s.cost, s.terminals
 from sessions s
 """
 
@@ -30,7 +30,7 @@ from sessions s
 def _sessions(db: apsw.Connection, rest: str, values: Sequence[str | int]) -> list[Session]:
     found: list[Session] = []
     for row in rows(db, _SESSION + rest, values):
-        fields = [*row[:14], Usage(*row[14:17]), row[17]]
+        fields = [*row[:14], Usage(*row[14:17]), row[17], tuple(row[18].split(","))]
         found.append(Session(*fields))
     return found
 
@@ -133,20 +133,70 @@ def _arguments(db: apsw.Connection, bodies: Bodies, key: int, turn: int, call_id
 def questions(db: apsw.Connection, bodies: Bodies) -> list[Question]:
     open_ones = rows(
         db,
-        "select s.id, e.time, e.body from questions q join sessions s on s.key = q.session "
+        "select s.id, e.time, e.body, q.session, q.number from questions q "
+        "join sessions s on s.key = q.session "
         "join events e on e.session = q.session and e.number = q.number order by e.time, q.id",
     )
     found = []
-    for session, time, body in open_ones:
+    for session, time, body, key, number in open_ones:
         asked = decode(bodies.unpack(body))
         assert isinstance(asked, Asked)
+        agreed = _agreed(db, bodies, asked, key, number) if asked.consent.count > 1 else ()
         found.append(
             Question(
                 asked.id, session, asked.purpose, asked.text, asked.choices, asked.effect, time,
-                asked.expires,
+                asked.expires, asked.consent, agreed, asked.grants, asked.proposal,
             )
         )  # fmt: skip
     return found
+
+
+def _agreed(
+    db: apsw.Connection, bodies: Bodies, asked: Asked, key: int, number: int
+) -> tuple[str, ...]:
+    found = rows(
+        db,
+        "select body from events where session = ? and number > ? and kind = 'agreed' "
+        "order by number",
+        (key, number),
+    )
+    agreed = [decode(bodies.unpack(body)) for (body,) in found]
+    return tuple(one.by for one in agreed if isinstance(one, Agreed) and one.id == asked.id)
+
+
+def judgements(
+    db: apsw.Connection, bodies: Bodies, since: float, session: str, limit: int
+) -> list[Judgement]:
+    """Calls that the gate has judged, newest first."""
+    found = rows(
+        db,
+        "select s.id, s.policy, e.session, e.time, e.body from events e "
+        "join sessions s on s.key = e.session where e.kind = 'call_judged' and e.time >= ?1 "
+        "and (?2 = '' or s.id = ?2) order by e.time desc, e.number desc limit ?3",
+        (since, session, limit),
+    )
+    replies: dict[tuple[int, str], Replied] = {}
+    given = []
+    for id, policy, key, time, body in found:
+        judged = decode(bodies.unpack(body))
+        assert isinstance(judged, CallJudged)
+        start, _, index = judged.effect.rpartition("-")
+        if (key, start) not in replies:
+            replies[key, start] = _reply(db, bodies, key, int(start.rpartition("-")[2]))
+        arguments = replies[key, start].calls[int(index)].arguments
+        given.append(Judgement(id, policy, time, arguments, judged))
+    return given
+
+
+def _reply(db: apsw.Connection, bodies: Bodies, key: int, number: int) -> Replied:
+    body = db.execute(
+        "select m.body from events e join messages m on m.id = e.message "
+        "where e.session = ? and e.number = ?",
+        (key, number),
+    ).get
+    reply = decode(bodies.unpack(body))
+    assert isinstance(reply, Replied)
+    return reply
 
 
 def spent(db: apsw.Connection, since: float) -> float:

@@ -15,9 +15,12 @@ from hermes_agent.core.journal import Journal
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import (
+    AuditEntry,
+    AuditReport,
     Found,
     Health,
     Inbound,
+    Judgement,
     NewSession,
     Parked,
     Question,
@@ -25,7 +28,7 @@ from hermes_agent.core.records import (
     Session,
     Turn,
 )
-from hermes_agent.store import care, reading, writing
+from hermes_agent.store import audit, care, reading, writing
 from hermes_agent.store.appending import add_events, place_of
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
@@ -205,6 +208,21 @@ class Store(Journal):
 
     async def questions(self) -> Sequence[Question]:
         return await self._read(lambda db: reading.questions(db, self._bodies))
+
+    async def judgements(
+        self, since: float = 0.0, session: str = "", limit: int = 100_000
+    ) -> Sequence[Judgement]:
+        return await self._read(
+            lambda db: reading.judgements(db, self._bodies, since, session, limit)
+        )
+
+    async def audit(
+        self, since: float = 0.0, session: str = "", limit: int = 1000, after: int = 0
+    ) -> Sequence[AuditEntry]:
+        return await self._read(lambda db: audit.entries(db, since, session, limit, after))
+
+    async def verify_audit(self, head: str = "") -> AuditReport:
+        return await self._read(lambda db: audit.verify(db, self._bodies, head))
 
     async def spent(self, since: float) -> float:
         return await self._read(lambda db: reading.spent(db, since))

@@ -57,12 +57,13 @@ def open_session(
         id = new_id()
     db.execute(
         "insert into sessions (id, name, belongs, source, workspace, policy, model, prompt, "
-        "created, updated) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+        "created, updated, terminals) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)",
         (
             id, new.name, new.key, new.source, new.workspace, new.policy, new.model, digest, now,
+            ",".join(new.terminals),
         ),
     )  # fmt: skip
-    opened = SessionOpened(new.workspace, new.policy, new.model, digest, new.source)
+    opened = SessionOpened(new.workspace, new.policy, new.model, digest, new.source, new.terminals)
     add_events(_place(db, bodies, id, now), [opened])
     return id
 
@@ -74,7 +75,8 @@ def rename_session(db: apsw.Connection, id: str, name: str) -> None:
 
 
 def delete_session(db: apsw.Connection, bodies: Bodies, id: str) -> None:
-    """Everything but its costs, which count towards budgets whoever is gone."""
+    """Everything but its costs, which count towards budgets whoever is gone, and its part of the
+    audit log."""
     key = session_key(db, id)
     prompt = db.execute("select prompt from sessions where key = ?", (key,)).get
     db.execute(

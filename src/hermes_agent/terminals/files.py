@@ -21,6 +21,8 @@ _numbers = itertools.count()
 
 
 def resolve(workspace: str, path: str) -> str:
+    if "\0" in path:
+        raise ToolError(f"{path!r} is not a path", "it contains a NUL byte")
     return os.path.realpath(os.path.join(workspace, os.path.expanduser(path)))  # noqa: PTH111, PTH118
 
 
@@ -29,7 +31,7 @@ def read(workspace: str, path: str) -> bytes:
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     with _said(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
         if not modes.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ToolError(f"{path!r} is not an ordinary file")
+            raise said("special", path)
         return file.read()
 
 
@@ -83,10 +85,7 @@ def grep(
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ToolError(
-            f"{pattern!r} is not a regular expression: {error}",
-            "escape ( ) [ ] { } . * + ? with \\",
-        ) from None
+        raise not_an_expression(pattern, error) from None
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", search.__file__],
@@ -125,20 +124,41 @@ def _dress(descriptor: int, old: os.stat_result) -> None:
     os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
 
 
+def not_an_expression(pattern: str, error: re.error) -> ToolError:
+    return ToolError(
+        f"{pattern!r} is not a regular expression: {error}",
+        "escape ( ) [ ] { } . * + ? with \\",
+    )
+
+
+def said(trouble: str, path: str, detail: str = "") -> ToolError:
+    """Trouble with a file as a sentence for the model."""
+    match trouble:
+        case "missing":
+            return ToolError(f"no file at {path!r}")
+        case "folder":
+            return ToolError(f"{path!r} is a folder")
+        case "part":
+            return ToolError(f"a part of {path!r} is a file, not a folder")
+        case "denied":
+            return ToolError(f"not allowed to use {path!r}")
+        case "special":
+            return ToolError(f"{path!r} is not an ordinary file")
+        case _:
+            return ToolError(f"cannot use {path!r}: {detail or trouble}")
+
+
 @contextlib.contextmanager
 def _said(path: str) -> Iterator[None]:
-    """Trouble with a file as a sentence for the model."""
     try:
         yield
     except FileNotFoundError:
-        raise ToolError(f"no file at {path!r}") from None
+        raise said("missing", path) from None
     except IsADirectoryError:
-        raise ToolError(f"{path!r} is a folder") from None
+        raise said("folder", path) from None
     except (NotADirectoryError, FileExistsError):
-        raise ToolError(f"a part of {path!r} is a file, not a folder") from None
+        raise said("part", path) from None
     except PermissionError:
-        raise ToolError(f"not allowed to use {path!r}") from None
+        raise said("denied", path) from None
     except OSError as error:
-        raise ToolError(f"cannot use {path!r}: {error.strerror}") from None
-    except ValueError:
-        raise ToolError(f"{path!r} is not a path", "it contains a NUL byte") from None
+        raise said("other", path, error.strerror or "") from None

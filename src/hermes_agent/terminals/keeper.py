@@ -31,6 +31,10 @@ def scrubbed(environment: Mapping[str, str], keep: tuple[str, ...]) -> dict[str,
     return {"PATH": os.defpath, **chosen, "TERM": "dumb"}
 
 
+def find_bash(environment: Mapping[str, str]) -> str | None:
+    return shutil.which("bash", path=environment.get("PATH", os.defpath))
+
+
 class _Link(NamedTuple):
     """The FIFOs of one life of the keeper."""
 
@@ -56,7 +60,30 @@ class Keeper:
     def alive(self) -> bool:
         """Whether the keeper we are linked to, or at least its shell, still lives."""
         link = self._link
-        return link is not None and (process_lives(link.pid, link.ticks) or self._spine_lives())
+        return link is not None and (
+            process_lives(link.pid, link.ticks) or self._spine() is not None
+        )
+
+    def linked(self) -> bool:
+        """Whether a keeper lives, as far as we know one; else one is looked for."""
+        return self.alive() if self._link is not None else self.attach()
+
+    def folder(self) -> str:
+        """The folder where the shell stands; empty when there is no shell."""
+        pid = self._spine()
+        if pid is None:
+            return ""
+        try:
+            return os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")  # noqa: PTH115
+        except FileNotFoundError:  # it has ended just now
+            return ""
+
+    def kept_folder(self) -> str:
+        """The folder where the shell would stand, were it started again. This blocks."""
+        if not self._spool.folder.exists():
+            return self._workspace
+        done = self._call("where", self._workspace, detached=False)
+        return os.fsdecode(done.stdout) or self._workspace
 
     def attach(self) -> bool:
         """Link to a keeper that is there. False: there is none."""
@@ -105,7 +132,7 @@ class Keeper:
         """Sleep until the shell says that this command has ended, or the time is over."""
         with self._listening(id) as heard:
             # It may have ended before we listened.
-            if self._spool.code(id) is None:
+            if self._spool.end(id) is None:
                 timer = heard.get_loop().call_later(seconds, _settle, heard)
                 try:
                     await heard
@@ -120,8 +147,10 @@ class Keeper:
             os.close(link.into)
             os.close(link.out)
 
-    def _call(self, mode: str, *arguments: str, detached: bool) -> None:
-        bash = shutil.which("bash", path=self._environment["PATH"])
+    def _call(
+        self, mode: str, *arguments: str, detached: bool
+    ) -> subprocess.CompletedProcess[bytes]:
+        bash = find_bash(self._environment)
         if bash is None:
             raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
         shell = mode in ("keep", "job")
@@ -139,7 +168,7 @@ class Keeper:
             done = subprocess.run(
                 [bash, "--noprofile", "--norc", self._script(), *start, mode, folder, *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=log if detached else subprocess.PIPE,
                 stderr=log,
                 cwd=self._workspace if shell else folder,
                 env=environment,
@@ -148,6 +177,7 @@ class Keeper:
             )
         if done.returncode == TOO_OLD:
             raise HermesError(f"{bash} is too old", "commands run in bash 5.0 or newer")
+        return done
 
     def _script(self) -> Path:
         """A copy in the spool: the keeper may outlive this version of the package."""
@@ -169,7 +199,7 @@ class Keeper:
         words = (folder / f"keeper.{max(numbers)}").read_text().split()
         if words[2:] != ["ready"]:
             return None
-        if not process_lives(int(words[0]), words[1]) and not self._spine_lives():
+        if not process_lives(int(words[0]), words[1]) and self._spine() is None:
             return None
         # Both ways, so that neither side ever sees the other's end as the end of the file.
         mode = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
@@ -181,12 +211,14 @@ class Keeper:
             raise
         return _Link(int(words[0]), words[1], into, out)
 
-    def _spine_lives(self) -> bool:
+    def _spine(self) -> int | None:
+        """The pid of the shell, when it lives."""
         try:
             words = (self._spool.folder / "spine").read_text().split()
         except FileNotFoundError:
-            return False
-        return len(words) == 2 and process_lives(int(words[0]), words[1])
+            return None
+        lives = len(words) == 2 and process_lives(int(words[0]), words[1])
+        return int(words[0]) if lives else None
 
     @contextlib.contextmanager
     def _listening(self, id: str) -> Iterator[asyncio.Future[None]]:

@@ -4,14 +4,18 @@
 #   start MODE SPOOL ...   run MODE detached, in the folder where this was called, and return
 #   keep  SPOOL IDLE       the keeper: one shell, started again with its state when it ends
 #   spine SPOOL IDLE STATE the shell itself; reads `run ID` and `end -` from the FIFO `in`
-#   job   SPOOL ID         one background command, in a shell of its own with the same state
-#   task  SPOOL ID STATE   what `job` becomes once it knows the state
+#   job   SPOOL ID MOST    one background command, in a shell of its own with the same state; one
+#                          that writes more than MOST bytes is stopped
+#   task  SPOOL ID STATE MOST  what `job` becomes once it knows the state
 #   stop  SPOOL ID WHY     end a command: INT, TERM, KILL
+#   where SPOOL WORKSPACE  print the folder where the shell stands or would stand
 #   destroy SPOOL          kill everything that was started in this spool and carries its mark
+#   library SPOOL          do nothing; for `porter.sh`, which uses the functions
 #
 # Of each command: ID.c text, ID.s claimed (start, fg or bg, pid and ticks of the claimer, children
-# it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code. Who
-# creates ID.s runs the command and nobody else does. ID.r is one short write: empty is "not yet".
+# it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code and time,
+# ID.v variables that it alone sees; gone when it runs. Who creates ID.s runs the command and nobody
+# else does. ID.r is one short write: empty is "not yet".
 # Of the shell: keeper.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
 # id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out.
 
@@ -28,7 +32,7 @@ if [[ $1 == spine || $1 == task ]]; then
   builtin trap - EXIT
   builtin hash -r
   __hermes_mode=$1 __hermes_spool=$2 __hermes_seq=${__hermes_seq:-0}
-  __hermes_id= __hermes_text= __hermes_rc=0 __hermes_verb= __hermes_next=
+  __hermes_id= __hermes_text= __hermes_rc=0 __hermes_verb= __hermes_next= __hermes_lent=()
   builtin export HERMES_SPOOL=$2
   IFS=' ' builtin read -r -a __hermes_me <"/proc/$$/stat" || :
   __hermes_me="$$ ${__hermes_me[21]}"
@@ -48,13 +52,27 @@ if [[ $1 == spine || $1 == task ]]; then
     IFS= builtin read -r -d '' __hermes_text <"$__hermes_spool/$1.c" || :
   }
 
+  # NAME=VALUE, each ended by a NUL. Lent for one command: neither file nor shell keeps them.
+  __hermes_lend() {
+    if [[ ! -e $__hermes_spool/$1.v ]]; then return 0; fi
+    builtin mapfile -d '' -t __hermes_lent <"$__hermes_spool/$1.v"
+    builtin command -p rm -f "$__hermes_spool/$1.v"
+    for __hermes_next in "${__hermes_lent[@]}"; do builtin export "$__hermes_next"; done
+    __hermes_lent=("${__hermes_lent[@]%%=*}") __hermes_next=
+  }
+
+  __hermes_take_back() {
+    if ((${#__hermes_lent[@]})); then builtin unset -v "${__hermes_lent[@]}"; fi
+    __hermes_lent=()
+  }
+
   # Functions come before aliases, which would be expanded in them once more; options come last.
   # Written over the old text, of which a tail may stay behind `return`: to empty a file first is
   # slow on ext4, which then writes it to the disk at once.
   __hermes_save() {
     __hermes_seq=$((__hermes_seq + 1))
     {
-      builtin printf '# %s\n' "$__hermes_seq"
+      builtin printf '# %s\n# at %q\n' "$__hermes_seq" "$PWD"
       builtin shopt -p
       builtin declare -f
       builtin declare -F
@@ -75,7 +93,7 @@ if [[ $1 == spine || $1 == task ]]; then
   }
 
   __hermes_answer() {
-    builtin printf '%s\n' "$1" >|"$__hermes_spool/$__hermes_id.r"
+    builtin printf '%s %s\n' "$1" "${EPOCHREALTIME/,/.}" >|"$__hermes_spool/$__hermes_id.r"
     __hermes_tell "$__hermes_id" "$1"
     __hermes_id=
   }
@@ -85,20 +103,42 @@ if [[ $1 == spine || $1 == task ]]; then
     __hermes_id=$3
     __hermes_read "$3"
     command -p mkfifo -m 600 "$2/$3.i"
+    [[ -p $2/pause ]] || command -p mkfifo -m 600 "$2/pause" 2>/dev/null
+    __hermes_most=$5
     builtin set -m
     builtin set --
     (
       builtin trap - INT EXIT
+      __hermes_lend "$__hermes_id"
+      exec <>"$__hermes_spool/$__hermes_id.i" 2>|"$__hermes_spool/$__hermes_id.e" \
+        >|"$__hermes_spool/$__hermes_id.o"
       builtin eval "$__hermes_text"
-    ) <>"$__hermes_spool/$__hermes_id.i" >|"$__hermes_spool/$__hermes_id.o" \
-      2>|"$__hermes_spool/$__hermes_id.e" &
+    ) &
+    __hermes_next=$!
     builtin set +eux
     builtin trap : INT TERM HUP
     builtin trap - EXIT ERR DEBUG
+    # How far its output has got, once a second; to open a file and to fork would cost more.
+    {
+      builtin trap - INT TERM HUP
+      while builtin kill -0 "$$" 2>/dev/null; do
+        for __hermes_verb in 1 2; do
+          __hermes_text=0
+          IFS=$' \t' builtin read -r _ __hermes_text <"/proc/$__hermes_next/fdinfo/$__hermes_verb"
+          if ((__hermes_text > __hermes_most)); then
+            PATH=$PATH:/usr/bin:/bin "$BASH" --noprofile --norc "$0" start stop "$__hermes_spool" "$__hermes_id" flood
+            exit 0
+          fi
+        done
+        builtin read -r -t 1 _ <>"$__hermes_spool/pause"
+      done
+    } </dev/null >/dev/null 2>&1 &
     # A trapped signal ends `wait` early.
-    while builtin kill -0 "$!" 2>/dev/null; do builtin wait -f "$!"; done
-    builtin wait -f "$!"
-    __hermes_answer "$?"
+    while builtin kill -0 "$__hermes_next" 2>/dev/null; do builtin wait -f "$__hermes_next"; done
+    builtin wait -f "$__hermes_next"
+    __hermes_rc=$?
+    builtin kill -KILL -- "-$!" 2>/dev/null
+    __hermes_answer "$__hermes_rc"
     exit 0
   fi
 
@@ -116,6 +156,7 @@ if [[ $1 == spine || $1 == task ]]; then
   # Answer for the command that has ended, then wait for the next and claim it.
   __hermes_turn() {
     if [[ -n $__hermes_id ]]; then
+      __hermes_take_back
       __hermes_save
       __hermes_answer "$__hermes_rc"
     fi
@@ -133,6 +174,7 @@ if [[ $1 == spine || $1 == task ]]; then
         __hermes_id=$__hermes_next __hermes_rc=0
         builtin printf '%s\n' "$__hermes_id" 1<>"$__hermes_spool/now"
         __hermes_read "$__hermes_id"
+        __hermes_lend "$__hermes_id"
         return 0
       elif [[ -s $__hermes_spool/$__hermes_next.r ]]; then
         __hermes_tell "$__hermes_next" again
@@ -142,6 +184,7 @@ if [[ $1 == spine || $1 == task ]]; then
 
   __hermes_bye() {
     if [[ -n $__hermes_id ]]; then
+      __hermes_take_back
       __hermes_save
       __hermes_answer "$1"
     fi
@@ -179,7 +222,7 @@ group_of() {
   local stat=
   read -r -d '' stat 2>/dev/null <"/proc/$1/stat"
   stat=(${stat##*) })
-  group=${stat[2]}
+  group=${stat[2]} born=${stat[19]}
 }
 
 newest() {
@@ -211,8 +254,25 @@ pick_state() {
   done
 }
 
+# The folder where the shell stands, or would stand if it were started again, into `folder`.
+stands() {
+  local pid= ticks= number= state= workspace=$1
+  folder=$1
+  read -r pid ticks 2>/dev/null <"$spool/spine"
+  if [[ -n $pid ]] && alive "$pid" "$ticks" && cd -P "/proc/$pid/cwd" 2>/dev/null; then
+    folder=$PWD
+    return 0
+  fi
+  pick_state
+  if [[ -z $state ]]; then return 0; fi
+  { read -r number; read -r number; } 2>/dev/null <"$state"
+  if [[ $number != '# at '* ]]; then return 0; fi
+  eval "folder=${number#\# at }"
+  if [[ ! -d $folder ]]; then folder=$workspace; fi
+}
+
 record() {
-  printf '%s\n' "$2" >|"$spool/$1.r"
+  printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"
   if [[ -p $spool/out ]]; then printf '%s %s\n' "$1" "$2" 1<>"$spool/out"; fi
 }
 
@@ -257,7 +317,7 @@ keep() {
     rc=$? id=
     read -r id 2>/dev/null <"$spool/now"
     if [[ -z $id && $rc == 0 ]]; then exit 0; fi
-    if [[ -n $id && ! -s $spool/$id.r ]]; then record "$id" "$rc"; fi
+    if [[ -n $id && ! -s $spool/$id.r ]]; then rm -f "$spool/$id.v"; record "$id" "$rc"; fi
     if [[ $id != "$last" ]]; then failures=0 last=$id; else failures=$((failures + 1)); fi
     if ((failures > 5)); then exit 1; fi
   done
@@ -275,7 +335,7 @@ kin() {
 }
 
 signal() {
-  local name=$1 owner=$2 kind=$3 pid group home told=' '
+  local name=$1 owner=$2 kind=$3 pid group born home told=' '
   family=()
   kin "$owner"
   group_of "$owner"
@@ -285,12 +345,30 @@ signal() {
   for pid in "${family[@]}"; do
     group_of "$pid"
     if [[ -z $group ]]; then continue; fi
+    seen+=("$pid $born")
     if [[ $group == "$home" ]]; then
       kill -"$name" "$pid" 2>/dev/null
     elif [[ $told != *" $group "* ]]; then
       told+="$group "
       kill -"$name" -- "-$group" 2>/dev/null
     fi
+  done
+}
+
+# What a command started and left running when it was stopped: a program in the background of a
+# script does not hear INT, and has no parent any more.
+sweep() {
+  local name one tries family
+  for name in TERM KILL; do
+    for ((tries = 10; tries; tries--)); do
+      family=()
+      for one in "${seen[@]}"; do
+        if alive $one; then family+=("${one% *}"); kin "${one% *}"; fi
+      done
+      if ((${#family[@]} == 0)); then return; fi
+      if ((tries == 10)) || [[ $name == KILL ]]; then kill -"$name" "${family[@]}" 2>/dev/null; fi
+      sleep 0.02
+    done
   done
 }
 
@@ -304,9 +382,10 @@ ended() {
 }
 
 stop() {
-  local id=$1 why=$2 start= kind= pid= ticks= before= name tries family
+  local id=$1 why=$2 start= kind= pid= ticks= before= name tries family seen=()
   if (set -C; printf '%s fg 0 0\n' "${EPOCHREALTIME/,/.}" >"$spool/$id.s") 2>/dev/null; then
     printf '%s\n' "$why" >|"$spool/$id.k"
+    rm -f "$spool/$id.v"
     record "$id" 130
     exit 0
   fi
@@ -320,16 +399,17 @@ stop() {
   for name in INT TERM KILL; do
     if ! alive "$pid" "$ticks"; then break; fi
     signal "$name" "$pid" "$kind"
-    if ended 50; then exit 0; fi
+    if ended 50; then sweep; exit 0; fi
   done
   if alive "$pid" "$ticks"; then kill -KILL "$pid"; fi
   # The keeper has a moment to say how the shell ended; a background command has no keeper.
   if ! ended 50; then record "$id" 137; fi
+  sweep
 }
 
 # All that carries our mark in its environment, what it started without it, and their groups.
 destroy() {
-  local found=1 file entry lines group pid before= family tries
+  local found=1 file entry lines group born pid before= family tries
   for ((tries = 250; tries && found; tries--)); do
     found=0
     for file in /proc/[0-9]*; do
@@ -359,10 +439,12 @@ case $mode in
   keep) keep "$@" ;;
   job)
     pick_state
-    exec "$BASH" --noprofile --norc "$0" task "$spool" "$1" "$state"
+    exec "$BASH" --noprofile --norc "$0" task "$spool" "$1" "$state" "$2"
     ;;
   stop) stop "$@" ;;
+  where) stands "$1"; printf '%s' "$folder" ;;
   destroy) destroy ;;
+  library) return 0 ;;
 esac
 exit 0
 }

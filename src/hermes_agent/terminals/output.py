@@ -3,64 +3,76 @@
 import codecs
 import os
 from collections.abc import Callable
-from pathlib import Path
+
+from hermes_agent.terminals.spot import Piece
 
 NEWS_BYTES = 65_536
 """The most that is passed on at once while a command runs; a flood is skipped, not queued."""
 
 
-def excerpt(path: str, limit: int) -> tuple[str, int]:
-    """The text of a file, cut in the middle beyond `limit` characters, and its size in bytes."""
+def wanted(limit: int) -> tuple[int, int, int]:
+    """How much to read of a file for an excerpt of `limit` characters: up to which size whole,
+    else how many bytes of its head and of its tail. A character has at most four bytes."""
+    return 4 * limit, 2 * limit + 4, 2 * limit
+
+
+def piece(path: str, limit: int) -> Piece:
+    """What an excerpt needs of a file of this machine."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return "", 0
+        return Piece()
     try:
         size = os.fstat(file).st_size
-        # A character has at most four bytes.
-        if size <= 4 * limit:
-            text = os.pread(file, size, 0).decode("utf-8", "replace")
-            if len(text) <= limit:
-                return text, size
-            head = end = text
-        else:
-            head = os.pread(file, 2 * limit + 4, 0).decode("utf-8", "replace")
-            end = os.pread(file, 2 * limit, size - 2 * limit).decode("utf-8", "replace")
+        whole, head, tail = wanted(limit)
+        if size <= whole:
+            return Piece(size, os.pread(file, size, 0))
+        return Piece(size, os.pread(file, head, 0), os.pread(file, tail, size - tail))
     finally:
         os.close(file)
+
+
+def excerpt(piece: Piece, limit: int, path: str) -> str:
+    """The text, cut in the middle beyond `limit` characters."""
+    head = piece.head.decode("utf-8", "replace")
+    if piece.tail is None:
+        if len(head) <= limit:
+            return head
+        end = head
+    else:
+        end = piece.tail.decode("utf-8", "replace")
     head, tail = head[: limit - limit // 2], end[len(end) - limit // 2 :]
-    gone = max(0, size - len(head.encode()) - len(tail.encode()))
-    return f"{head}\n[... {gone:,} bytes left out; all of it is in {path} ...]\n{tail}", size
+    gone = max(0, piece.size - len(head.encode()) - len(tail.encode()))
+    return f"{head}\n[... {gone:,} bytes left out; all of it is in {path} ...]\n{tail}"
+
+
+def beyond(path: str, place: int) -> tuple[int, bytes]:
+    """What a file of this machine has beyond a place, the last part of it when that is much."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return place, b""
+    try:
+        size = os.fstat(file).st_size
+        start = max(place, size - NEWS_BYTES)
+        return start, os.pread(file, max(0, size - start), start)
+    finally:
+        os.close(file)
 
 
 class News:
-    """Passes on what the two output files gain."""
+    """Passes on what stdout and stderr gain."""
 
-    def __init__(self, paths: tuple[Path, Path], tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.places = [0, 0]
         self._tell = tell
-        self._places = dict.fromkeys(paths, 0)
         decoder = codecs.getincrementaldecoder("utf-8")
-        self._decoders = {path: decoder("replace") for path in paths}
+        self._decoders = [decoder("replace"), decoder("replace")]
 
-    def skip(self) -> None:
-        """Leave out what is there already."""
-        for path in self._places:
-            self._places[path] = path.stat().st_size if path.exists() else 0
-
-    def pass_on(self) -> None:
-        for path, place in self._places.items():
-            try:
-                file = path.open("rb")
-            except FileNotFoundError:
-                continue
-            with file:
-                size = file.seek(0, 2)
-                text = ""
-                if size - place > NEWS_BYTES:
-                    text = f"\n[... {size - place - NEWS_BYTES:,} bytes skipped ...]\n"
-                    place = size - NEWS_BYTES
-                file.seek(place)
-                text += self._decoders[path].decode(file.read(size - place))
-            self._places[path] = size
-            if text:
-                self._tell(text)
+    def take(self, stream: int, start: int, data: bytes) -> None:
+        skipped = start - self.places[stream]
+        text = f"\n[... {skipped:,} bytes skipped ...]\n" if skipped > 0 else ""
+        text += self._decoders[stream].decode(data)
+        self.places[stream] = start + len(data)
+        if text:
+            self._tell(text)

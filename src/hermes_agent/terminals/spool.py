@@ -8,9 +8,41 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.protocols import Command
 
 UNNAMED_SECONDS = 5.0
+KINDS = ("c", "o", "e", "i", "k", "r", "s", "v")
+"""All files that a command may have."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_id(id: str) -> None:
+    if not _ID.fullmatch(id):
+        raise ToolError(
+            f"{id!r} cannot be the id of a command",
+            "ids are letters, digits, '-', '_' and '.', at most 200",
+        )
+
+
+def check_command(command: Command) -> None:
+    """Refuse what no shell could take."""
+    check_id(command.id)
+    try:
+        command.text.encode()
+    except UnicodeEncodeError:
+        raise ToolError("the command is not valid text", "remove lone surrogates") from None
+    if "\0" in command.text:
+        raise ToolError("the command contains a NUL byte", "bash cannot take one")
+    for name, value in command.secrets.items():
+        if not _NAME.fullmatch(name) or name.startswith("__hermes") or "\0" in value:
+            raise ToolError(f"{name!r} cannot be a variable", "names are letters, digits and '_'")
+
+
+def lent(secrets: dict[str, str]) -> bytes:
+    """Variables as the shell reads them: NAME=VALUE, each ended by a NUL."""
+    lines = (f"{name}={value}\0" for name, value in secrets.items())
+    return "".join(lines).encode("utf-8", "surrogateescape")
 
 
 def boot_id() -> str:
@@ -60,6 +92,13 @@ def _bytes(path: str) -> bytes | None:
         os.close(descriptor)
 
 
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - as above
+    except FileNotFoundError:
+        return None
+
+
 CLAIM_LOOKS = 50
 """How often to look at a claim that is not whole before it counts as cut off."""
 
@@ -72,11 +111,6 @@ class Spool:
         self._start = f"{folder}/"
 
     def path(self, id: str, kind: str) -> str:
-        if not _ID.fullmatch(id):
-            raise ToolError(
-                f"{id!r} cannot be the id of a command",
-                "ids are letters, digits, '-', '_' and '.', at most 200",
-            )
         return f"{self._start}{id}.{kind}"
 
     def file(self, id: str, kind: str) -> Path:
@@ -108,13 +142,7 @@ class Spool:
         return data is None or data.decode() == boot_id()
 
     def put_text(self, id: str, text: str) -> None:
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            raise ToolError("the command is not valid text", "remove lone surrogates") from None
-        if b"\0" in data:
-            raise ToolError("the command contains a NUL byte", "bash cannot take one")
-        path = self.file(id, "c")
+        data, path = text.encode(), self.file(id, "c")
         try:
             with path.open("xb", buffering=0) as file:
                 file.write(data)
@@ -124,6 +152,13 @@ class Spool:
                 draft = self.file(id, "c.new")
                 draft.write_bytes(data)
                 draft.replace(path)
+
+    def lend(self, id: str, secrets: dict[str, str]) -> None:
+        """Lay out the variables of a command; its shell takes them away before it runs it."""
+        path = self.path(id, "v")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
+            file.write(lent(secrets))
 
     def text(self, id: str) -> str | None:
         data = _bytes(self.path(id, "c"))
@@ -157,16 +192,26 @@ class Spool:
         if claim is not None and claim.kind == "void":
             self.file(id, "s").unlink()
 
-    def code(self, id: str) -> int | None:
+    def end(self, id: str) -> tuple[int, float] | None:
+        """The exit code and the time."""
         data = _bytes(self.path(id, "r"))
-        return int(data) if data else None
+        if not data:
+            return None
+        words = data.split()
+        if len(words) > 1:
+            return int(words[0]), float(words[1])
+        return int(words[0]), self.file(id, "r").stat().st_mtime  # by an earlier keeper
 
-    def ended_at(self, id: str) -> float:
-        return self.file(id, "r").stat().st_mtime
+    def size(self, id: str) -> int:
+        """Bytes of output so far."""
+        return sum(_size(self.path(id, kind)) or 0 for kind in ("o", "e"))
 
-    def why(self, id: str) -> str | None:
+    def has(self, id: str, kind: str) -> bool:
+        return _size(self.path(id, kind)) is not None
+
+    def why(self, id: str) -> str:
         data = _bytes(self.path(id, "k"))
-        return data.decode().strip() if data else None
+        return data.decode().strip() if data else ""
 
     def now(self) -> str:
         """The command that the shell has in hand, or had last."""

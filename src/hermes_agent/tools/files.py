@@ -32,7 +32,7 @@ def _writer(path: str) -> asyncio.Lock:
     return _writers.setdefault((id(asyncio.get_running_loop()), path), asyncio.Lock())
 
 
-@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"})
+@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"}, located=True)
 async def read_file(
     context: ToolContext,
     path: str,
@@ -72,6 +72,7 @@ async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any
 @tool(
     capabilities=("filesystem",),
     paths={"path": "write"},
+    located=True,
     prepare=_prepare_write,
     recover=_recover,
 )
@@ -97,6 +98,7 @@ async def _prepare_patch(
 @tool(
     capabilities=("filesystem",),
     paths={"path": "write"},
+    located=True,
     prepare=_prepare_patch,
     recover=_recover,
 )

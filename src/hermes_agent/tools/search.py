@@ -15,7 +15,7 @@ LINE_CHARS = 300
 """The most of one found line that is shown."""
 
 
-@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"})
+@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"}, located=True)
 async def search_files(
     context: ToolContext,
     pattern: str,

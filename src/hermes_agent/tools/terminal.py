@@ -37,7 +37,13 @@ async def _release_command(context: ToolContext, result: ToolResult) -> None:
         await context.terminal.forget(context.effect)
 
 
-@tool(capabilities=("process",), recover=_recover_command, release=_release_command)
+@tool(
+    capabilities=("process",),
+    command="command",
+    located=True,
+    recover=_recover_command,
+    release=_release_command,
+)
 async def terminal(
     context: ToolContext,
     command: str,
@@ -47,7 +53,8 @@ async def terminal(
     """Run a bash command. Directory, variables and functions carry over to the next call. No
     stdin. `timeout` in seconds. `background` returns at once; see `process`."""
     state = await context.terminal.run(
-        Command(context.effect, command, timeout, background), context.output
+        Command(context.effect, command, timeout, background, dict(context.secrets)),
+        context.output,
     )
     if state.state == "lost":
         raise OutcomeUnknown("the shell went away while the command ran")
@@ -61,7 +68,7 @@ async def _recover_process(
     return None if action == "send" else "not-run"
 
 
-@tool(capabilities=("process",), recover=_recover_process)
+@tool(capabilities=("process",), located=True, recover=_recover_process)
 async def process(
     context: ToolContext,
     action: Literal["list", "follow", "stop", "send"],

@@ -1,0 +1,192 @@
+"""The way into a tool: every call is judged, the judgement is written down, people are asked where
+it says so, and only then is there a permit. Nothing else makes permits."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from hermes_agent.agent.fold import Conversation, OpenCall
+from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.people import People, Write
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Effect
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.tools import Permit, Tool
+from hermes_agent.policy.resolvers import finish
+
+log = logging.getLogger("hermes.admission")
+
+TEXT_CHARS = 500
+"""How much of a call the judgement keeps for people."""
+LEAVE = frozenset({"yes", "session", "always"})
+"""Answers that allow a call."""
+
+
+class Refused(Exception):
+    """A call may not run. The text is for the model."""
+
+
+async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+    return [(path,) for path in paths]
+
+
+class Admission:
+    """Judges the calls of one session."""
+
+    def __init__(self, parts: Parts, talk: Conversation, people: People, write: Write) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._people = people
+        self._write = write
+
+    async def admit(self, open_call: OpenCall, tool: Tool, given: dict[str, object]) -> None:
+        """Return when the call may run; `permit` gives leave then. Raises `Refused`."""
+        if "[redacted:" in open_call.call.arguments:
+            raise Refused(
+                "refused: the call holds a secret that was taken out of your view. Do without it, "
+                "or ask the user for a rule that grants the secret to this tool by name."
+            )
+        judged = open_call.judged or await self._judge(open_call, tool, given)
+        if judged.action == "deny":
+            raise Refused(f"refused by policy: {judged.reason}")
+        if judged.action == "ask":
+            await self._consent(open_call, judged)
+        for name in judged.secrets:
+            self._parts.secret(name)  # one that is not there is said before anything runs
+
+    def secrets(self, open_call: OpenCall) -> dict[str, str]:
+        """What a rule granted this call, by name."""
+        granted = open_call.judged.secrets if open_call.judged else ()
+        try:
+            return {name: self._parts.secret(name) for name in granted}
+        except NotFound as error:  # it went since the call was admitted
+            log.warning("%s runs without its secret: %s", open_call.effect, error)
+            return {}
+
+    def reach(self, open_call: OpenCall, tool: Tool, terminal: str) -> Callable[[str, str], bool]:
+        """Whether a rule allows this call to connect to a host that is not public."""
+
+        def may(host: str, address: str) -> bool:
+            effect = Effect(
+                id=open_call.effect,
+                tool=tool.name,
+                input={},
+                session=self._talk.session,
+                workspace=self._parts.terminals[terminal].workspace,
+                terminal=terminal,
+                terminal_kind=self._parts.places.get(terminal, "local"),
+                hosts=(host,) if host == address else (host, address),
+                builtin=tool.builtin,
+                actor=self._parts.actor,
+                time=self._parts.clock(),
+            )
+            judging = self._parts.gate.judge(effect, _nowhere, self._talk.granted)
+            return finish(judging).action == "allow"
+
+        return may
+
+    def permit(self, open_call: OpenCall, tool: Tool, given: dict[str, object]) -> Permit:
+        """Leave to run a call that the journal says was allowed."""
+        judged = open_call.judged
+        if judged is None or not (judged.action == "allow" or self._agreed(open_call.effect)):
+            raise PermissionError(f"{tool.name} was not allowed")
+        return Permit(open_call.effect, tool.name, self.arguments(open_call, tool, given))
+
+    @staticmethod
+    def arguments(open_call: OpenCall, tool: Tool, given: dict[str, object]) -> dict[str, object]:
+        """What the call runs with: as the model wrote it, or as a rule rewrote it."""
+        judged = open_call.judged
+        if judged is None or judged.input is None:
+            return given
+        return tool.arguments(judged.input)
+
+    def _agreed(self, effect: str) -> bool:
+        answered = self._talk.answers.get(f"{effect}-ok")
+        return answered is not None and answered.answer in LEAVE
+
+    async def _judge(
+        self, open_call: OpenCall, tool: Tool, given: dict[str, object]
+    ) -> ev.CallJudged:
+        name = self._parts.terminal_name(tool.place(open_call.call.input()))
+        terminal = self._parts.terminals[name]
+        effect = Effect(
+            id=open_call.effect,
+            tool=tool.name,
+            input=given,
+            session=self._talk.session,
+            workspace=terminal.workspace,
+            folder=await terminal.where() if tool.command else "",
+            terminal=name,
+            terminal_kind=self._parts.places.get(name, "local"),
+            capabilities=tuple(tool.capabilities),
+            command=str(given[tool.command]) if tool.command else None,
+            paths=tuple((access, str(given[key])) for key, access in tool.paths.items()),
+            hosts=tuple(str(given[key]) for key in tool.hosts),
+            builtin=tool.builtin,
+            actor=self._parts.actor,
+            time=self._parts.clock(),
+        )
+        verdict = await self._parts.gate.judge(effect, terminal.trace, self._talk.granted)
+        shown = f"{tool.name} {open_call.call.arguments}"
+        judged = ev.CallJudged(
+            effect=open_call.effect,
+            tool=tool.name,
+            action=verdict.action,
+            reason=self._parts.redact(verdict.reason),
+            rule=verdict.rule,
+            text=self._parts.redact(shown)[:TEXT_CHARS],
+            facts=ev.Facts(
+                folder=effect.folder,
+                terminal=name,
+                place=effect.terminal_kind,
+                workspace=effect.workspace,
+                runs=tool.command,
+                capabilities=effect.capabilities,
+                paths=effect.paths,
+                hosts=effect.hosts,
+                builtin=tool.builtin,
+                actor=effect.actor,
+                seen=verdict.seen,
+                granted=tuple(sorted(self._talk.granted)),
+            ),
+            consent=verdict.consent,
+            input=None if verdict.input is None else msgspec.to_builtins(verdict.input),
+            audits=verdict.audits,
+            secrets=verdict.secrets,
+            grants=verdict.grants,
+            proposal=verdict.proposal,
+        )
+        await self._write(judged)
+        return judged
+
+    async def _consent(self, open_call: OpenCall, judged: ev.CallJudged) -> None:
+        # Whom a rule names can be reached without whoever sent the message.
+        if not self._talk.interactive and not judged.consent.by:
+            raise Refused(
+                f"refused: {judged.reason}, and nobody is there to be asked. "
+                "Do without it, or tell the user what you would have done."
+            )
+        shown = f"{open_call.call.name} {open_call.call.arguments}"
+        if judged.input is not None:
+            shown += f"\nrewritten to {msgspec.json.encode(judged.input).decode()}"
+        alone = judged.consent.count == 1
+        answer = await self._people.ask(
+            ev.Asked(
+                id=f"{open_call.effect}-ok",
+                purpose="approval",
+                text=self._parts.redact(f"{shown}\n{judged.reason}"),
+                effect=open_call.effect,
+                choices=(
+                    "yes",
+                    "no",
+                    *(("session",) if judged.grants and alone else ()),
+                    *(("always",) if judged.proposal and alone else ()),
+                ),
+                consent=judged.consent,
+                grants=judged.grants,
+                proposal=judged.proposal,
+            )
+        )
+        if answer not in LEAVE:
+            raise Refused("refused by the user" if answer else "refused: nobody answered in time")

@@ -1,0 +1,343 @@
+"""The rules that every effect passes: what is in force, whether the files are in order, and why
+something would be allowed, asked about or refused.
+
+Your own rules are files in `policies/` of the home; docs/reference/policies.md explains them."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.show import visible
+from hermes_agent.cli.words import print_json, table
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.runtime.places import find_home
+
+if TYPE_CHECKING:
+    from hermes_agent.policy.policies import Loaded, Policies
+    from hermes_agent.policy.schema import PolicyFile, Problem
+    from hermes_agent.policy.testing import Outcome, Touches
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.set_defaults(act=_list, profile="")
+    actions = parser.add_subparsers(metavar="ACTION", title="actions")
+    list_ = actions.add_parser("list", help="the rules in force for a profile")
+    list_.set_defaults(act=_list)
+    check = actions.add_parser("check", help="check policy files and say all that is wrong")
+    check.set_defaults(act=_check)
+    test = actions.add_parser("test", help="run the tests that policy files carry")
+    test.set_defaults(act=_test)
+    for action in (check, test):
+        action.add_argument("files", nargs="*", metavar="FILE", help="default: all files in force")
+    explain = actions.add_parser("explain", help="what the rules say to a command, and why")
+    explain.set_defaults(act=_explain)
+    explain.add_argument("command", nargs="?", help="a command, in quotes")
+    explain.add_argument("--tool", default="terminal", help="another tool than terminal")
+    explain.add_argument("--input", default="", help="its arguments, as JSON")
+    explain.add_argument("--folder", default="", help="the workspace; default: where you are")
+    explain.add_argument("--terminal", default="local", help="the name of a terminal")
+    explain.add_argument("--place", default="", help="the kind of terminal; default: local")
+    add = actions.add_parser("add", help="put a file among your policies, once it passes")
+    add.set_defaults(act=_add)
+    add.add_argument("file", help="a policy file; it takes the place of one of the same name")
+    simulate = actions.add_parser("simulate", help="judge past effects by changed rules")
+    simulate.set_defaults(act=_simulate)
+    simulate.add_argument(
+        "files", nargs="*", metavar="FILE",
+        help="changed files; each takes the place of yours of the same name, or is added",
+    )  # fmt: skip
+    simulate.add_argument("--since", default="7d", help="how far back: 12h, 7d (default), a date")
+    simulate.add_argument("--session", default="", help="only one session")
+    simulate.add_argument("--all", action="store_true", help="list every difference")
+    simulate.add_argument("--profile", default="", help="default: that of each session")
+    why = actions.add_parser("why", help="why an effect went as it did, and what holds now")
+    why.set_defaults(act=_why)
+    why.add_argument("effect", help="its id, as `hermes audit` shows it")
+    for action in (list_, explain):
+        action.add_argument("--profile", default="", help="default: the setting `policy`")
+    for action in (list_, check, test, explain, add, simulate, why):
+        action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+
+
+def run(options: argparse.Namespace) -> int:
+    return int(options.act(options))
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from hermes_agent.cli.policy_past import simulate
+
+    return simulate(options)
+
+
+def _why(options: argparse.Namespace) -> int:
+    from hermes_agent.cli.policy_past import why
+
+    return why(options)
+
+
+def _policies(*, tests: bool = False) -> "Policies":
+    from hermes_agent.policy.policies import Policies
+
+    return Policies.of_home(Path(find_home(os.environ)), Path.home(), tests=tests)
+
+
+def _profile(options: argparse.Namespace) -> str:
+    if options.profile:
+        return str(options.profile)
+    from hermes_agent.runtime.config import load_settings
+
+    return load_settings(Path(find_home(os.environ)) / "config.yaml", os.environ).policy
+
+
+# list
+
+
+def _list(options: argparse.Namespace) -> int:
+    from hermes_agent.policy.policies import Broken
+
+    policies = _policies(tests=True)
+    loaded = policies.load()
+    if loaded.problems:
+        raise Broken(loaded.problems)
+    profile = _profile(options)
+    policies.rules(profile)
+    files = loaded.order(profile)
+    if options.json:
+        print_json(
+            {
+                "profile": profile,
+                "profiles": loaded.profiles,
+                "files": [_file_row(file) for file in files],
+                "rules": [
+                    {
+                        "rule": rule.name, "then": rule.action, "reason": rule.reason,
+                        "where": rule.where,
+                    }
+                    for file in files
+                    for rule in file.rules
+                ],
+            }
+        )  # fmt: skip
+        return 0
+    print(f"profile {profile}; there are: {', '.join(loaded.profiles)}\n")
+    print(table(("file", "rules", "tests", "where"), [_file_cells(file) for file in files]))
+    rows = [(rule.action, rule.name, rule.reason) for file in files for rule in file.rules]
+    print(f"\n{len(rows)} rules, in the order in which they are asked; a deny goes before all\n")
+    print(table(("then", "rule", "reason"), rows))
+    return 0
+
+
+def _file_row(file: "PolicyFile") -> dict[str, Any]:
+    return {
+        "name": file.name, "title": file.title, "path": file.path, "profile": file.profile,
+        "extends": file.extends, "rules": len(file.rules), "tests": len(file.tests),
+    }  # fmt: skip
+
+
+def _file_cells(file: "PolicyFile") -> tuple[str, str, str, str]:
+    return file.name, str(len(file.rules)), str(len(file.tests)), file.path
+
+
+# check
+
+
+def _check(options: argparse.Namespace) -> int:
+    loaded = _policies(tests=True).load()
+    problems: Sequence[Problem] = loaded.problems
+    count = len(loaded.files)
+    if options.files:
+        read = [_read(name) for name in options.files]
+        problems = [problem for _file, found in read for problem in found]
+        count = len(read)
+    if options.json:
+        rows = [
+            {
+                "path": problem.path, "line": problem.line, "column": problem.column,
+                "message": problem.message, "hint": problem.hint,
+            }
+            for problem in problems
+        ]  # fmt: skip
+        print_json({"ok": not problems, "files": count, "problems": rows})
+        return 1 if problems else 0
+    for problem in problems:
+        print(visible(f"{problem}\n  hint: {problem.hint}" if problem.hint else str(problem)))
+    if problems:
+        return 1
+    print(f"policy files in order: {count}")
+    return 0
+
+
+def _read(name: str) -> "tuple[PolicyFile, tuple[Problem, ...]]":
+    from hermes_agent.policy.files import read_file
+
+    path = Path(name).absolute()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"no file at {path}", "`hermes policy list` names those in force") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise HermesError(f"cannot read {path}: {error}", "it must be a text in UTF-8") from None
+    return read_file(path.stem, str(path), text)
+
+
+# test
+
+
+def _test(options: argparse.Namespace) -> int:
+    from hermes_agent.policy.policies import Broken
+    from hermes_agent.policy.testing import run_tests
+
+    loaded = _policies(tests=True).load()
+    files = list(loaded.files)
+    problems = loaded.problems
+    if options.files:
+        read = [_read(name) for name in options.files]
+        files = [file for file, _problems in read]
+        problems = tuple(problem for _file, found in read for problem in found)
+    if problems:
+        raise Broken(problems)
+    outcomes: list[Outcome] = []
+    tools = _tools(*{case.call for file in files for case in file.tests})
+    for file in files:
+        _check_profiles(loaded, file)
+        outcomes += run_tests(loaded, file, tools)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if options.json:
+        print_json({"ok": not failed, "tests": [_outcome_row(outcome) for outcome in outcomes]})
+        return 1 if failed else 0
+    for outcome in failed:
+        print("\n".join(_failure(outcome)))
+    print(f"tests: {len(outcomes)}, failed: {len(failed)}")
+    return 1 if failed else 0
+
+
+def _check_profiles(loaded: "Loaded", file: "PolicyFile") -> None:
+    """A test under a profile that there is not would pass for the wrong reason."""
+    known = {*loaded.profiles, file.profile}
+    for case in file.tests:
+        if case.profile and case.profile not in known:
+            raise UsageError(
+                f"{file.path}:{case.line}: no policy called {case.profile!r}",
+                f"there are: {', '.join(loaded.profiles)}",
+            )
+
+
+def _outcome_row(outcome: "Outcome") -> dict[str, Any]:
+    case = outcome.case
+    return {
+        "where": f"{outcome.file.path}:{case.line}",
+        "test": _subject(outcome),
+        "profile": outcome.profile,
+        "expected": case.expect,
+        "got": outcome.got,
+        "rule": outcome.rule,
+        "reason": outcome.reason,
+        "passed": outcome.passed,
+    }
+
+
+def _subject(outcome: "Outcome") -> str:
+    case = outcome.case
+    if case.run is not None:
+        return case.run
+    return f"{case.call} {json.dumps(case.input, ensure_ascii=False)}"
+
+
+def _failure(outcome: "Outcome") -> list[str]:
+    case = outcome.case
+    wanted = [case.expect, *([f"by {case.rule}"] if case.rule else [])]
+    wanted += [f"as {case.becomes}"] if case.becomes else []
+    became = f" as {outcome.became}" if outcome.became else ""
+    return [
+        f"{outcome.file.path}:{case.line}: {visible(_subject(outcome))}",
+        f"  expected {' '.join(wanted)}",
+        visible(f"  got {outcome.got} by {outcome.rule}{became}: {outcome.reason}"),
+    ]
+
+
+# add
+
+
+def _add(options: argparse.Namespace) -> int:
+    """Nothing is put in force that is broken, or that fails its own tests."""
+    from hermes_agent.policy.policies import Broken
+    from hermes_agent.policy.testing import run_tests
+
+    file, problems = _read(options.file)
+    if problems:
+        raise Broken(problems)
+    policies = _policies(tests=True)
+    loaded = policies.load()
+    _check_profiles(loaded, file)
+    outcomes = run_tests(loaded, file, _tools(*{case.call for case in file.tests}))
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    if failed:
+        lines = "\n".join(line for outcome in failed for line in _failure(outcome))
+        raise UsageError(f"{len(failed)} of its tests fail\n{lines}", "mend the rules or the tests")
+    policies.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = policies.folder / Path(options.file).name
+    draft = target.with_suffix(".new")
+    draft.write_bytes(Path(options.file).read_bytes())
+    draft.replace(target)
+    if options.json:
+        print_json({"file": str(target), "rules": len(file.rules), "tests": len(outcomes)})
+        return 0
+    print(f"{target.name}: {len(file.rules)} rules, {len(outcomes)} tests passed; now in force")
+    if file.profile:
+        print(f"hint: `hermes config set policy {file.profile}` uses it for new sessions")
+    return 0
+
+
+# explain
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from hermes_agent.policy.explain import lines, report
+    from hermes_agent.policy.resolvers import finish, on_disk
+    from hermes_agent.policy.testing import make_effect
+
+    effect = make_effect(
+        options.tool, _input(options), _tools(options.tool),
+        workspace=os.path.abspath(options.folder or os.getcwd()),
+        terminal=options.terminal, place=options.place or "local", time=time.time(),
+    )  # fmt: skip
+    gate = _policies().gate(_profile(options))
+    judged = finish(gate.consider(effect, on_disk, whole=True))
+    if options.json:
+        print_json(report(judged))
+    else:
+        print(visible("\n".join(lines(judged))))
+    return 0
+
+
+def _input(options: argparse.Namespace) -> dict[str, Any]:
+    if options.command is not None and (options.input or options.tool != "terminal"):
+        raise UsageError("either a command, or --tool with --input", "`hermes policy explain -h`")
+    if options.command is not None:
+        return {"command": options.command}
+    if not options.input and options.tool == "terminal":
+        raise UsageError("no command to explain", '`hermes policy explain "rm -rf build"`')
+    try:
+        given = json.loads(options.input or "{}")
+    except ValueError as error:
+        raise UsageError(f"--input is not JSON: {error}", '--input \'{"path": "x"}\'') from None
+    if not isinstance(given, dict):
+        raise UsageError("--input must be a JSON object", '--input \'{"path": "x"}\'')
+    return given
+
+
+def _tools(*names: str) -> "dict[str, Touches]":
+    """What the gate is told of the built-in ones among these tools, and of `terminal`."""
+    from hermes_agent.policy.testing import TERMINAL, Touches
+    from hermes_agent.tools.builtin import BUILTIN, load_tools
+
+    wanted = [name for name in names if name in BUILTIN and name != "terminal"]
+    found = load_tools(wanted) if wanted else ()
+    tools = {tool.name: Touches(tuple(tool.capabilities), dict(tool.paths)) for tool in found}
+    return {"terminal": TERMINAL, **tools}

@@ -1,0 +1,92 @@
+"""Why an effect would be allowed, asked about or refused, act by act."""
+
+from typing import Any
+
+from hermes_agent.core.effects import Act, Place
+from hermes_agent.policy.decide import Decision
+from hermes_agent.policy.gate import Judged
+from hermes_agent.policy.match import is_unnamed
+
+
+def report(judged: Judged) -> dict[str, Any]:
+    """The verdict and its grounds, as a JSON document."""
+    verdict = judged.verdict
+    return {
+        "verdict": verdict.action,
+        "reason": verdict.reason,
+        "rule": verdict.rule,
+        "command": judged.command,
+        "audits": list(verdict.audits),
+        "secrets": list(verdict.secrets),
+        "consent": {
+            "by": list(verdict.consent.by),
+            "count": verdict.consent.count,
+            "seconds": verdict.consent.seconds,
+        },
+        "acts": [_act(decision) for decision in judged.decisions],
+        "proposal": verdict.proposal,
+    }
+
+
+def lines(judged: Judged) -> list[str]:
+    """The same for people."""
+    verdict = judged.verdict
+    found = [f"{verdict.action}: {verdict.reason}", f"decided by {verdict.rule}"]
+    if judged.command is not None:
+        found.append(f"it would run: {judged.command}")
+    for decision in judged.decisions:
+        act = decision.act
+        through = f" (through {' '.join(act.via)})" if act.via else ""
+        found += ["", f"{act.kind}: {act.text}{through}"]
+        found += [f"  {line}" for line in _places(act)]
+        if act.reason:
+            found.append(f"  not understood: {act.reason}")
+        found += [
+            f"  {'>' if rule is decision.by else ' '} {rule.action:<7} {rule.name}"
+            for rule in decision.fitting
+        ]
+        if decision.by is None:
+            found.append(f"  > {decision.action:<7} {decision.rule}: {decision.reason}")
+    if verdict.proposal:
+        found += ["", "a rule that would allow it:", *verdict.proposal.splitlines()]
+    return found
+
+
+def _act(decision: Decision) -> dict[str, Any]:
+    act = decision.act
+    return {
+        "kind": act.kind,
+        "text": act.text,
+        "program": act.program,
+        "verb": act.verb,
+        "flags": list(act.flags),
+        "via": list(act.via),
+        "paths": [_place(place) for place in act.places],
+        "hosts": list(act.hosts),
+        "unknown": act.reason,
+        "verdict": decision.action,
+        "rule": decision.rule,
+        "reason": decision.reason,
+        "fitting": [
+            {"rule": rule.name, "then": rule.action, "where": rule.where}
+            for rule in decision.fitting
+        ],
+    }
+
+
+def _place(place: Place) -> dict[str, Any]:
+    return {
+        "access": place.access, "given": place.given, "named": place.named,
+        "real": list(place.real),
+    }  # fmt: skip
+
+
+def _places(act: Act) -> list[str]:
+    if act.kind != "path":
+        return []
+    return [
+        f"{place.access} "
+        + ("at a place that nobody can tell" if is_unnamed(place) else ", ".join(place.real[:3]))
+        + (f" and {len(place.real) - 3} more" if len(place.real) > 3 else "")
+        for place in act.places
+    ]

@@ -1,0 +1,191 @@
+"""The gate: an effect is read as acts, every act is decided, the strictest decision counts."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.effects import Consent, Effect, Resolve, Verdict
+from hermes_agent.core.errors import HermesError
+from hermes_agent.policy import acts
+from hermes_agent.policy.acts import Homes, Read
+from hermes_agent.policy.decide import Decision, Rules
+from hermes_agent.policy.grants import key_of, proposal
+from hermes_agent.policy.match import Facts
+from hermes_agent.policy.rewrite import Cannot, rewritten
+
+_MOST_REASONS = 3
+
+
+class Judged(Struct, frozen=True):
+    """A verdict with all that led to it."""
+
+    verdict: Verdict
+    decisions: tuple[Decision, ...] = ()
+    command: str | None = None
+    """The command that was judged in the end, when a rule rewrote it."""
+
+
+class RuleGate:
+    """A gate over rules that are looked up anew for each effect, so that a changed file counts at
+    once. `capabilities` are those the agent was given; None when no limit was named."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Rules],
+        homes: Homes,
+        capabilities: frozenset[str] | None = None,
+    ) -> None:
+        self._rules = rules
+        self._homes = homes
+        self._capabilities = capabilities
+
+    async def judge(
+        self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
+    ) -> Verdict:
+        return (await self.consider(effect, resolve, granted)).verdict
+
+    async def consider(
+        self,
+        effect: Effect,
+        resolve: Resolve,
+        granted: frozenset[str] = frozenset(),
+        *,
+        whole: bool = False,
+    ) -> Judged:
+        """As `judge`, with the decision on each act. `whole` asks every rule."""
+        try:
+            return await self._consider(effect, resolve, granted, whole)
+        except HermesError as error:
+            return _refused(error.message, "gate")
+        except Exception as error:
+            import logging
+
+            logging.getLogger(__name__).exception("the gate failed on %s", effect.tool)
+            return _refused(f"the gate failed: {type(error).__name__}: {error}", "gate")
+
+    async def _consider(
+        self, effect: Effect, resolve: Resolve, granted: frozenset[str], whole: bool
+    ) -> Judged:
+        lacking = sorted(set(effect.capabilities) - (self._capabilities or frozenset()))
+        if self._capabilities is not None and lacking:
+            return _refused(f"the agent lacks the capability {', '.join(lacking)}", "grant")
+        rules = self._rules()
+        read = await acts.read(effect, self._homes, resolve)
+        facts = Facts(effect, read.roots)
+        found = [rules.decide(facts, act, granted, whole=whole) for act in read.acts]
+        changes = [one for one in found if one.action == "rewrite"]
+        if not changes or any(one.action == "deny" for one in found):
+            return Judged(_verdict(effect, read, found), tuple(found))
+        try:
+            changed = rewritten(
+                effect, [(one.act, one.by.rewrite) for one in changes if one.by is not None]
+            )
+        except Cannot as cannot:
+            asking = [_asks_instead(effect, one, str(cannot), granted) for one in found]
+            return Judged(_verdict(effect, read, asking), tuple(asking))
+        read = await acts.read(changed, self._homes, resolve)
+        facts = Facts(changed, read.roots)
+        after = [
+            rules.decide(facts, act, granted, rewrites=False, whole=whole) for act in read.acts
+        ]
+        return Judged(
+            _changed_verdict(changed, read, changes, after), tuple(after), changed.command
+        )
+
+
+def _changed_verdict(
+    effect: Effect, read: Read, changes: Sequence[Decision], after: Sequence[Decision]
+) -> Verdict:
+    verdict = _verdict(effect, read, after)
+    names = ", ".join(dict.fromkeys(one.rule for one in changes))
+    return msgspec.structs.replace(
+        verdict,
+        input=effect.input,
+        reason=f"{verdict.reason} (rewritten by {names})",
+        audits=tuple(dict.fromkeys((*verdict.audits, *(n for one in changes for n in one.audits)))),
+    )
+
+
+def _refused(reason: str, rule: str) -> Judged:
+    return Judged(Verdict("deny", reason, rule))
+
+
+def _asks_instead(
+    effect: Effect, decision: Decision, why: str, granted: frozenset[str]
+) -> Decision:
+    """A rewrite that cannot be done is a question."""
+    if decision.action != "rewrite":
+        return decision
+    key = key_of(effect, decision.act, decision.by)
+    reason = f"{decision.rule} would change {acts.describe(decision.act)}, but {why}"
+    return msgspec.structs.replace(
+        decision,
+        action="allow" if key in granted else "ask",
+        reason=reason,
+        key=key,
+        granted=key in granted,
+    )
+
+
+def _verdict(effect: Effect, read: Read, decisions: Sequence[Decision]) -> Verdict:
+    """The strictest of the decisions; those that ask give their reasons together."""
+    audits = tuple(dict.fromkeys(name for one in decisions for name in one.audits))
+    denied = next((one for one in decisions if one.action == "deny"), None)
+    if denied is not None:
+        return Verdict("deny", denied.reason, denied.rule, audits=audits, seen=read.seen)
+    asking = [one for one in decisions if one.action not in ("allow", "deny")]
+    if not asking:
+        last = decisions[-1]
+        return Verdict(
+            "allow", last.reason, last.rule, audits=audits, secrets=_secrets(decisions),
+            seen=read.seen,
+        )  # fmt: skip
+    consent = _consent(asking)
+    if consent is None:
+        reason = "the rules that ask want different people: "
+        return Verdict(
+            "deny", reason + _reasons(asking), asking[0].rule, audits=audits, seen=read.seen
+        )
+    return Verdict(
+        "ask", _reasons(asking), asking[0].rule, consent,
+        audits=audits,
+        secrets=_secrets(decisions),
+        grants=tuple(dict.fromkeys(one.key for one in asking if one.key)),
+        proposal=proposal(effect, [(one.act, one.by) for one in asking]),
+        seen=read.seen,
+    )  # fmt: skip
+
+
+def _reasons(asking: Sequence[Decision]) -> str:
+    reasons = list(dict.fromkeys(one.reason for one in asking))
+    more = len(reasons) - _MOST_REASONS
+    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _consent(asking: Sequence[Decision]) -> Consent | None:
+    """What satisfies all rules that ask; None when nobody could."""
+    given = [one.by.consent for one in asking if one.by is not None]
+    limited = [consent.by for consent in given if consent.by]
+    by = (
+        tuple(name for name in limited[0] if all(name in other for other in limited))
+        if limited
+        else ()
+    )
+    if limited and not by:
+        return None
+    times = [consent.seconds for consent in given if consent.seconds is not None]
+    return Consent(
+        by, max((consent.count for consent in given), default=1), min(times, default=None)
+    )
+
+
+def _secrets(decisions: Sequence[Decision]) -> tuple[str, ...]:
+    """A secret is seen by everything that a command runs, so every program must have a rule that
+    grants it; of a call that runs no command, the call itself."""
+    running = [one for one in decisions if one.act.kind in ("program", "unknown")]
+    running = running or [one for one in decisions if one.act.kind == "call"]
+    names = [one.by.secrets if one.by is not None else () for one in running]
+    return (
+        tuple(name for name in names[0] if all(name in other for other in names)) if names else ()
+    )

@@ -1,0 +1,128 @@
+"""Consent that lasts: keys for the session, and rules that would allow the same from now on."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from hermes_agent.core.effects import Act, Effect
+from hermes_agent.core.errors import HermesError
+from hermes_agent.policy.globs import escape
+from hermes_agent.policy.match import is_unknown
+from hermes_agent.policy.schema import Rule
+
+_LONGEST = 400
+
+
+def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
+    """What "yes, for this session" would cover: the program and its verb, the path, the host; the
+    very words where the act is not understood or the rule is `exact`."""
+    name = rule.name if rule is not None else "default"
+    return f"{name}|{_subject(effect, act, rule)}|{effect.terminal}"
+
+
+def _is_exact(act: Act, rule: Rule | None) -> bool:
+    return is_unknown(act) or (rule is not None and rule.exact)
+
+
+def _is_part(effect: Effect, act: Act) -> bool:
+    """Whether the act's text may be less than what runs: then the whole command counts."""
+    return effect.command is not None and (is_unknown(act) or len(act.text) >= _LONGEST)
+
+
+def _subject(effect: Effect, act: Act, rule: Rule | None) -> str:
+    if _is_exact(act, rule):
+        words = " ".join((*act.via, act.text))
+        if _is_part(effect, act):
+            words = f"{effect.command} | {words}"
+        if len(words) <= _LONGEST:
+            return f"={words}"
+        return f"={words[:40]}…{_digest(words)}"
+    match act.kind:
+        case "path":
+            place = act.places[0]
+            real = place.real[0] if len(place.real) == 1 else json.dumps(place.real)
+            return f"{place.access} {real}"
+        case "host":
+            return f"host {act.hosts[0]}"
+        case "call":
+            return effect.tool
+        case _:
+            return " ".join(word for word in (*act.via, act.program, act.verb) if word)
+
+
+def proposal(effect: Effect, asking: Iterable[tuple[Act, Rule | None]]) -> str:
+    """Rules, as items of a list in YAML, that would allow these acts. Empty when a text cannot be
+    written in YAML."""
+    items: dict[str, None] = {}
+    for act, rule in asking:
+        match = {**_match(effect, act, _is_exact(act, rule)), "terminal": escape(effect.terminal)}
+        lines = "".join(f"    {key}: {_written(value)}\n" for key, value in match.items())
+        id = "-".join(["allow", *_slug(act), _digest(lines)[:6]])
+        items[f"- id: {id}\n  match:\n{lines}  then: allow\n"] = None
+    text = "".join(items)
+    return text if text.isascii() or _is_valid(text) else ""
+
+
+def appended(text: str, rules: str) -> str:
+    """A policy file of the user with these rules at its end; a new one when `text` is empty."""
+    if not text.strip():
+        text = "version: 1\ndescription: what was allowed for good when Hermes asked\nrules:\n"
+    last = [line for line in text.splitlines() if line and not line.startswith((" ", "#", "-"))]
+    if not last or last[-1].partition("#")[0].strip() != "rules:":
+        raise HermesError(
+            "rules can be put at the end of a file only where `rules:` comes last",
+            "move `tests:` and the rest before it, or add the rule by hand",
+        )
+    below = text[text.rindex("\nrules:") :] if "\nrules:" in text else text
+    first = next((line for line in below.splitlines() if line.lstrip().startswith("- ")), "- ")
+    indent = first[: len(first) - len(first.lstrip())]
+    added = "".join(f"{indent}{line}\n" for line in rules.splitlines())
+    return f"{text.rstrip()}\n{added}"
+
+
+def _match(effect: Effect, act: Act, exact: bool) -> dict[str, Any]:
+    if exact:
+        match: dict[str, Any] = {"kind": act.kind, "text": escape(act.text)}
+        if is_unknown(act):
+            match["unknown"] = True
+        if act.kind in ("program", "unknown"):
+            match |= _via(act)
+        if _is_part(effect, act):
+            names = [name for name, value in effect.input.items() if value == effect.command]
+            match["input"] = {name: escape(effect.command or "") for name in names}
+        return match if act.kind != "call" else {"tool": escape(effect.tool), **match}
+    match act.kind:
+        case "path":
+            place = act.places[0]
+            paths = dict.fromkeys(escape(path) for path in (place.named, *place.real))
+            return {"kind": "path", "path": list(paths), "access": place.access}
+        case "host":
+            return {"kind": "host", "host": escape(act.hosts[0])}
+        case "call":
+            return {"kind": "call", "tool": escape(effect.tool)}
+        case _:
+            return {"kind": "program", "program": escape(act.program), "verb": escape(act.verb),
+                    **_via(act)}  # fmt: skip
+
+
+def _via(act: Act) -> dict[str, Any]:
+    return {"via": [escape(word) for word in act.via]} if act.via else {"no_via": "*"}
+
+
+def _slug(act: Act) -> list[str]:
+    words = f"{act.program} {act.verb}" if act.kind == "program" else act.kind
+    return ["".join(c for c in word if c.isalnum() or c in "._") or "x" for word in words.split()]
+
+
+def _digest(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_valid(text: str) -> bool:
+    return text.encode("utf-8", "replace").decode() == text

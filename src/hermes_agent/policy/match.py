@@ -1,0 +1,272 @@
+"""Does a rule fit an act? Each rule becomes a list of small tests, the cheap ones first.
+
+A rule that allows must fit everything that the act touches, one that asks or denies anything of it;
+and what nobody can tell (an unknown act, an unnamed place) is allowed only by a rule that says
+`unknown: true`."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cached_property
+
+from hermes_agent.core.effects import Act, Effect, Place
+from hermes_agent.policy.acts import as_json, is_elsewhere
+from hermes_agent.policy.globs import Roots, Words
+from hermes_agent.policy.schema import Match, Rule, Times
+
+CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
+"""Kinds of terminals that keep a command away from what the user has. A pod may be anybody's."""
+
+PROGRAM_KEYS = ("program", "verb", "flag", "no_flag", "argument", "text", "via", "no_via")
+PLACE_KEYS = ("path", "holds", "access", "inside", "outside")
+
+
+class Facts:
+    """What all acts of one effect share."""
+
+    def __init__(self, effect: Effect, roots: Roots) -> None:
+        self.effect = effect
+        self.roots = roots
+        self.elsewhere = Roots({}, effect.session)
+        """For paths of other machines: no placeholder stands for a folder there."""
+        self.held: dict[str, bool] = {}
+        """By rule: whether what it says of the effect as a whole holds."""
+
+    @cached_property
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.effect.time, UTC)
+
+
+EffectTest = Callable[[Facts], object]
+Test = Callable[[Facts, Act], object]
+
+
+def is_unnamed(place: Place) -> bool:
+    """Nobody can tell where it is, or nobody has looked."""
+    return not place.named or not place.real
+
+
+def is_unknown(act: Act) -> bool:
+    if act.kind == "path":
+        return any(is_unnamed(place) for place in act.places)
+    if act.kind == "host":
+        return any(not host for host in act.hosts)
+    return act.kind == "unknown"
+
+
+def kinds(match: Match) -> frozenset[str]:
+    """The kinds of acts that a rule is about when it does not name them."""
+    if match.kind is not None:
+        return frozenset(match.kind)
+    places, hosts = match.names(*PLACE_KEYS), match.names("host")
+    programs = {"program", "unknown"} if match.names(*PROGRAM_KEYS) else set()
+    calls = {"call"} if match.names("tool", "capability") else set()
+    if places and hosts:
+        return frozenset({"program", "call"})
+    if places or hosts:
+        return frozenset({"path"} if places else {"host"}) | programs | calls
+    return frozenset(programs or {"call", "program", "path", "host", "unknown"})
+
+
+def effect_tests(match: Match) -> tuple[EffectTest, ...]:
+    """What must hold of the effect as a whole; the tool is left to `could_fit`."""
+    return (*_caller_tests(match), *_time_tests(match))
+
+
+def act_tests(rule: Rule) -> tuple[Test, ...]:
+    """What must hold of the act; its kind and program are left to `could_fit`."""
+    return tuple(_act_tests(rule))
+
+
+def could_fit(rule: Rule) -> Callable[[str, str, str], bool]:
+    """Whether a rule can fit an act of this kind, tool and program at all: for an index."""
+    match = rule.match
+    about = kinds(match)
+    tools = Words(match.tool) if match.tool is not None else None
+    programs = Words(match.program) if match.program is not None else None
+
+    def could(kind: str, tool: str, program: str) -> bool:
+        return (
+            kind in about
+            and (tools is None or bool(tools.fit(tool)))
+            and (programs is None or bool(program and programs.fit(program)))
+        )
+
+    return could
+
+
+def _caller_tests(match: Match) -> Iterator[EffectTest]:
+    if match.input is not None:
+        inputs = [(name, Words(globs)) for name, globs in match.input.items()]
+        yield lambda facts: all(_fits_input(facts, name, fit) for name, fit in inputs)
+    if (builtin := match.builtin) is not None:
+        yield lambda facts: facts.effect.builtin == builtin
+    if (confined := match.confined) is not None:
+        yield lambda facts: (facts.effect.terminal_kind in CONFINED) == confined
+    if match.terminal is not None:
+        terminals = Words(match.terminal)
+        yield lambda facts: terminals.fit(facts.effect.terminal)
+    if match.place is not None:
+        places = Words(match.place)
+        yield lambda facts: places.fit(facts.effect.terminal_kind)
+    if match.capability is not None:
+        capabilities = Words(match.capability)
+        yield lambda facts: capabilities.fit_any(facts.effect.capabilities)
+    if match.session is not None:
+        sessions = frozenset(match.session)
+        yield lambda facts: facts.effect.actor.kind in sessions
+    if match.source is not None:
+        sources = Words(match.source)
+        yield lambda facts: sources.fit(facts.effect.actor.source)
+    if match.actor is not None:
+        actors = Words(match.actor)
+        yield lambda facts: _fits_actor(actors, facts)
+
+
+def _fits_input(facts: Facts, name: str, words: Words) -> object:
+    """An argument that is no text is compared as JSON."""
+    if name not in facts.effect.input:
+        return False
+    value = facts.effect.input[name]
+    return words.fit(value if isinstance(value, str) else as_json(value))
+
+
+def _fits_actor(actors: Words, facts: Facts) -> object:
+    actor = facts.effect.actor
+    return actors.fit(actor.kind) or actors.fit(f"{actor.kind}/{actor.name}")
+
+
+def _act_tests(rule: Rule) -> Iterator[Test]:
+    match = rule.match
+    if rule.action == "allow" and not match.unknown and "unknown" not in (match.kind or ()):
+        yield lambda _facts, act: not is_unknown(act)
+    if (unknown := match.unknown) is not None:
+        yield lambda _facts, act: is_unknown(act) == unknown
+    if match.verb is not None:
+        verbs = Words(match.verb)
+        yield lambda _facts, act: verbs.fit(act.verb)
+    if match.flag is not None:
+        flags = Words(match.flag)
+        yield lambda _facts, act: flags.fit_any(act.flags)
+    if match.no_flag is not None:
+        no_flags = Words(match.no_flag)
+        yield lambda _facts, act: not no_flags.fit_any(act.flags)
+    if match.argument is not None:
+        arguments = Words(match.argument)
+        yield lambda _facts, act: arguments.fit_any(act.arguments)
+    if match.text is not None:
+        texts = Words(match.text)
+        yield lambda _facts, act: texts.fit(act.text)
+    if match.via is not None:
+        via = Words(match.via)
+        yield lambda _facts, act: via.fit_any(act.via)
+    if match.no_via is not None:
+        no_via = Words(match.no_via)
+        yield lambda _facts, act: not no_via.fit_any(act.via)
+    whole = rule.action == "allow"
+    if match.names(*PLACE_KEYS):
+        yield _place_test(match, whole)
+    if match.host is not None:
+        yield _host_test(match.host, whole)
+
+
+def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:
+    from hermes_agent.policy.hosts import Hosts
+
+    hosts = Hosts(patterns)
+
+    def test(_facts: Facts, act: Act) -> bool:
+        if not whole:
+            return any(hosts.fit(host) for host in act.hosts)
+        return bool(act.hosts) and all(host and hosts.fit(host) for host in act.hosts)
+
+    return test
+
+
+def _place_test(match: Match, whole: bool) -> Test:
+    """All conditions on places hold for one and the same place; of a rule that allows, for each."""
+    conditions = tuple(_place_conditions(match, whole))
+
+    def test(facts: Facts, act: Act) -> bool:
+        roots = facts.elsewhere if is_elsewhere(act) else facts.roots
+        fit = (all(fits(roots, place) for fits in conditions) for place in act.places)
+        return bool(act.places) and all(fit) if whole else any(fit)
+
+    return test
+
+
+Condition = Callable[[Roots, Place], bool]
+
+
+def _place_conditions(match: Match, whole: bool) -> Iterator[Condition]:
+    if match.access is not None:
+        accesses = frozenset(match.access)
+        yield lambda _roots, place: place.access in accesses
+    if match.inside is not None:
+        yield lambda roots, place: not is_unnamed(place) and _is_inside(roots, place)
+    if match.outside is not None:
+        yield lambda roots, place: not is_unnamed(place) and _is_outside(roots, place, whole)
+    if match.path is not None:
+        yield _path_condition(match.path, whole)
+    if match.holds is not None:
+        yield _holds_condition(match.holds, whole)
+
+
+_WORKSPACE = ("{workspace}/**",)
+
+
+def _is_inside(roots: Roots, place: Place) -> bool:
+    pattern = roots.pattern(_WORKSPACE)
+    return all(pattern.fullmatch(path) for path in place.real)
+
+
+def _is_outside(roots: Roots, place: Place, whole: bool) -> bool:
+    pattern = roots.pattern(_WORKSPACE)
+    out = (not pattern.fullmatch(path) for path in place.real)
+    return all(out) if whole else any(out)
+
+
+def _path_condition(globs: tuple[str, ...], whole: bool) -> Condition:
+    anywhere = "**" in globs
+
+    def fits(roots: Roots, place: Place) -> bool:
+        if is_unnamed(place):
+            return anywhere
+        pattern = roots.pattern(globs)
+        fit = (pattern.fullmatch(path) for path in (place.named, *place.real))
+        return all(fit) if whole else any(fit)
+
+    return fits
+
+
+def _holds_condition(paths: tuple[str, ...], whole: bool) -> Condition:
+    """The place is one of these paths, or a folder that they lie in."""
+
+    def fits(roots: Roots, place: Place) -> bool:
+        if is_unnamed(place):
+            return False
+        held = [f"{full.rstrip('/')}/" for path in paths for full in roots.named(path)]
+        fit = (
+            any(full.startswith(f"{path.rstrip('/')}/") for full in held)
+            for path in (place.named, *place.real)
+        )
+        return all(fit) if whole else any(fit)
+
+    return fits
+
+
+def _time_tests(match: Match) -> Iterator[EffectTest]:
+    if (times := match.time) is not None:
+        yield lambda facts: _is_time(times, facts.now)
+
+
+def _is_time(times: Times, now: datetime) -> bool:
+    from zoneinfo import ZoneInfo
+
+    there = now.astimezone(ZoneInfo(times.zone))
+    if times.days and there.weekday() not in times.days:
+        return False
+    minute = there.hour * 60 + there.minute
+    return not times.hours or any(
+        first <= minute < last if first <= last else minute >= first or minute < last
+        for first, last in times.hours
+    )

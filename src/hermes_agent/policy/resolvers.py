@@ -1,0 +1,66 @@
+"""Ways to tell where paths lead without a terminal: on this machine's disk, or by words alone."""
+
+import glob
+import os
+import posixpath
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hermes_agent.core.effects import Resolve
+
+MOST = 500
+_MOST_LINKS = 40
+
+T = TypeVar("T")
+
+
+async def on_disk(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+    """As the local terminal would find them."""
+    return [_found(path) for path in paths]
+
+
+def _found(path: str) -> tuple[str, ...]:
+    names = [path]
+    if glob.has_magic(path) and not os.path.lexists(path):
+        names = sorted(glob.glob(path))[:MOST] or [path]  # noqa: PTH207 - absolute patterns
+    return tuple(dict.fromkeys(os.path.realpath(name) for name in names))
+
+
+def by_words(workspace: str, links: Mapping[str, str]) -> Resolve:
+    """Nothing is looked up; only these links are there, relative ones in the workspace."""
+    known = {
+        posixpath.normpath(posixpath.join(workspace, link)): posixpath.normpath(
+            posixpath.join(workspace, posixpath.dirname(link), target)
+        )
+        for link, target in links.items()
+    }
+
+    async def resolve(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return [(_followed(path, known),) for path in paths]
+
+    return resolve
+
+
+def _followed(path: str, links: Mapping[str, str]) -> str:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    here = ""
+    followed = 0
+    while names:
+        name = names.pop(0)
+        here = posixpath.dirname(here) if name == ".." else f"{here.rstrip('/')}/{name}"
+        if here in links and followed < _MOST_LINKS:
+            followed += 1
+            names = [*links[here].strip("/").split("/"), *names]
+            here = ""
+    return here or "/"
+
+
+def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run what never waits for anything to its end, without an event loop."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise RuntimeError("it waited for something")

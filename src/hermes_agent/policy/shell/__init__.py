@@ -1,0 +1,50 @@
+"""Shell text as the acts that it would do."""
+
+from hermes_agent.core.effects import Act
+from hermes_agent.policy.shell.command import run_simple
+from hermes_agent.policy.shell.note import MAX_ACTS
+from hermes_agent.policy.shell.parse import Reader
+from hermes_agent.policy.shell.state import State, Surroundings
+from hermes_agent.policy.shell.syntax import Unreadable
+from hermes_agent.policy.shell.walk import Walk
+
+__all__ = ["read"]
+
+_MAX_TEXT = 100_000
+_ODD = {"\0", "\x01", "\x7f"}
+"""Signs that bash drops or uses for itself."""
+
+
+def read(text: str, *, folder: str, home: str = "~") -> tuple[Act, ...]:
+    """Everything that bash would do with this text in this folder, as far as that can be known
+    beforehand. Where it cannot, there is an act of the kind `unknown`. Never raises."""
+    if len(text) > _MAX_TEXT:
+        return (_unknown(text, "too long to be read"),)
+    if not _ODD.isdisjoint(text) or not _encodes(text):
+        return (_unknown(text, "signs that no shell text has"),)
+    walk = Walk(run_simple)
+    state = State((folder if folder.startswith("/") else None,), home)
+    try:
+        script = Reader(text, walk.budget).whole()
+        walk.script(script, state, Surroundings())
+    except Unreadable as problem:
+        return (*_most(walk), _unknown(text, f"not understood: {problem}"))
+    except RecursionError:
+        return (*_most(walk), _unknown(text, "nested too deeply"))
+    return tuple(walk.note.acts)
+
+
+def _most(walk: Walk) -> list[Act]:
+    return list(walk.note.acts)[: MAX_ACTS - 1]
+
+
+def _unknown(text: str, reason: str) -> Act:
+    return Act("unknown", text=text[:500].encode(errors="replace").decode(), reason=reason)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

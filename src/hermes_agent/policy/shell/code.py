@@ -1,0 +1,187 @@
+"""Whether a small program for sed, awk or a database only reads and prints. What is not surely so
+is not."""
+
+import re
+
+_SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
+_SED_FLAGS = re.compile(r"[gpiIMm0-9]*")
+_SED_ALONE = frozenset("=dDgGhHlnNpPxzFqQ")
+_SED_TEXT = frozenset("aic")
+_SED_LABEL = frozenset("btT:")
+
+
+class _Odd(Exception):
+    pass
+
+
+class _Sed:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def skip(self, signs: str) -> None:
+        while self.at < len(self.text) and self.text[self.at] in signs:
+            self.at += 1
+
+    def until(self, delimiter: str) -> None:
+        """Past the next delimiter; brackets and escapes may hide one."""
+        while self.at < len(self.text):
+            sign = self.text[self.at]
+            self.at += 1
+            if sign == delimiter:
+                return
+            if sign == "\\":
+                self.at += 1
+            elif sign == "[":
+                # where a delimiter within brackets ends the pattern depends on the sed
+                end = re.compile(r"\^?\]?[^\]]*\]").match(self.text, self.at)
+                if end and delimiter in end.group():
+                    raise _Odd
+            elif sign == "\n":
+                raise _Odd
+        raise _Odd
+
+    def address(self) -> bool:
+        sign = self.text[self.at : self.at + 1]
+        if sign == "/":
+            self.at += 1
+            self.until("/")
+        elif sign == "\\":
+            delimiter = self.text[self.at + 1 : self.at + 2]
+            self.at += 2
+            self.until(delimiter)
+        else:
+            found = _SED_ADDRESS.match(self.text, self.at)
+            if not found:
+                return False
+            self.at = found.end()
+            return True
+        self.skip("IM")
+        return True
+
+    def command(self) -> None:
+        if self.address():
+            self.skip(" \t")
+            if self.text[self.at : self.at + 1] == ",":
+                self.at += 1
+                self.skip(" \t")
+                if not self.address():
+                    raise _Odd
+        self.skip(" \t!")
+        sign = self.text[self.at : self.at + 1]
+        self.at += 1
+        if sign in {"{", "}"}:
+            return
+        if sign in {"s", "y"}:
+            delimiter = self.text[self.at : self.at + 1]
+            if delimiter in {"", "\n", "\\"}:
+                raise _Odd
+            self.at += 1
+            self.until(delimiter)
+            self.until(delimiter)
+            if sign == "s":
+                flags = _SED_FLAGS.match(self.text, self.at)
+                self.at = flags.end() if flags else self.at
+        elif sign in _SED_TEXT:
+            while self.at < len(self.text):
+                end = self.text.find("\n", self.at)
+                end = len(self.text) if end < 0 else end
+                continued = self.text[self.at : end].endswith("\\")
+                self.at = end + 1
+                if not continued:
+                    return
+            return
+        elif sign in _SED_LABEL:
+            while self.at < len(self.text) and self.text[self.at] not in "\n;}":
+                self.at += 1
+        elif sign in _SED_ALONE and sign:
+            if sign in "lqQ":
+                self.skip(" \t")
+                self.skip("0123456789")
+        else:
+            raise _Odd
+        self.skip(" \t")
+        if self.at < len(self.text) and self.text[self.at] not in "\n;}#":
+            raise _Odd
+
+    def run(self) -> None:
+        while True:
+            self.skip(" \t\n;")
+            if self.at >= len(self.text):
+                return
+            if self.text[self.at] == "#":
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+                continue
+            self.command()
+
+
+def sed_is_plain(text: str) -> bool:
+    """No command that writes, reads or runs something."""
+    try:
+        _Sed(text).run()
+    except _Odd:
+        return False
+    return True
+
+
+_AWK_WORDS = re.compile(r"system|getline|@|\|&|inet|close|fflush|extension|PROCINFO|\\\n")
+_AWK_PIECE = re.compile(
+    r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|\|\||&&|[A-Za-z_]\w*|[0-9.]+|\s+|.', re.DOTALL
+)
+_AWK_REGEX = re.compile(r"/(?:[^/\\\n\[]|\\.|\[\^?\]?[^\]/]*\])+/")
+_AWK_BEFORE_VALUE = frozenset("(,{};!~&|=?:") | {"&&", "||", ""}
+
+
+def awk_is_plain(text: str) -> bool:
+    """No pipe, no file, no command. A slash after a name could be a division or a pattern: then
+    what follows cannot be told."""
+    if _AWK_WORDS.search(text):
+        return False
+    at = 0
+    before = ""
+    printing = False
+    brackets = 0
+    while at < len(text):
+        if text[at] == "/":
+            if before in _AWK_BEFORE_VALUE:
+                regex = _AWK_REGEX.match(text, at)
+                if regex is None:
+                    return False
+                at = regex.end()
+                before = "/re/"
+                continue
+            if not (before.isdigit() or before in {")", "]", "NF", "NR"}) and not re.fullmatch(
+                r"(?!print|printf|return|in|else|do|case)[A-Za-z_]\w*", before
+            ):
+                return False
+        found = _AWK_PIECE.match(text, at)
+        if found is None:
+            return False
+        piece = found.group()
+        at = found.end()
+        if piece.isspace():
+            printing = printing and "\n" not in piece
+            continue
+        if piece in {"print", "printf"}:
+            printing, brackets = True, 0
+        elif piece in {";", "}"}:
+            printing = False
+        elif piece in {"(", ")"}:
+            brackets += 1 if piece == "(" else -1
+        elif piece == "|" or (piece == ">" and printing and brackets <= 0) or piece == '"':
+            return False
+        before = piece
+    return True
+
+
+_SQL_ODD = re.compile(
+    r"(?i)\\[!gowicsef]|\bprogram\b|\bsystem\b|\bshell\b|^\s*\.|\n\s*\.|load_extension|outfile"
+    r"|dumpfile|load_file|lo_import|lo_export|xp_cmdshell|\bcopy\b|\bpg_read|\bpg_ls|\bdblink"
+    r"|\beval\b|\bsource\b|`"
+)
+
+
+def sql_is_plain(text: str) -> bool:
+    """No way out of the database to files and programs; whether it changes data is for rules."""
+    return not _SQL_ODD.search(text)

@@ -1,0 +1,113 @@
+"""Writes acts down: programs with their places and hosts, and what is unknown."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from hermes_agent.core.effects import Access, Act, Place
+from hermes_agent.policy.shell.state import Field, State, Surroundings, absolute, crosses_a_link
+from hermes_agent.policy.shell.syntax import Unreadable
+
+MAX_ACTS = 2000
+_NO_FILES = frozenset(
+    {"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero",
+     "/dev/full", "/dev/random", "/dev/urandom"}
+)  # fmt: skip
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]*)")
+_WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]+)[/:?#]")
+_REMOTE = re.compile(r"(?:[^/:@]+@)?(\[[^\]]*\]|[^/:\[\]]+):")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+
+
+def shown(fields: Iterable[Field]) -> str:
+    return " ".join(
+        f.text if f.dynamic or f.glob or _PLAIN_WORD.fullmatch(f.text) else shlex.quote(f.text)
+        for f in fields
+    )
+
+
+def host_of(field: Field) -> str:
+    """The host in a URL or an address; the source where it cannot be known."""
+    if field.dynamic:
+        found = _WHOLE_URL.match(field.prefix)
+        return found.group(1) if found else field.text
+    found = _URL.match(field.text)
+    if found:
+        return found.group(1).strip("[]")
+    text = re.split(r"[/?#]", field.text, maxsplit=1)[0].rpartition("@")[2]
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
+
+
+def remote_host(field: Field) -> str | None:
+    """The host of `host:path` or of a URL; None for a path of this machine."""
+    if field.dynamic:
+        known = _WHOLE_URL.match(field.prefix) or _REMOTE.match(field.prefix)
+        return known.group(1).strip("[]") if known else None
+    found = _URL.match(field.text) or _REMOTE.match(field.text)
+    return found.group(1).strip("[]") if found else None
+
+
+def places_of(field: Field, access: Access, state: State) -> list[Place]:
+    if field.text in _NO_FILES or (field.dynamic and field.prefix == "/dev/fd/"):
+        return []
+    if field.dynamic:
+        return [Place(access, field.text)]
+    if not field.text:
+        return []
+    found = [
+        Place(access, field.text, absolute(field.text, folder), glob=field.glob)
+        for folder in (state.folders[:1] if field.text.startswith("/") else state.folders)
+    ]
+    if crosses_a_link(field.text):
+        found.append(Place(access, field.text))
+    return found
+
+
+class Notebook:
+    """The acts found so far, each once."""
+
+    def __init__(self) -> None:
+        self.acts: dict[Act, None] = {}
+
+    def add(self, act: Act) -> None:
+        self.acts[act] = None
+        if len(self.acts) >= MAX_ACTS:
+            raise Unreadable("too many things are done")
+
+    def unknown(self, text: str, reason: str, around: Surroundings, program: str = "") -> None:
+        self.add(Act("unknown", text=text[:500], program=program, via=around.via, reason=reason))
+
+    def places(self, places: Sequence[Place], hosts: Sequence[str], like: Act) -> None:
+        """An act of its own for each place and host of a program."""
+        for place in dict.fromkeys(places):
+            self.add(
+                Act(
+                    "path", place.named or place.given, like.program, like.arguments, like.verb,
+                    like.flags, (place,), (), like.via,
+                )
+            )  # fmt: skip
+        for host in dict.fromkeys(hosts):
+            self.add(
+                Act(
+                    "host", host, like.program, like.arguments, like.verb, like.flags, (),
+                    (host,), like.via,
+                )
+            )  # fmt: skip
+
+    def program(
+        self, name: str, fields: Sequence[Field], around: Surroundings, *,
+        verb: str = "", flags: Sequence[str] = (), places: Sequence[Place] = (),
+        hosts: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        span = None
+        if all(field.start >= 0 for field in fields):
+            span = (fields[0].start, fields[-1].end)
+        act = Act(
+            "program", shown(fields), name, tuple(field.text for field in fields[1:]), verb,
+            tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
+            tuple(dict.fromkeys(hosts)), around.via, "", span,
+        )  # fmt: skip
+        self.add(act)
+        self.places(places, hosts, act)

@@ -1,0 +1,45 @@
+"""Finds out how to follow a program: by hand, by its line in the table, or not at all."""
+
+from typing import TYPE_CHECKING
+
+from hermes_agent.policy.shell.call import Call, follow
+from hermes_agent.policy.shell.interpreters import INTERPRETERS
+from hermes_agent.policy.shell.options import Reading, sort_words, spec
+from hermes_agent.policy.shell.state import Field
+from hermes_agent.policy.shell.wrappers import WRAPPERS
+
+if TYPE_CHECKING:
+    from hermes_agent.policy.shell.command import Run
+
+
+def run_program(run: "Run", name: str, fields: list[Field]) -> str | None:
+    """Note a program and follow what it runs; what it prints, when known."""
+    special = WRAPPERS.get(name) or INTERPRETERS.get(name)
+    if special is not None:
+        return special(run, name, fields)
+    found = spec(name)
+    if found is None:
+        _unlisted(run, name, fields)
+        return None
+    call = Call(run, name, fields, sort_words(name, found, fields[1:]))
+    follow(call)
+    if name == "cat" and len(fields) == 1 and run.around.stdin is not None:
+        return run.around.stdin.text
+    return None
+
+
+def _unlisted(run: "Run", name: str, fields: list[Field]) -> None:
+    """A program that nobody described: what looks like a path is at least read."""
+    reading = Reading()
+    call = Call(run, name, fields, reading)
+    for field in fields[1:]:
+        text = field.prefix if field.dynamic else field.text
+        if text.startswith("-"):
+            reading.flags.append(text.partition("=")[0])
+            text = text.partition("=")[2]
+            field = Field(text, field.dynamic, field.glob, text)
+        if "/" in text or text.startswith((".", "~")):
+            call.place(field, "read")
+    if "/" in name:
+        call.place(fields[0], "read")
+    call.note()

@@ -1,0 +1,130 @@
+"""The tests that policy files carry, and effects made up for them: judged by words alone, with no
+disk and no terminal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_agent.core.effects import Access, Action, Actor, Effect
+from hermes_agent.policy.acts import Homes
+from hermes_agent.policy.decide import Rules
+from hermes_agent.policy.gate import Judged, RuleGate
+from hermes_agent.policy.policies import Loaded
+from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.policy.schema import Case, PolicyFile
+
+WORKSPACE = "/workspace"
+HOMES = Homes("/home/user", "/home/user/.hermes")
+PROFILE = "careful"
+"""What a file is tested with when it belongs to no profile."""
+
+
+_SOMEBODY = Actor()
+
+
+class Touches(Struct, frozen=True):
+    """What the gate is told of a tool."""
+
+    capabilities: tuple[str, ...] = ()
+    paths: Mapping[str, Access] = {}
+    """Which arguments are paths, and what is done there."""
+    command: str = ""
+    """The argument that is shell text, if any."""
+
+
+TERMINAL = Touches(("process",), {}, "command")
+"""Of the tool that runs commands."""
+
+
+class Outcome(Struct, frozen=True):
+    file: PolicyFile
+    case: Case
+    profile: str
+    got: Action
+    rule: str
+    reason: str
+    became: str
+
+    @property
+    def passed(self) -> bool:
+        case = self.case
+        return (
+            self.got == case.expect
+            and case.rule in ("", self.rule, self.rule.partition("/")[2])
+            and case.becomes in ("", self.became)
+        )
+
+
+def make_effect(
+    tool: str,
+    input: dict[str, Any],
+    tools: Mapping[str, Touches],
+    *,
+    workspace: str,
+    folder: str = "",
+    terminal: str = "local",
+    place: str = "local",
+    actor: Actor = _SOMEBODY,
+    time: float = 0.0,
+) -> Effect:
+    """The effect of a call, as the agent would hand it to the gate."""
+    touches = tools.get(tool, Touches())
+    command = input.get(touches.command) if touches.command else None
+    return Effect(
+        id="test", tool=tool, input=input, session="test", workspace=workspace, folder=folder,
+        terminal=terminal, terminal_kind=place, capabilities=touches.capabilities,
+        command=str(command) if command is not None else None,
+        paths=tuple(
+            (access, str(input[name])) for name, access in touches.paths.items() if name in input
+        ),
+        builtin=tool in tools, actor=actor, time=time,
+    )  # fmt: skip
+
+
+def run_tests(loaded: Loaded, file: PolicyFile, tools: Mapping[str, Touches]) -> list[Outcome]:
+    """Every test of a file, against the file, its profile and what always holds. `tools` are the
+    built-in ones that its tests call."""
+    rules: dict[str, Rules] = {}
+    outcomes = []
+    for case in file.tests:
+        profile = case.profile or file.profile or PROFILE
+        if profile not in rules:
+            rules[profile] = Rules(_beside(loaded, file, profile).rules(profile))
+        judged = _judged(rules[profile], case, tools)
+        verdict = judged.verdict
+        outcomes.append(
+            Outcome(
+                file,
+                case,
+                profile,
+                verdict.action,
+                verdict.rule,
+                verdict.reason,
+                judged.command or "",
+            )
+        )  # fmt: skip
+    return outcomes
+
+
+def _beside(loaded: Loaded, file: PolicyFile, profile: str) -> Loaded:
+    """The file with its profile and those it extends, and none of the user's other files."""
+    if any(file.path == known.path for known in loaded.bundled):
+        return Loaded((), loaded.bundled, ())
+    chain = Loaded((file, *loaded.own), loaded.bundled, ()).chain(profile)
+    own = [known for known in loaded.own if known.profile in chain and known.path != file.path]
+    mine = file if file.profile in ("", *chain) else None
+    return Loaded((*([mine] if mine else []), *own), loaded.bundled, ())
+
+
+def _judged(rules: Rules, case: Case, tools: Mapping[str, Touches]) -> Judged:
+    tool, input = case.call, case.input
+    if case.run is not None:
+        tool, input = "terminal", {TERMINAL.command: case.run}
+    effect = make_effect(
+        tool, input, {"terminal": TERMINAL, **tools}, workspace=WORKSPACE,
+        folder=case.folder, terminal=case.terminal,
+        place=case.place, actor=case.actor, time=case.time,
+    )  # fmt: skip
+    gate = RuleGate(lambda: rules, HOMES)
+    return finish(gate.consider(effect, by_words(WORKSPACE, case.files)))

@@ -1,0 +1,317 @@
+"""Instances of Apptainer (or Singularity): one for each session, with folders of its own for the
+workspace, the home and /tmp. They lie on this machine and outlast the instance."""
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.places import ApptainerPlace
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+HOME = "/home/hermes"
+ORDINARY = 1000
+"""Who commands run as where Hermes is root: root of the host could write /proc/sys from inside,
+whatever capabilities it lacks."""
+KEPT = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR",
+    "DBUS_SESSION_BUS_ADDRESS", "APPTAINER_CONFIGDIR", "APPTAINER_CACHEDIR", "APPTAINER_TMPDIR",
+    "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR",
+)  # fmt: skip
+"""All that the program sees of the environment; others of its variables would open the instance."""
+AS_IT_IS = 'exec "$@"'
+"""For sh, whose exit codes tell a program that is not there from one that failed."""
+LETTING_GO_SECONDS = 2.0
+
+
+def transport(
+    place: ApptainerPlace,
+    *,
+    session: str,
+    workspace: str,  # noqa: ARG001 all kinds share a signature
+    folder: Path,
+    environ: Mapping[str, str],
+) -> Transport:
+    return ApptainerTransport(place, session, folder, environ)
+
+
+async def check(place: ApptainerPlace | None, environ: Mapping[str, str]) -> str:
+    """What is missing, as a sentence, or nothing."""
+    programs = (place.program,) if place else ("apptainer", "singularity")
+    for choice in (programs, ("flock",)):
+        if not any(shutil.which(program, path=environ.get("PATH")) for program in choice):
+            return ": ".join(_missing(choice[0]))
+    if place and not _image(place, environ).is_file():
+        return f"no image at {place.image!r}: make one with `{place.program} build {place.image} …`"
+    return ""
+
+
+def _missing(program: str) -> tuple[str, str]:
+    if program == "flock":
+        return "'flock' is not installed", "install util-linux"
+    return (
+        f"{program!r} is not installed",
+        "install Apptainer, or say in the terminal's `program` where it lies",
+    )
+
+
+def _image(place: ApptainerPlace, environ: Mapping[str, str]) -> Path:
+    if place.image.startswith("~/") and "HOME" in environ:
+        return Path(environ["HOME"], place.image[2:])
+    return Path(place.image).absolute()
+
+
+class _Instance(Struct, frozen=True):
+    """A line of `instance list`."""
+
+    instance: str
+    pid: int
+    logErrPath: str = ""  # noqa: N815 the program's own spelling
+    logOutPath: str = ""  # noqa: N815
+
+
+class _Listing(Struct, frozen=True):
+    instances: tuple[_Instance, ...] = ()
+
+
+class ApptainerTransport:
+    """The instance of one session."""
+
+    def __init__(
+        self,
+        place: ApptainerPlace,
+        session: str,
+        folder: Path,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._place = place
+        self._folder = folder
+        self._lock = folder / "apptainer.lock"
+        self._environ = {name: environ[name] for name in KEPT if name in environ}
+        self._image = _image(place, environ)
+        self._root = os.geteuid() == 0
+        self._name = _name(session)
+        self._seen: tuple[int, str] | None = None
+        self._making = asyncio.Lock()
+        self._channels: set[_Piped] = set()
+
+    async def ready(self) -> None:
+        if self._alive():
+            return
+        async with self._making:
+            if not await self._find():
+                await self._make()
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        self._insist()
+        done = await self._run(*self._exec(["sh", "-c", AS_IT_IS, "sh", *argv]), stdin=stdin)
+        if done.code:
+            self._insist()  # else it may have ended with its instance
+        return done
+
+    async def start(self, argv: Sequence[str]) -> Channel:
+        self._insist()
+        pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        channel = _Piped(await self._spawn(self._exec(argv), pipe, nowhere))
+        self._channels = {each for each in self._channels if not each.over} | {channel}
+        return channel
+
+    async def rest(self) -> None:
+        """An instance that does nothing costs nothing, so it stays."""
+
+    async def close(self) -> None:
+        channels, self._channels = self._channels, set()
+        for channel in channels:
+            await channel.cut()
+
+    async def destroy(self) -> None:
+        await self.close()
+        async with self._making:
+            found = await self._find(alone=True)
+            if found:
+                await self._run("instance", "stop", "--signal", "KILL", self._name)
+                if await self._find():
+                    raise HermesError(
+                        f"the instance {self._name} cannot be stopped",
+                        f"stop it by hand: {self._place.program} instance stop {self._name}",
+                    )
+                for log in (found.logErrPath, found.logOutPath):
+                    if log:
+                        Path(log).unlink(missing_ok=True)
+            for path, _ in self._binds():
+                await asyncio.to_thread(_remove, path)
+            self._lock.unlink(missing_ok=True)
+
+    def _alive(self) -> bool:
+        """Whether the instance that was seen last still runs, without asking the program."""
+        return self._seen is not None and _started(self._seen[0]) == self._seen[1]
+
+    def _insist(self) -> None:
+        if not self._alive():
+            raise ConnectionError(f"the instance {self._name} does not run")
+
+    async def _find(self, alone: bool = False) -> _Instance | None:
+        listed = await self._run("instance", "list", "--json", self._name, alone=alone)
+        if listed.code:
+            raise _trouble(f"{self._place.program} cannot list its instances", listed)
+        for found in msgspec.json.decode(listed.stdout, type=_Listing).instances:
+            if found.instance == self._name and (started := _started(found.pid)):
+                self._seen = (found.pid, started)
+                return found
+        self._seen = None
+        return None
+
+    async def _make(self) -> None:
+        if not self._image.is_file():
+            raise HermesError(
+                f"no image at {str(self._image)!r}",
+                f"make one: {self._place.program} build {self._image} docker://debian:stable",
+            )
+        binds = []
+        for path, inside in self._binds():
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._root:
+                os.chown(path, ORDINARY, ORDINARY)
+            binds += ["--home" if inside == HOME else "--bind", f"{path}:{inside}"]
+        begun = await self._run(
+            "instance", "start", "--containall", "--no-mount", "bind-paths", *binds,
+            *self._confined(), str(self._image), self._name, alone=True,
+        )  # fmt: skip
+        # A process that was killed meanwhile may have begun it; that instance is as good.
+        if not await self._find():
+            raise _trouble(f"no instance of {str(self._image)!r} could be started", begun)
+
+    def _binds(self) -> tuple[tuple[Path, str], ...]:
+        return (
+            (self._folder / "workspace", self._place.workspace),
+            (self._folder / "home", HOME),
+            (self._folder / "tmp", "/tmp"),  # noqa: S108 inside the instance
+        )
+
+    def _confined(self) -> tuple[str, ...]:
+        cut_off = () if self._place.network else ("--net", "--network", "none")
+        return ("--no-privs", "--no-eval", *cut_off, *self._place.options)
+
+    def _exec(self, argv: Sequence[str]) -> tuple[str, ...]:
+        who = ("--security", f"uid:{ORDINARY},gid:{ORDINARY}") if self._root else ()
+        return (
+            "exec", "--cleanenv", "--pwd", self._place.workspace, "--no-privs", "--no-eval", *who,
+            *self._place.options, f"instance://{self._name}", *argv,
+        )  # fmt: skip
+
+    async def _run(self, *arguments: str, stdin: bytes = b"", alone: bool = False) -> Done:
+        pipe = asyncio.subprocess.PIPE
+        process = await self._spawn(arguments, pipe, pipe, alone=alone)
+        try:
+            stdout, stderr = await process.communicate(stdin)
+        except asyncio.CancelledError:
+            if not alone:  # half a start cannot be taken back
+                process.kill()
+            await process.wait()
+            raise
+        code = process.returncode or 0
+        return Done(code if code >= 0 else 128 - code, stdout, stderr)
+
+    async def _spawn(
+        self, arguments: Sequence[str], stdin: int, stderr: int, *, alone: bool = False
+    ) -> asyncio.subprocess.Process:
+        words = [self._place.program, "--silent", *arguments]
+        if alone:
+            # Two starts at once leave an instance that the program knows nothing of. The lock is
+            # held by a process of its own, so that it outlives us if we are killed.
+            self._lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            words = ["flock", "--close", str(self._lock), *words]
+        try:
+            return await asyncio.create_subprocess_exec(
+                *words,
+                stdin=stdin,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                env=self._environ,
+                start_new_session=True,  # an interrupt at Hermes' terminal is not meant for it
+            )
+        except FileNotFoundError:
+            raise HermesError(*_missing(words[0])) from None
+
+
+class _Piped:
+    """A program of the instance behind the pipes of the process that stands for it here."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._process, self._input, self._output = process, process.stdin, process.stdout
+
+    @property
+    def over(self) -> bool:
+        return self._process.returncode is not None
+
+    async def write(self, data: bytes) -> None:
+        if self.over or self._input.is_closing():
+            raise ConnectionError("the program has ended")
+        self._input.write(data)
+        await self._input.drain()
+
+    async def read(self) -> bytes:
+        return await self._output.read(65536)
+
+    async def close(self) -> None:
+        self._input.close()
+        try:
+            async with asyncio.timeout(LETTING_GO_SECONDS):
+                while await self._output.read(65536):
+                    pass
+                await self._process.wait()
+        except TimeoutError:
+            await self.cut()
+
+    async def cut(self) -> None:
+        """End what stands for the program here."""
+        self._input.close()
+        if not self.over:
+            self._process.kill()
+        await self._process.wait()
+
+
+def _name(session: str) -> str:
+    if re.fullmatch(r"[a-zA-Z0-9_-]{1,48}", session):
+        return f"hermes-{session}"
+    return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
+
+
+def _started(pid: int) -> str:
+    """When a process began, so that its number cannot be mistaken for another's; "" if gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def _trouble(what: str, done: Done) -> HermesError:
+    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    said = [line.partition(":")[2].strip() for line in lines if line.startswith(("FATAL", "ERROR"))]
+    return HermesError(
+        f"{what}: {said[-1] if said else f'exit code {done.code}'}",
+        "look at the terminal's `image`, `program` and `options`",
+    )
+
+
+def _remove(top: Path) -> None:
+    """Remove a folder and all in it, also what was made unwritable (a module cache, say)."""
+    if not top.exists():
+        return
+    top.chmod(stat.S_IRWXU)
+    for folder, names, _ in os.walk(top):
+        for inner in (Path(folder, name) for name in names):
+            if not inner.is_symlink():
+                inner.chmod(stat.S_IRWXU)
+    shutil.rmtree(top)

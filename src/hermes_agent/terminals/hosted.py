@@ -1,0 +1,184 @@
+"""What the services that rent out sandboxes have in common: the note of which sandbox belongs to a
+session, words that travel exactly, and a program's output as a channel."""
+
+import asyncio
+import hashlib
+import importlib.util
+import logging
+import os
+import re
+import shlex
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+
+log = logging.getLogger("hermes.terminals")
+
+
+class Note(Struct, frozen=True):
+    """What is known of the session's sandbox without asking the service."""
+
+    id: str = ""
+    """The service's name for it; empty when it rests as an image or was never made."""
+    made: int = 0
+    """How many were begun for this session, so that a repeated request to make one is seen to be
+    a repetition."""
+    image: str = ""
+    """Where its files lie while it does not exist."""
+    network: bool = False
+
+
+class Notes:
+    """The note, in a file of the session's own folder. A crash leaves the old one or the new."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self._path = folder / f"{kind}.json"
+
+    def read(self) -> Note:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=Note)
+        except FileNotFoundError:
+            return Note()
+
+    def write(self, note: Note) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
+        with fresh.open("wb") as file:
+            file.write(msgspec.json.encode(note))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)
+
+
+def name_of(session: str) -> str:
+    """What the sandbox of a session is called at a service."""
+    if re.fullmatch(r"[a-z0-9-]{1,48}", session):
+        return f"hermes-{session}"
+    return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
+
+
+def missing(module: str, extra: str, service: str) -> str:
+    """A sentence when the SDK is not there; it is looked for, not loaded."""
+    if importlib.util.find_spec(module) is None:
+        return f"the SDK of {service} is not installed: pip install 'hermes-agent[{extra}]'"
+    return ""
+
+
+def unset(environ: Mapping[str, str], names: Sequence[str], service: str) -> str:
+    """A sentence when keys are missing."""
+    absent = [name for name in names if not environ.get(name)]
+    return f"no key for {service}: set {' and '.join(absent)}" if absent else ""
+
+
+@contextmanager
+def reached(service: str) -> Iterator[None]:
+    """A cut way, told to somebody who is about to use the place for the first time."""
+    try:
+        yield
+    except ConnectionError as error:
+        hint = f"see whether this machine reaches {service}, and try again"
+        raise HermesError(str(error), hint) from error
+
+
+def plain(argv: Sequence[str]) -> tuple[str, ...]:
+    """The program's words for a service that takes text only. Words that are no text (a file name
+    may be any bytes) are spelled out for bash."""
+    if all(_is_text(word) for word in argv):
+        return tuple(argv)
+    return ("bash", "-c", f"exec {words(argv)}")
+
+
+def words(argv: Sequence[str]) -> str:
+    """The program's words as bash text."""
+    return " ".join(shlex.quote(word) if _is_text(word) else _spelled(word) for word in argv)
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _spelled(word: str) -> str:
+    return "$'" + "".join(f"\\x{byte:02x}" for byte in os.fsencode(word)) + "'"
+
+
+class Pumped:
+    """A channel to a program whose output comes as a stream of pieces."""
+
+    def __init__(
+        self,
+        output: AsyncIterator[bytes],
+        send: Callable[[bytes], Awaitable[None]],
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`output` ends where the program or the way to it does and does not raise
+        `ConnectionError`s but ends; `send` raises them; `end` closes the program's input."""
+        self._send, self._end = send, end
+        self._sending = asyncio.Lock()  # two pieces on their way at once may change places
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
+        self.ended = False
+        self._pump = asyncio.create_task(self._carry(output))
+
+    async def _carry(self, output: AsyncIterator[bytes]) -> None:
+        try:
+            async for piece in output:
+                if piece:
+                    self._pieces.put_nowait(piece)
+        except ConnectionError as error:
+            log.info("the output of a program broke off: %s", error)
+        finally:
+            self.ended = True
+            self._pieces.put_nowait(b"")
+
+    async def write(self, data: bytes) -> None:
+        if self.ended:
+            raise ConnectionError("the program has ended")
+        async with self._sending:
+            await self._send(data)
+
+    async def read(self) -> bytes:
+        piece = await self._pieces.get()
+        if not piece:
+            self._pieces.put_nowait(b"")  # whoever reads again sees the end again
+        return piece
+
+    async def close(self) -> None:
+        if not self.ended:
+            try:
+                async with self._sending:
+                    await self._end()
+            except ConnectionError as error:
+                log.info("the input of a program could not be closed: %s", error)
+        await self.cut()
+
+    async def cut(self) -> None:
+        """Neither side hears the other any more."""
+        self._pump.cancel()
+        await asyncio.wait([self._pump])
+
+
+class Channels:
+    """The open channels of a transport."""
+
+    def __init__(self) -> None:
+        self._open: set[Pumped] = set()
+
+    def add(self, channel: Pumped) -> Pumped:
+        self._open = {known for known in self._open if not known.ended} | {channel}
+        return channel
+
+    async def cut(self) -> None:
+        channels, self._open = self._open, set()
+        for channel in channels:
+            await channel.cut()

@@ -1,0 +1,80 @@
+"""The system calls that commands in a sandbox may not make, as a seccomp program."""
+
+import contextlib
+import errno
+import functools
+import socket
+import tempfile
+
+REFUSED = (
+    # other namespaces, mounts, roots
+    "unshare", "setns", "mount", "umount", "umount2", "pivot_root", "chroot", "fsopen", "fsconfig",
+    "fsmount", "fspick", "move_mount", "open_tree", "mount_setattr", "quotactl", "quotactl_fd",
+    # other processes
+    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
+    # the kernel itself
+    "bpf", "perf_event_open", "kexec_load", "kexec_file_load", "init_module", "finit_module",
+    "create_module", "delete_module", "query_module", "get_kernel_syms", "reboot", "swapon",
+    "swapoff", "syslog", "acct", "iopl", "ioperm", "modify_ldt", "uselib", "vhangup", "_sysctl",
+    "lookup_dcookie", "userfaultfd", "fanotify_init", "open_by_handle_at", "nfsservctl",
+    # keys, clock, names
+    "keyctl", "add_key", "request_key", "settimeofday", "clock_settime", "clock_adjtime",
+    "adjtimex", "stime", "sethostname", "setdomainname",
+)  # fmt: skip
+MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
+"""Calls that programs do without when the kernel does not know them."""
+
+NEW_NAMESPACES = (
+    0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
+)  # fmt: skip
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET: a bit each."""
+TERMINAL_INPUT = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX put words into the mouth of whoever sits at the terminal."""
+FAMILIES = 46
+NETLINK = 16
+"""Of netlink only routes (protocol 0) are left: programs list their addresses with it."""
+USUAL = frozenset({socket.AF_UNSPEC, socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, NETLINK})
+"""VSOCK and others know no network namespaces, and most are good for nothing but attacks."""
+LOCAL = frozenset({socket.AF_UNSPEC})
+"""Where there is no network namespace: only pairs of sockets, which lead nowhere else."""
+
+
+@functools.cache
+def program(families: frozenset[int] = USUAL) -> bytes:
+    """The filter, compiled for this machine. Programs for another architecture are killed, or
+    they could make the same calls under other numbers."""
+    from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, NE, Arg, SyscallFilter
+
+    made = SyscallFilter(ALLOW)
+    refuse, unknown = ERRNO(errno.EPERM), ERRNO(errno.ENOSYS)
+    for name in REFUSED:
+        with contextlib.suppress(OSError):  # a call that this architecture does not have
+            made.add_rule(refuse, name)
+    for name in MISSING:
+        made.add_rule(unknown, name)
+    made.add_rule(unknown, "clone3")  # its flags cannot be seen; libraries fall back to clone
+    for bit in NEW_NAMESPACES:
+        made.add_rule(refuse, "clone", Arg(0, MASKED_EQ, bit, bit))
+    for request in TERMINAL_INPUT:
+        made.add_rule(refuse, "ioctl", Arg(1, MASKED_EQ, 0xFFFFFFFF, request))
+    for family in range(FAMILIES):
+        if family not in families:
+            made.add_rule(refuse, "socket", Arg(0, EQ, family))
+    made.add_rule(refuse, "socket", Arg(0, GE, FAMILIES))
+    if NETLINK in families:
+        made.add_rule(refuse, "socket", Arg(0, EQ, NETLINK), Arg(2, NE, 0))
+    with tempfile.TemporaryFile() as file:
+        made.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def missing() -> str:
+    """What is not there to compile the filter with; empty when nothing is."""
+    try:
+        import pyseccomp  # noqa: F401
+    except ModuleNotFoundError:
+        return "pyseccomp is not installed: pip install 'hermes-agent[sandbox]'"
+    except (OSError, RuntimeError) as error:  # no libseccomp for it to load
+        return f"libseccomp cannot be loaded ({error}): install libseccomp2"
+    return ""

@@ -1,0 +1,152 @@
+"""Confinement without namespaces, for machines that forbid them: Landlock, seccomp and no
+capabilities. Weaker than bubblewrap: other processes are seen (though neither read nor signalled),
+what lies in the workspace is all writable, and /tmp is out of reach.
+
+As a script, run by a bare Python: `RULES FILTER WORKSPACE -- DOOR …`, the first two open files. It
+confines the door and stays outside as its guard: what the door leaves behind when it ends, or is
+told to end, is killed. It imports the standard library alone."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+import socket
+import stat
+import struct
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+CREATE, ADD, RESTRICT = 444, 445, 446
+NEEDED = 6
+"""The Landlock version from which signals and abstract sockets are kept in."""
+READ = 0b1101
+"""Execute, read files, read folders."""
+WRITE = 0b1111_0111_1011_1111
+"""All but making devices."""
+EVERYTHING = 0xFFFF
+ON_FILES = 0b1100_0000_0000_0111
+TCP = 0b11
+SCOPES = 0b11
+
+DIE_WITH_PARENT, KEEP_ORPHANS = 1, 36
+NO_NEW_PRIVILEGES, SET_FILTER, DROP_BOUNDING = 38, 22, 24
+FILTER_MODE = 2
+CAPABILITY_VERSION = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def missing() -> str:
+    """What stands in the way of Landlock; empty when nothing does."""
+    version = _libc.syscall(CREATE, None, ctypes.c_size_t(0), 1)
+    if version >= NEEDED:
+        return ""
+    if version < 0:
+        return "this kernel has no Landlock"
+    return f"this kernel's Landlock is too old (version {version}, {NEEDED} is needed)"
+
+
+def _done(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _restrict(rules: list[str], tcp: bool) -> None:
+    """Each rule is a letter, r or w, and a path."""
+    wanted = struct.pack("=QQQ", EVERYTHING, 0 if tcp else TCP, SCOPES)
+    ruleset = _done(_libc.syscall(CREATE, wanted, ctypes.c_size_t(len(wanted)), 0))
+    for rule in rules:
+        try:
+            file = os.open(rule[1:], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # gone meanwhile, or out of this user's reach: nothing to allow
+            continue
+        access = READ if rule[0] == "r" else WRITE
+        if not stat.S_ISDIR(os.fstat(file).st_mode):
+            access &= ON_FILES
+        _done(_libc.syscall(ADD, ruleset, 1, struct.pack("=Qi", access, file), 0))
+        os.close(file)
+    _done(_libc.syscall(RESTRICT, ruleset, 0))
+    os.close(ruleset)
+
+
+def _drop_capabilities() -> None:
+    number = 0
+    while _libc.prctl(DROP_BOUNDING, number, 0, 0, 0) == 0:
+        number += 1
+    if ctypes.get_errno() not in (errno.EINVAL, errno.EPERM):  # the last one, or not root
+        _done(-1)
+    _done(_libc.capset(struct.pack("=Ii", CAPABILITY_VERSION, 0), bytes(24)))
+
+
+def _filter(program: bytes) -> None:
+    text = ctypes.create_string_buffer(program, len(program))
+    count = len(program) // 8
+    shape = struct.pack("@HP", count, ctypes.addressof(text))
+    _done(_libc.prctl(SET_FILTER, FILTER_MODE, shape, 0, 0))
+
+
+def below(pid: int) -> list[int]:
+    """All processes that this one has started, and those that they have."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in task.read_text().split():
+                found += [int(child), *below(int(child))]
+    return found
+
+
+def _sweep() -> NoReturn:
+    """Stop them all, so that none can start another, then kill them."""
+    while True:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in below(os.getpid()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            os._exit(0)
+
+
+def _told(_number: int, _frame: FrameType | None) -> None:
+    _sweep()
+
+
+def main(rules: int, filter: int, network: bool, workspace: str, door: list[str]) -> None:
+    """The door's own arguments begin, behind the script's name, with its listener, the pipe where
+    it says that it is ready, and the lock."""
+    with os.fdopen(rules) as file:
+        allowed = file.read().split("\0")
+    with os.fdopen(filter, "rb") as file_of_filter:
+        program = file_of_filter.read()
+    _done(_libc.prctl(KEEP_ORPHANS, 1, 0, 0, 0))
+    script, listener, ready = int(Path(door[3]).name), int(door[4]), int(door[5])
+    # Here, not in the door: whoever listens first is whom the host tells to end.
+    with socket.socket(fileno=os.dup(listener)) as opened:
+        opened.listen(128)
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        _done(_libc.prctl(DIE_WITH_PARENT, int(signal.SIGKILL), 0, 0, 0))
+        os.chdir(workspace)
+        _done(_libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+        _drop_capabilities()
+        _restrict(allowed, network)
+        _filter(program)
+        os.execv(door[0], door)  # noqa: S606 - that is the point
+    for used in (script, listener, ready):
+        os.close(used)
+    signal.signal(signal.SIGTERM, _told)
+    while os.wait()[0] != child:
+        pass
+    _sweep()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "network", sys.argv[4], sys.argv[6:])

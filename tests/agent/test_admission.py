@@ -1,0 +1,375 @@
+"""From a call to a permit: what each verdict leads to, and that there is no other way in."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Consent, Effect, Verdict
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.messages import Reply, ToolCall
+from hermes_agent.core.tools import Permit, Tool, ToolContext
+from hermes_agent.models.scripted import ScriptedModel
+from hermes_agent.policy.egress import guarded_client
+from hermes_agent.policy.redact import Redactor
+from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.tools.builtin import load_tools
+from tests.support.gates import Says
+from tests.support.turns import Bench, bench
+
+ASK = Verdict("ask", "it costs money", "test/pay", grants=("test/pay|pay",), proposal="- id: x")
+
+
+class Purse:
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def tool(self) -> Tool:
+        def pay(amount: int) -> str:
+            self.paid.append(amount)
+            return f"paid {amount}"
+
+        return Tool("pay", pay, "Pay.")
+
+
+def paying(*amounts: int) -> ScriptedModel:
+    replies = [
+        Reply("", (ToolCall.of(str(n), "pay", amount=amount),), stop="calls")
+        for n, amount in enumerate(amounts)
+    ]
+    return ScriptedModel(*replies, Reply("ok"))
+
+
+async def answered(b: Bench, *answers: tuple[str, str], adopt: Any = None) -> list[Any]:
+    """Run a turn and give these answers, by whom, to the first question that is put."""
+    await b.receive("go", interactive=True)
+    worker = await b.worker()
+    running = asyncio.create_task(worker.run())
+    while not worker.talk.questions:
+        await asyncio.sleep(0.005)
+    (question,) = worker.talk.questions
+    told = []
+    for answer, by in answers:
+        try:
+            told.append(await worker.people.answer(question, answer, by, adopt))
+        except (UsageError, NotFound) as error:
+            told.append(error)
+    await running
+    return told
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, action: str) -> None:
+    """Every built-in tool, called by a turn whose user cannot be asked."""
+    inputs = {
+        "terminal": {"command": "touch made"},
+        "process": {"action": "list"},
+        "read_file": {"path": "seen"},
+        "write_file": {"path": "made", "content": "x"},
+        "patch": {"path": "seen", "old": "a", "new": "b"},
+        "search_files": {"pattern": "a"},
+        "ask_user": {"question": "well?"},
+    }
+    tools = load_tools()
+    assert {tool.name for tool in tools} == set(inputs)
+    replies = [
+        Reply("", (ToolCall.of(tool.name, tool.name, **inputs[tool.name]),), stop="calls")
+        for tool in tools
+    ]
+    async with bench(tmp_path, ScriptedModel(*replies, Reply("ok"))) as b:
+        (tmp_path / "work" / "seen").write_text("a")
+        b.gate = Says(Verdict(action, "not today", "test/no"))  # type: ignore[arg-type]
+        assert (await b.say("go")).text == "ok"
+        finished = await b.events(ev.CallFinished)
+        intended = await b.events(ev.CallIntended)
+    assert len(b.gate.seen) == len(tools)
+    assert intended == []
+    assert [event.ok for event in finished] == [False] * len(tools)
+    assert all("not today" in event.text for event in finished)
+    assert (tmp_path / "work" / "seen").read_text() == "a"
+    assert not (tmp_path / "work" / "made").exists()
+
+
+async def test_a_tool_cannot_be_run_without_a_permit_for_this_very_call() -> None:
+    purse = Purse()
+    tool = purse.tool()
+    context = ToolContext("e", "s", None, None, print)  # type: ignore[arg-type]
+    assert not hasattr(tool, "function")
+    for permit in (
+        Permit("e", "other", {"amount": 1}),
+        Permit("e", "pay", {"amount": 2}),
+    ):
+        with pytest.raises(PermissionError):
+            await tool.run(permit, context, {"amount": 1})
+    permit = Permit("e", "pay", {"amount": 1})
+    await tool.run(permit, context, {"amount": 1})
+    with pytest.raises(PermissionError):
+        await tool.run(permit, context, {"amount": 1})
+    assert purse.paid == [1]
+
+
+async def test_two_different_people_must_agree_where_a_rule_says_so(tmp_path: Path) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("ask", "dear", "r", Consent(("ann", "b*"), 2), grants=("k",)))
+        told = await answered(
+            b, ("yes", "eve"), ("yes", "ann"), ("yes", "ann"), ("session", "bob"), ("yes", "bob")
+        )
+        last = (await b.events(ev.Answered))[-1]
+    assert [type(one).__name__ for one in told] == [
+        "UsageError", "NoneType", "UsageError", "UsageError", "NoneType",
+    ]  # fmt: skip
+    assert (last.answer, last.by) == ("yes", "ann, bob")
+    assert purse.paid == [7]
+
+
+async def test_people_who_agree_at_the_same_moment_are_both_counted(tmp_path: Path) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("ask", "dear", "r", Consent(count=2)))
+        await b.receive("go", interactive=True)
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not worker.talk.questions:
+            await asyncio.sleep(0.005)
+        (id,) = worker.talk.questions
+        await asyncio.gather(*(worker.people.answer(id, "yes", by) for by in ("ann", "bob")))
+        await running
+    assert purse.paid == [7]
+
+
+async def test_one_no_refuses_though_somebody_has_agreed(tmp_path: Path) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("ask", "dear", "r", Consent(count=2)))
+        await answered(b, ("yes", "ann"), ("no", "bob"))
+    assert purse.paid == []
+
+
+async def test_an_agreement_survives_the_death_of_the_runtime(tmp_path: Path) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("ask", "dear", "r", Consent(count=2)))
+        await b.receive("go", interactive=True)
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not worker.talk.questions:
+            await asyncio.sleep(0.005)
+        (id,) = worker.talk.questions
+        await worker.people.answer(id, "yes", "ann")
+        running.cancel()
+        await asyncio.wait({running})
+        (turn,) = await b.store.take_over()
+        again = await b.worker(turn)
+        running = asyncio.create_task(again.run())
+        with pytest.raises(UsageError):
+            await again.people.answer(id, "yes", "ann")
+        await again.people.answer(id, "yes", "bob")
+        await running
+    assert purse.paid == [7]
+
+
+async def test_whom_a_rule_names_is_asked_though_the_sender_is_not_there(tmp_path: Path) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("ask", "dear", "r", Consent(("ann",), seconds=60.0)))
+        await b.receive("go", interactive=False)
+        worker = await b.worker()
+        running = asyncio.create_task(worker.run())
+        while not worker.talk.questions:
+            await asyncio.sleep(0.005)
+        (question,) = worker.talk.questions.values()
+        await worker.people.answer(question.id, "yes", "ann")
+        await running
+    assert purse.paid == [7]
+
+
+async def test_a_question_expires_closed_after_the_time_that_the_rule_gives(
+    tmp_path: Path,
+) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("ask", "dear", "r", Consent(seconds=0.05)))
+        await b.say("go", interactive=True)
+        (finished,) = await b.events(ev.CallFinished)
+    assert "nobody answered in time" in finished.text
+    assert purse.paid == []
+
+
+async def test_yes_for_the_session_is_handed_to_the_gate_from_then_on(tmp_path: Path) -> None:
+    purse = Purse()
+
+    def once(effect: Effect) -> Verdict:
+        return Verdict("allow", "granted") if b.gate.granted[-1] else ASK
+
+    async with bench(tmp_path, paying(1, 2), tools=[purse.tool()]) as b:
+        b.gate = Says(once)
+        await answered(b, ("session", "ann"))
+        first = list(b.gate.granted)
+        b.model = paying(1, 2, 3)
+        b.model = ScriptedModel(
+            *[Reply("ok")] * 3,
+            Reply("", (ToolCall.of("9", "pay", amount=3),), stop="calls"),
+            Reply("ok"),
+        )
+        await b.say("and once more")
+    assert first == [frozenset(), frozenset({"test/pay|pay"})]
+    assert b.gate.granted[-1] == frozenset({"test/pay|pay"})
+    assert purse.paid == [1, 2, 3]
+
+
+async def test_always_adopts_the_proposed_rule_before_the_call_runs(tmp_path: Path) -> None:
+    purse = Purse()
+    adopted: list[tuple[str, str, list[int]]] = []
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(ASK)
+        await answered(
+            b,
+            ("always", "ann"),
+            adopt=lambda rule, by: adopted.append((rule, by, list(purse.paid))),
+        )
+    assert adopted == [("- id: x", "ann", [])]
+    assert purse.paid == [7]
+
+
+async def test_a_rule_that_cannot_be_adopted_leaves_the_question_open(tmp_path: Path) -> None:
+    purse = Purse()
+
+    def refuse(_rule: str, _by: str) -> None:
+        raise UsageError("the disk is full")
+
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(ASK)
+        told = await answered(b, ("always", "ann"), ("yes", "ann"), adopt=refuse)
+    assert [type(one).__name__ for one in told] == ["UsageError", "NoneType"]
+    assert purse.paid == [7]
+
+
+async def test_a_rewritten_call_runs_as_rewritten_and_the_model_is_told(tmp_path: Path) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("allow", "less", "r", input={"amount": 3}))
+        await b.say("go")
+        (finished,) = await b.events(ev.CallFinished)
+    assert purse.paid == [3]
+    assert finished.text == '[a rule changed this call to {"amount":3}]\npaid 3'
+
+
+async def test_only_the_granted_secret_reaches_the_tool_and_only_this_call(
+    tmp_path: Path,
+) -> None:
+    seen: list[dict[str, str]] = []
+
+    def act(context: ToolContext, n: int) -> str:
+        seen.append(dict(context.secrets))
+        return f"used {dict(context.secrets)}"
+
+    values = {"A_TOKEN": "aaaaaaaaaaaa-1", "B_TOKEN": "bbbbbbbbbbbb-2"}
+    replies = [Reply("", (ToolCall.of(str(n), "act", n=n),), stop="calls") for n in (1, 2)]
+    model = ScriptedModel(*replies, Reply("ok"))
+    async with bench(tmp_path, model, tools=[Tool("act", act, "Act.")]) as b:
+        b.secret = values.__getitem__
+        b.redact = Redactor(values)
+        b.gate = Says(
+            lambda effect: Verdict(
+                "allow", "ok", secrets=("A_TOKEN",) if effect.input["n"] == 1 else ()
+            )
+        )
+        await b.say("go")
+        whole = str(await b.store.events(b.session.id))
+    assert seen == [{"A_TOKEN": values["A_TOKEN"]}, {}]
+    assert values["A_TOKEN"] not in whole
+
+
+async def test_a_granted_secret_that_is_not_there_is_said_and_nothing_runs(
+    tmp_path: Path,
+) -> None:
+    purse = Purse()
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(Verdict("allow", "ok", secrets=("A_TOKEN",)))
+        await b.say("go")
+        (finished,) = await b.events(ev.CallFinished)
+    assert "A_TOKEN" in finished.text
+    assert purse.paid == []
+
+
+async def test_a_call_that_carries_a_known_secret_is_refused_and_not_kept(
+    tmp_path: Path,
+) -> None:
+    heard: list[str] = []
+
+    def send(text: str) -> str:
+        heard.append(text)
+        return "sent"
+
+    secret = "hunter2-very-secret-value"
+    model = ScriptedModel(
+        Reply("", (ToolCall.of("1", "send", text=f"psst {secret}"),), stop="calls"), Reply("ok")
+    )
+    async with bench(tmp_path, model, tools=[Tool("send", send, "Send.")]) as b:
+        b.redact = Redactor({"DB_PASSWORD": secret})
+        await b.say("go")
+        (finished,) = await b.events(ev.CallFinished)
+        whole = str(await b.store.events(b.session.id))
+    assert "holds a secret" in finished.text
+    assert heard == []
+    assert secret not in whole
+
+
+async def test_the_gate_is_told_which_terminal_and_where_its_shell_stands(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "far" / "sub").mkdir(parents=True)
+    cd = ToolCall.of("1", "terminal", command="cd sub", on="far")
+    look = ToolCall.of("2", "terminal", command="pwd", on="far")
+    wrong = ToolCall.of("3", "terminal", command="pwd", on="moon")
+    model = ScriptedModel(*(Reply("", (c,), stop="calls") for c in (cd, look, wrong)), Reply("ok"))
+    async with bench(tmp_path, model) as b:
+        far = LocalTerminal(str(tmp_path / "far"), tmp_path / "farspool", b.settings.terminal)
+        b.more = {"far": far}
+        b.gate = Says(Verdict("allow", "ok"))
+        await b.say("go")
+        finished = await b.events(ev.CallFinished)
+        await far.destroy()
+    first, second = b.gate.seen
+    assert (first.terminal, first.terminal_kind, first.command) == ("far", "ssh", "cd sub")
+    assert first.workspace == first.folder == str(tmp_path / "far")
+    assert second.folder == str(tmp_path / "far" / "sub")
+    assert finished[1].text.strip() == str(tmp_path / "far" / "sub")
+    assert "no terminal called 'moon'" in finished[2].text
+
+
+async def test_a_tool_reaches_a_private_address_only_where_a_rule_allows_it(
+    tmp_path: Path,
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi")
+        await writer.drain()
+        writer.close()
+
+    async def fetch(context: ToolContext, url: str) -> str:
+        assert context.http is not None
+        async with context.http() as client:
+            return str((await client.get(url)).text)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    url = f"http://127.0.0.1:{port}/"
+    reply = Reply("", (ToolCall.of("1", "fetch", url=url),), stop="calls")
+    tool = Tool("fetch", fetch, "Fetch.")
+    async with server:
+        for reach, expected in (("deny", "127.0.0.1"), ("ask", "127.0.0.1"), ("allow", "hi")):
+            folder = tmp_path / reach
+            folder.mkdir()
+            async with bench(folder, ScriptedModel(reply, Reply("ok")), tools=[tool]) as b:
+                b.http = guarded_client
+                b.gate = Says(
+                    lambda effect, reach=reach: Verdict(reach if effect.hosts else "allow", "")
+                )
+                await b.say("go")
+                (finished,) = await b.events(ev.CallFinished)
+            assert finished.ok is (reach == "allow")
+            assert expected in finished.text

@@ -1,0 +1,158 @@
+"""`hermes policy`: what is in force, whether it is in order, and why."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import House
+from tests.support.policies import file_of
+
+NO_RM = file_of("- {id: no-rm, match: {program: rm}, then: deny, reason: rm is not used here}")
+
+
+def write(house: House, name: str, text: str) -> Path:
+    folder = house.home / "policies"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_rules_in_force_are_listed_with_the_users_first(house: House) -> None:
+    path = write(house, "mine", NO_RM)
+    told = house.good("policy", "list", "--profile", "careful")
+    assert str(path) in told
+    assert told.index("mine/no-rm") < told.index("careful/")
+    listed = house.json("policy", "list", "--profile", "careful")
+    assert listed["profile"] == "careful"
+    assert listed["rules"][0]["rule"] == "mine/no-rm"
+    assert listed["files"][0]["rules"] == 1
+    assert {"careful", "observe", "operate", "sandbox"} <= listed["profiles"].keys()
+
+
+def test_the_profile_of_the_settings_is_listed_unless_another_is_named(house: House) -> None:
+    assert house.json("policy")["profile"] == "sandbox"
+    assert house.json("policy", "list", "--profile", "observe")["profile"] == "observe"
+    done = house.run("policy", "list", "--profile", "obsrve")
+    assert done.returncode == 2
+    assert "observe" in done.stderr
+
+
+def test_files_in_order_are_said_to_be(house: House) -> None:
+    write(house, "mine", NO_RM)
+    assert "in order: " in house.good("policy", "check")
+    assert house.json("policy", "check")["ok"] is True
+
+
+def test_all_that_is_wrong_is_told_with_its_place(house: House) -> None:
+    one = write(house, "one", file_of("- {id: a, match: {progam: rm}, then: deny}"))
+    two = write(house, "two", "version: 1\nrules: [\n")
+    done = house.run("policy", "check")
+    assert done.returncode == 1
+    assert f"{one}:3:21: match has no key 'progam'\n  hint: did you mean 'program'?" in done.stdout
+    assert f"{two}:3:1: this is not YAML" in done.stdout
+    told = json.loads(house.run("policy", "check", "--json").stdout)
+    assert [(row["path"], row["line"]) for row in told["problems"]] == [
+        (str(one), 3),
+        (str(two), 3),
+    ]
+
+
+def test_a_file_that_is_not_in_force_can_be_checked(house: House, tmp_path: Path) -> None:
+    draft = tmp_path / "draft.yaml"
+    draft.write_text(NO_RM)
+    assert "in order: 1" in house.good("policy", "check", str(draft))
+    assert house.run("policy", "check", str(tmp_path / "none.yaml")).returncode == 1
+
+
+def test_the_tests_of_the_bundled_files_pass(house: House) -> None:
+    assert ", failed: 0" in house.good("policy", "test")
+
+
+def test_a_failing_test_is_shown_with_what_was_expected_and_what_came(
+    house: House, tmp_path: Path
+) -> None:
+    draft = tmp_path / "draft.yaml"
+    draft.write_text(
+        f"{NO_RM}tests:\n  - {{run: rm a, expect: ask}}\n  - {{run: ls, expect: allow}}\n"
+    )
+    done = house.run("policy", "test", str(draft))
+    assert done.returncode == 1
+    assert (
+        f"{draft}:5: rm a\n  expected ask\n  got deny by draft/no-rm: rm is not used" in done.stdout
+    )
+    assert "tests: 2, failed: 1" in done.stdout
+    told = json.loads(house.run("policy", "test", str(draft), "--json").stdout)
+    assert [row["passed"] for row in told["tests"]] == [False, True]
+
+
+def test_a_test_under_a_profile_that_there_is_not_is_refused(house: House, tmp_path: Path) -> None:
+    draft = tmp_path / "draft.yaml"
+    draft.write_text(f"{NO_RM}tests:\n  - {{run: rm a, profile: crful, expect: deny}}\n")
+    done = house.run("policy", "test", str(draft))
+    assert done.returncode == 2
+    assert "'crful'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (["rm -rf /"], "deny"),
+        (["rm -rf build"], "ask"),
+        (["ls"], "allow"),
+        (["--tool", "read_file", "--input", '{"path": "a"}'], "allow"),
+        (["--tool", "read_file", "--input", '{"path": "/etc/shadow"}'], "ask"),
+        (["--tool", "somebodys_tool"], "allow"),
+    ],
+)
+def test_a_verdict_is_explained(house: House, words: list[str], verdict: str) -> None:
+    told = house.json("policy", "explain", *words, "--profile", "careful")
+    assert told["verdict"] == verdict
+    assert told["acts"][0]["kind"] == "call"
+    assert house.good("policy", "explain", *words, "--profile", "careful").startswith(verdict)
+
+
+def test_an_explanation_names_the_acts_the_rules_and_a_rule_that_would_allow_it(
+    house: House,
+) -> None:
+    write(house, "mine", file_of("- {id: hmm, match: {program: rm}, then: ask, reason: really}"))
+    told = house.good("policy", "explain", "rm x", "--profile", "careful")
+    assert "program: rm x" in told
+    assert "> ask     mine/hmm" in told
+    assert "    ask     careful/deleting" in told
+    assert "a rule that would allow it:" in told
+
+
+def test_links_are_followed_on_the_disk(house: House, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    told = house.json(
+        "policy", "explain", "cat link/passwd", "--folder", str(tmp_path), "--profile", "careful"
+    )
+    assert told["verdict"] == "ask"
+    assert "/etc/passwd" in told["reason"]
+
+
+def test_a_broken_file_is_the_explanation(house: House) -> None:
+    path = write(house, "mine", "version: 1\nrules: 3\n")
+    told = house.json("policy", "explain", "ls")
+    assert told["verdict"] == "deny"
+    assert f"{path}:2:8" in told["reason"]
+    done = house.run("policy", "list")
+    assert done.returncode == 1
+    assert f"{path}:2:8" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["ls", "--tool", "read_file"],
+        ["--tool", "x", "--input", "{"],
+        ["--tool", "x", "--input", "[1]"],
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(house: House, words: list[str]) -> None:
+    done = house.run("policy", "explain", *words)
+    assert done.returncode == 2
+    assert "hint:" in done.stderr

@@ -1,0 +1,238 @@
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from hermes_agent.core.effects import Consent, Verdict
+from hermes_agent.core.errors import ToolError
+from hermes_agent.policy.acts import recorded
+from hermes_agent.policy.decide import Rules
+from hermes_agent.policy.gate import RuleGate
+from hermes_agent.policy.resolvers import finish
+from hermes_agent.policy.testing import HOMES
+from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, judge, rules_of
+
+LOOKING = f"""
+{ALLOW_ALL_CALLS}
+- {{id: looking, match: {{program: [ls, cat, echo]}}, then: allow}}
+- {{id: inside, match: {{access: read, inside: workspace}}, then: allow}}
+"""
+
+
+def gate_of(rules: str) -> RuleGate:
+    ready = Rules(rules_of(rules))
+    return RuleGate(lambda: ready, HOMES)
+
+
+def test_what_no_rule_covers_asks_and_says_so() -> None:
+    verdict = judge("- {id: a, match: {tool: other}, then: allow}", effect_of(tool="fetch")).verdict
+    assert (verdict.action, verdict.rule) == ("ask", "default")
+    assert verdict.reason == "no rule covers the tool fetch"
+
+
+def test_an_effect_is_allowed_when_all_its_acts_are() -> None:
+    verdict = judge(LOOKING, effect_of("ls; cat a")).verdict
+    assert (verdict.action, verdict.reason) == ("allow", "mine/inside allows it")
+
+
+def test_the_strictest_act_decides_for_the_whole() -> None:
+    rules = f"{LOOKING}- {{id: no-rm, match: {{program: rm}}, then: deny, reason: rm is not used}}"
+    assert action(rules, effect_of("ls; touch x")) == "ask"
+    verdict = judge(rules, effect_of("ls; touch x; rm y")).verdict
+    assert (verdict.action, verdict.rule) == ("deny", "mine/no-rm")
+    assert verdict.reason == "rm is not used: `rm y`"
+
+
+def test_a_deny_wins_wherever_it_stands_and_else_the_first_rule() -> None:
+    ask, allow = (
+        "{id: a, match: {program: ls}, then: ask}",
+        "{id: b, match: {program: ls}, then: allow}",
+    )
+    deny = "{id: c, match: {program: ls}, then: deny}"
+    calls = ALLOW_ALL_CALLS
+    assert action(f"{calls}\n- {ask}\n- {allow}", effect_of("ls")) == "ask"
+    assert action(f"{calls}\n- {allow}\n- {ask}", effect_of("ls")) == "allow"
+    assert action(f"{calls}\n- {allow}\n- {ask}\n- {deny}", effect_of("ls")) == "deny"
+
+
+def test_the_reasons_of_all_that_asks_are_told() -> None:
+    verdict = judge(ALLOW_ALL_CALLS, effect_of("aa; bb; cc; dd; ee")).verdict
+    assert verdict.reason == (
+        "no rule covers `aa`; no rule covers `bb`; no rule covers `cc`; and 2 more"
+    )
+
+
+def test_a_path_that_leads_elsewhere_is_told_in_the_reason() -> None:
+    effect = effect_of(tool="read_file", paths=(("read", "notes"),))
+    verdict = judge(LOOKING, effect, links={"notes": "/etc/shadow"}).verdict
+    assert verdict.reason == "no rule covers reading 'notes' (it leads to /etc/shadow)"
+    assert ("/workspace/notes", ("/etc/shadow",)) in verdict.seen
+
+
+@pytest.mark.parametrize(
+    ("path", "links", "expected"),
+    [
+        ("a", {}, "allow"),
+        ("a/../b", {}, "allow"),
+        ("../x", {}, "ask"),
+        ("/etc/passwd", {}, "ask"),
+        ("~/x", {}, "ask"),
+        ("~other/x", {}, "ask"),
+        ("a", {"a": "/etc"}, "ask"),
+        ("a/../passwd", {"a": "/etc/ssh"}, "ask"),
+        ("a b/../passwd", {"a b": "/etc/ssh"}, "ask"),
+        ("/elsewhere/a", {"/elsewhere": "/workspace"}, "allow"),
+        ("a", {"/workspace": "/data/w"}, "allow"),
+        ("a\0b", {}, "ask"),
+        ("x" * 5000, {}, "ask"),
+    ],
+)
+def test_a_path_of_a_tool_is_judged_where_it_leads(
+    path: str, links: dict[str, str], expected: str
+) -> None:
+    effect = effect_of(tool="read_file", input={"path": path}, paths=(("read", path),))
+    assert action(LOOKING, effect, links=links) == expected
+
+
+def test_a_path_of_a_command_that_climbs_out_of_a_folder_asks() -> None:
+    assert action(LOOKING, effect_of("cat a/passwd")) == "allow"
+    assert action(LOOKING, effect_of("cat a/../passwd"), links={"a": "/etc/ssh"}) == "ask"
+
+
+def test_paths_of_other_machines_do_not_begin_at_this_home() -> None:
+    rules = f"{ALLOW_ALL_CALLS}\n- {{id: home, match: {{path: ~/**}}, then: allow}}"
+    effect = effect_of(tool="read_file", paths=(("read", "~/x"),))
+    assert action(rules, effect) == "allow"
+    elsewhere = effect_of(tool="read_file", paths=(("read", "~/x"),), terminal_kind="ssh")
+    assert action(rules, elsewhere) == "ask"
+    absolute = effect_of(
+        tool="read_file", paths=(("read", f"{HOMES.user}/x"),), terminal_kind="ssh"
+    )
+    assert action(rules, absolute) == "ask"
+
+
+def test_a_path_on_another_machine_is_not_inside_the_workspace() -> None:
+    rules = f"""
+    {ALLOW_ALL_CALLS}
+    - {{id: programs, match: {{kind: [program, host]}}, then: allow}}
+    - {{id: inside, match: {{inside: workspace}}, then: allow}}
+    - {{id: no, match: {{path: /etc/shadow}}, then: deny}}
+    """
+    assert action(rules, effect_of("cat /workspace/a")) == "allow"
+    assert action(rules, effect_of("ssh web cat /workspace/a")) == "ask"
+    assert action(rules, effect_of("ssh web cat /etc/shadow")) == "deny"
+
+
+def test_a_host_of_a_tool_is_an_act_of_its_own() -> None:
+    rules = f"{ALLOW_ALL_CALLS}\n- {{id: web, match: {{host: '*.example.com'}}, then: allow}}"
+    assert action(rules, effect_of(tool="fetch", hosts=("a.example.com",))) == "allow"
+    assert action(rules, effect_of(tool="fetch", hosts=("a.example.com", "b.org"))) == "ask"
+
+
+def test_an_audit_rule_only_marks() -> None:
+    rules = f"{LOOKING}- {{id: note, match: {{program: ls}}, then: audit}}"
+    verdict = judge(rules, effect_of("ls")).verdict
+    assert (verdict.action, verdict.audits) == ("allow", ("mine/note",))
+    assert judge(rules, effect_of("echo x")).verdict.audits == ()
+
+
+def test_a_rule_that_fails_denies_and_names_its_line() -> None:
+    rules = f"{LOOKING}- {{id: odd, match: {{program: ls}}, when: effect.input.x == 1, then: ask}}"
+    assert action(rules, effect_of("ls")) == "allow"  # the first rule that fits has decided
+    first = f"- {{id: odd, match: {{program: ls}}, when: effect.input.x == 1, then: ask}}{LOOKING}"
+    verdict = judge(first, effect_of("ls")).verdict
+    assert verdict.action == "deny"
+    assert "mine/odd failed (mine.yaml:3)" in verdict.reason
+    assert action(first, effect_of("echo x")) == "allow"
+
+
+def test_consent_is_what_satisfies_every_rule_that_asks() -> None:
+    rules = f"""
+    {ALLOW_ALL_CALLS}
+    - {{id: a, match: {{program: aa}}, then: {{ask: {{by: [alice, bob], within: 1h}}}}}}
+    - {{id: b, match: {{program: bb}}, then: {{ask: {{by: [bob, carol], count: 2, within: 5m}}}}}}
+    - {{id: c, match: {{program: cc}}, then: {{ask: {{by: dave}}}}}}
+    """
+    assert judge(rules, effect_of("aa; bb; dd")).verdict.consent == Consent(("bob",), 2, 300.0)
+    assert judge(rules, effect_of("dd")).verdict.consent == Consent()
+    verdict = judge(rules, effect_of("aa; cc")).verdict
+    assert verdict.action == "deny"
+    assert "different people" in verdict.reason
+
+
+def test_a_secret_is_granted_when_everything_that_runs_may_have_it() -> None:
+    rules = f"""{LOOKING}
+- {{id: k, match: {{program: [kubectl, grep]}}, then: allow, secrets: [KUBE_TOKEN]}}
+"""
+    assert judge(rules, effect_of("kubectl get pods")).verdict.secrets == ("KUBE_TOKEN",)
+    assert judge(rules, effect_of("kubectl get pods | grep x")).verdict.secrets == ("KUBE_TOKEN",)
+    assert judge(rules, effect_of("kubectl get pods; echo x")).verdict.secrets == ()
+    assert judge(rules, effect_of("echo x")).verdict.secrets == ()
+
+
+def test_a_secret_of_a_call_is_granted_by_the_rule_that_allows_it() -> None:
+    rules = "- {id: f, match: {tool: fetch}, then: allow, secrets: [API_KEY]}"
+    assert judge(rules, effect_of(tool="fetch")).verdict.secrets == ("API_KEY",)
+    assert judge(rules, effect_of(tool="other")).verdict.secrets == ()
+
+
+def test_a_capability_the_agent_lacks_is_refused() -> None:
+    rules = Rules(rules_of(LOOKING))
+    gate = RuleGate(lambda: rules, HOMES, frozenset({"filesystem"}))
+    verdict = finish(gate.judge(effect_of("ls"), recorded(())))
+    assert (verdict.action, verdict.rule) == ("deny", "grant")
+    assert "process" in verdict.reason
+
+
+def test_a_recorded_effect_can_be_judged_again_by_other_rules() -> None:
+    effect = effect_of("cat notes")
+    seen = judge(LOOKING, effect, links={"notes": "/etc/shadow"}).verdict.seen
+    assert finish(gate_of(LOOKING).judge(effect, recorded(seen))).action == "ask"
+    stricter = f"{LOOKING}- {{id: no, match: {{path: /etc/shadow}}, then: deny}}"
+    assert finish(gate_of(stricter).judge(effect, recorded(seen))).action == "deny"
+
+
+def test_all_paths_are_looked_up_at_once() -> None:
+    asked: list[Sequence[str]] = []
+
+    async def resolve(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        asked.append(paths)
+        return [(path,) for path in paths]
+
+    finish(gate_of(LOOKING).judge(effect_of("cat a b; ls c"), resolve))
+    (paths,) = asked
+    assert {"/workspace/a", "/workspace/b", "/workspace/c"} <= set(paths)
+
+
+def test_places_that_cannot_be_looked_up_are_refused() -> None:
+    async def unreachable(_paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        raise ToolError("the terminal does not answer")
+
+    verdict = finish(gate_of(LOOKING).judge(effect_of("ls"), unreachable))
+    assert verdict == Verdict("deny", "the terminal does not answer", "gate")
+
+
+def test_a_failure_of_the_gate_refuses_and_is_seen_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def short(_paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return []
+
+    with caplog.at_level(logging.ERROR):
+        verdict = finish(gate_of(LOOKING).judge(effect_of("cat a"), short))
+    assert verdict.action == "deny"
+    assert "the gate failed on terminal" in caplog.text
+
+
+def test_a_place_that_nobody_has_seen_is_not_allowed() -> None:
+    async def blind(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return [() for _path in paths]
+
+    assert finish(gate_of(LOOKING).judge(effect_of("cat a"), blind)).action == "ask"
+
+
+def test_an_explanation_says_the_same_as_the_verdict() -> None:
+    rules = f"{LOOKING}- {{id: odd, match: {{program: ls}}, when: effect.input.x == 1, then: ask}}"
+    gate = gate_of(rules)
+    judged = finish(gate.consider(effect_of("ls"), recorded(()), whole=True))
+    assert judged.verdict == finish(gate.judge(effect_of("ls"), recorded(())))

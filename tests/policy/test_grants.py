@@ -1,0 +1,113 @@
+import pytest
+
+from hermes_agent.core.effects import Effect
+from hermes_agent.core.errors import HermesError
+from hermes_agent.policy.files import read_file
+from hermes_agent.policy.grants import appended
+from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, judge
+
+RULES = f"""
+{ALLOW_ALL_CALLS.replace("kind: call", "kind: call, tool: [terminal, write_file]")}
+- {{id: restarts, match: {{program: kubectl, verb: rollout restart}}, then: ask}}
+- {{id: deleting, match: {{program: rm}}, then: ask, exact: true}}
+- {{id: reads, match: {{access: [read, delete]}}, then: allow}}
+- {{id: never, match: {{program: mkfs}}, then: deny}}
+"""
+
+WRITES = effect_of(tool="write_file", input={"path": "a"}, paths=(("write", "a"),))
+
+
+def grants(effect: Effect, **more: object) -> frozenset[str]:
+    verdict = judge(RULES, effect, **more).verdict  # type: ignore[arg-type]
+    assert verdict.action == "ask"
+    return frozenset(verdict.grants)
+
+
+@pytest.mark.parametrize(
+    ("given", "covered", "others"),
+    [
+        (effect_of("kubectl rollout restart x"), [effect_of("kubectl rollout restart y --now")],
+         [effect_of("kubectl delete y"), effect_of("sudo kubectl rollout restart x"),
+          effect_of("kubectl rollout restart x", terminal="prod")]),
+        (effect_of("rm a"), [effect_of("rm a")], [effect_of("rm b"), effect_of("rm -f a")]),
+        (effect_of("$X a"), [effect_of("$X a")],
+         [effect_of("$X b"), effect_of("$Y a"), effect_of("true; $X a")]),
+        (WRITES, [WRITES], [effect_of(tool="write_file", paths=(("write", "b"),))]),
+        (effect_of(tool="fetch", hosts=("a.org",)), [effect_of(tool="fetch", hosts=("a.org",))],
+         [effect_of(tool="fetch", hosts=("b.org",)), effect_of(tool="other", hosts=("a.org",))]),
+    ],
+)  # fmt: skip
+def test_consent_for_the_session_covers_the_like_and_nothing_else(
+    given: Effect, covered: list[Effect], others: list[Effect]
+) -> None:
+    granted = grants(given)
+    assert [action(RULES, effect, granted=granted) for effect in covered] == ["allow"]
+    assert {action(RULES, effect, granted=granted) for effect in others} == {"ask"}
+
+
+def test_consent_for_a_path_does_not_follow_it_elsewhere() -> None:
+    granted = grants(WRITES)
+    assert action(RULES, WRITES, granted=granted, links={"a": "/etc/passwd"}) == "ask"
+
+
+def test_consent_does_not_override_a_deny() -> None:
+    granted = grants(effect_of("rm a"))
+    assert action(RULES, effect_of("rm a; mkfs x"), granted=granted) == "deny"
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        effect_of("kubectl rollout restart x"),
+        effect_of("sudo kubectl rollout restart x"),
+        effect_of("rm 'a*b[c]'"),
+        effect_of("$X \"quoted\" 'words' # ünïcode"),
+        effect_of("other -x; more"),
+        effect_of("kubectl rollout restart x", terminal="prod*"),
+        WRITES,
+        effect_of(tool="write_file", paths=(("write", "/tmp/[x]*{y}"),)),
+        effect_of(tool="fetch", hosts=("a.org", "b.org")),
+        effect_of(tool="odd {tool}*"),
+    ],
+)  # fmt: skip
+def test_the_proposed_rule_allows_what_was_asked_and_is_in_order(effect: Effect) -> None:
+    proposal = judge(RULES, effect).verdict.proposal
+    file, problems = read_file("new", "new.yaml", appended("", proposal))
+    assert problems == ()
+    assert file.rules
+    assert action(proposal + RULES, effect) == "allow"
+
+
+def test_the_proposed_rule_is_as_narrow_as_the_grant() -> None:
+    proposal = judge(RULES, effect_of("rm a")).verdict.proposal + RULES
+    for other in ("rm b", "sudo rm a", "kubectl rollout restart x"):
+        assert action(proposal, effect_of(other)) == "ask"
+    assert action(proposal, effect_of("rm a", terminal="prod")) == "ask"
+    program = judge(RULES, effect_of("kubectl rollout restart x")).verdict.proposal + RULES
+    assert action(program, effect_of("kubectl rollout restart y")) == "allow"
+    assert action(program, effect_of("kubectl delete y")) == "ask"
+    assert action(program, effect_of("sudo kubectl rollout restart y")) == "ask"
+    assert action(program, effect_of("mkfs x")) == "deny"
+
+
+def test_a_text_that_yaml_cannot_hold_has_no_proposal() -> None:
+    assert judge(RULES, effect_of("$X \udc80")).verdict.proposal == ""
+
+
+def test_a_rule_is_put_at_the_end_of_a_file_as_the_others_stand() -> None:
+    before = "version: 1\ntests:\n- {run: ls, expect: ask}\nrules:\n    - id: a\n      then: ask\n"
+    after = appended(before, "- id: b\n  then: ask\n")
+    assert after == f"{before}    - id: b\n      then: ask\n"
+    assert [rule.id for rule in read_file("x", "x", after)[0].rules] == ["a", "b"]
+
+
+def test_a_file_whose_rules_do_not_come_last_is_left_alone() -> None:
+    with pytest.raises(HermesError, match="comes last"):
+        appended("version: 1\nrules:\n  - {id: a, then: ask}\ntests: []\n", "- id: b\n")
+
+
+def test_words_that_were_cut_short_are_not_taken_for_the_whole() -> None:
+    first, second = (effect_of(f"$X {'a' * 600} {end}") for end in ("b", "c"))
+    assert action(RULES, second, granted=grants(first)) == "ask"
+    assert action(judge(RULES, first).verdict.proposal + RULES, second) == "ask"
+    assert action(judge(RULES, first).verdict.proposal + RULES, first) == "allow"

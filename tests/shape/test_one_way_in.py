@@ -1,0 +1,54 @@
+"""A tool runs one way: judged, permitted, invoked. Whoever adds a second way fails here."""
+
+import ast
+from collections.abc import Callable
+
+from tests.support.source import PACKAGE, modules
+
+
+def uses(found: Callable[[ast.AST], bool]) -> set[str]:
+    """The modules in which something stands."""
+    return {
+        module.path.relative_to(PACKAGE).as_posix()
+        for module in modules(PACKAGE)
+        if any(found(node) for node in ast.walk(module.tree))
+    }
+
+
+def calls(name: str) -> Callable[[ast.AST], bool]:
+    def found(node: ast.AST) -> bool:
+        return isinstance(node, ast.Call) and name in (
+            getattr(node.func, "id", ""),
+            getattr(node.func, "attr", ""),
+        )
+
+    return found
+
+
+def imports(name: str) -> Callable[[ast.AST], bool]:
+    def found(node: ast.AST) -> bool:
+        return isinstance(node, ast.ImportFrom) and name in [each.name for each in node.names]
+
+    return found
+
+
+def touches(*names: str) -> Callable[[ast.AST], bool]:
+    def found(node: ast.AST) -> bool:
+        text = isinstance(node, ast.Constant) and node.value in names
+        return text or (isinstance(node, ast.Attribute) and node.attr in names)
+
+    return found
+
+
+def test_permits_are_made_by_the_admission_alone() -> None:
+    assert uses(calls("Permit")) == {"agent/admission.py"}
+
+
+def test_the_function_of_a_tool_is_known_to_the_tool_alone() -> None:
+    assert uses(touches("_bare", "_function")) == {"core/tools.py"}
+
+
+def test_tools_are_invoked_in_one_place_and_from_one_place() -> None:
+    assert uses(imports("Permit")) == {"agent/admission.py", "agent/invoke.py"}
+    assert uses(imports("invoke")) == {"agent/calls.py"}
+    assert uses(imports("Admission")) == {"agent/calls.py"}

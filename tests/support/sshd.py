@@ -1,0 +1,221 @@
+"""A real SSH server on this machine, with keys of its own and, for root, a user of its own."""
+
+import atexit
+import contextlib
+import fcntl
+import functools
+import itertools
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+from hermes_agent.core.places import SshPlace
+from hermes_agent.terminals import ssh
+from tests.support.terminals import FarPlace, Place
+from tests.support.transports import Way
+
+_START = "hermes-t"
+_numbers = itertools.count()
+
+
+class Sshd:
+    """One server with one user; every test has a folder of its own there."""
+
+    def __init__(self, name: str = "") -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="hermes-sshd-"))
+        self._folder.chmod(0o755)
+        self.home = self._folder / "home"
+        self.user = pwd.getpwuid(os.getuid()).pw_name
+        self._own = os.getuid() == 0
+        if self._own:
+            self.user = f"{_START}{os.getpid()}{name}"
+            with _users():
+                _remove_leftovers()
+                self._useradd()
+        else:
+            self.home = Path.home()
+        for name in ("host", "key"):
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._folder / name],
+                check=True,
+            )
+        (self._folder / "authorized").write_bytes((self._folder / "key.pub").read_bytes())
+        (self._folder / "authorized").chmod(0o644)
+        self.port = _free_port()
+        self.known_hosts = self._folder / "known_hosts"
+        kind, key, *_ = (self._folder / "host.pub").read_text().split()
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def key(self) -> Path:
+        return self._folder / "key"
+
+    def place(self, workspace: str = "~") -> SshPlace:
+        return SshPlace(
+            host="127.0.0.1",
+            user=self.user,
+            port=self.port,
+            key=str(self.key),
+            known_hosts=str(self.known_hosts),
+            config=str(self._config()),
+            workspace=workspace,
+        )
+
+    def folder(self) -> Path:
+        """A new folder that belongs to the user."""
+        made = self._folder / f"work-{next(_numbers)}"
+        made.mkdir()
+        shutil.chown(made, self.user)
+        return made
+
+    def start(self) -> None:
+        config = self._folder / "sshd_config"
+        config.write_text(
+            f"""
+            Port {self.port}
+            ListenAddress 127.0.0.1
+            HostKey {self._folder}/host
+            AuthorizedKeysFile {self._folder}/authorized
+            PidFile none
+            UsePAM no
+            StrictModes no
+            UseDNS no
+            PasswordAuthentication no
+            KbdInteractiveAuthentication no
+            MaxSessions 200
+            MaxStartups 200:30:400
+            KexAlgorithms curve25519-sha256
+            """
+        )
+        if self._own:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+        assert program is not None
+        log = self._folder / "log"
+        # It dies with the tests, however they end.
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", program, "-D", "-f", config, "-E", log]
+        )
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return
+            assert self._process.poll() is None, log.read_text()
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """No new connections, and the old ones are cut."""
+        if self._process is None:
+            return
+        for pid in _children(self._process.pid):
+            for child in [*_children(pid), pid]:
+                if b"sshd" in _name(child):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def remove(self) -> None:
+        self.stop()
+        if self._own:
+            with _users():
+                _userdel(self.user)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _config(self) -> Path:
+        """An empty one, so that the developer's own does not count."""
+        config = self._folder / "ssh_config"
+        config.touch()
+        return config
+
+    def _useradd(self) -> None:
+        subprocess.run(
+            ["useradd", "-m", "-d", self.home, "-s", "/bin/bash", "-K", "MAIL_DIR=/tmp", self.user],
+            check=True,
+            capture_output=True,
+        )
+        subprocess.run(["usermod", "-p", "*", self.user], check=True, capture_output=True)
+
+
+@functools.cache
+def shared() -> Sshd:
+    """The server of this process, started when it is first wanted."""
+    server = Sshd()
+    atexit.register(server.remove)
+    return server
+
+
+@contextlib.asynccontextmanager
+async def ssh_way(_folder: Path) -> AsyncIterator[Way]:
+    server = shared()
+    made: list[ssh.SshTransport] = []
+
+    def again() -> ssh.SshTransport:
+        made.append(ssh.SshTransport(server.place(), {}))
+        return made[-1]
+
+    yield Way(again(), again, str(server.folder()))
+    for transport in made:
+        await transport.close()
+
+
+@contextlib.asynccontextmanager
+async def ssh_place(folder: Path) -> AsyncIterator[Place]:
+    yield ssh_far_place(shared(), folder)
+
+
+def ssh_far_place(server: Sshd, folder: Path) -> FarPlace:
+    make: Callable[[], ssh.SshTransport] = lambda: ssh.SshTransport(server.place(), {})  # noqa: E731
+    return FarPlace(make, str(server.folder()), folder, session=f"session-{next(_numbers)}")
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(FileNotFoundError):
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _name(pid: int) -> bytes:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/comm").read_bytes()
+    return b""
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def _users() -> Iterator[None]:
+    """One at a time: `useradd` gives up when somebody else holds its lock."""
+    with Path("/tmp/hermes-test-users.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_leftovers() -> None:
+    for entry in pwd.getpwall():
+        ours = re.fullmatch(rf"{_START}(\d+)[a-z]*", entry.pw_name)
+        if ours is not None and not Path(f"/proc/{ours[1]}").exists():
+            _userdel(entry.pw_name)
+
+
+def _userdel(user: str) -> None:
+    for _ in range(100):
+        if subprocess.run(["userdel", "-f", user], capture_output=True).returncode in (0, 6):
+            return
+        time.sleep(0.05)

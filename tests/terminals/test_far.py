@@ -1,0 +1,252 @@
+"""A terminal on another machine when things go wrong there or on the way. This machine stands for
+the other one."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.protocols import Command
+from hermes_agent.core.settings import TerminalSettings
+from hermes_agent.terminals.far import FarTerminal
+from hermes_agent.terminals.transport import Channel, Done
+from tests.support.terminals import FarPlace, Shell, lives, until
+from tests.support.transports import SubprocessTransport
+
+
+class Weather(SubprocessTransport):
+    """A way that can be cut, and that stays cut for a while."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__(environment)
+        self.away = False
+
+    async def ready(self) -> None:
+        if self.away:
+            raise HermesError("no road", "wait")
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        if self.away:
+            raise ConnectionResetError("no road")
+        return await super().call(argv, stdin)
+
+    async def start(self, argv: Sequence[str]) -> Channel | None:
+        if self.away:
+            raise ConnectionResetError("no road")
+        return await super().start(argv)
+
+    async def storm(self) -> None:
+        self.away = True
+        await self.close()
+
+
+class Place(FarPlace):
+    def __init__(self, folder: Path, settings: TerminalSettings) -> None:
+        for name in ("work", "home"):
+            (folder / name).mkdir()
+        self.home = folder / "home"
+        self.environment = {**os.environ, "HOME": str(self.home)}
+        self.ways: list[Weather] = []
+        super().__init__(self._way, str(folder / "work"), folder, settings)
+
+    @property
+    def spool(self) -> Path:
+        return self.home / ".cache/hermes/a-session"
+
+    def _way(self) -> Weather:
+        self.ways.append(Weather(self.environment))
+        return self.ways[-1]
+
+
+@pytest.fixture
+def settings() -> TerminalSettings:
+    return TerminalSettings()
+
+
+@pytest.fixture
+async def place(tmp_path: Path, settings: TerminalSettings) -> AsyncIterator[Place]:
+    made = Place(tmp_path, settings)
+    yield made
+    for way in made.ways:
+        way.away = False
+    await made.destroy()
+
+
+@pytest.fixture
+def terminal(place: Place) -> FarTerminal:
+    return place.open()
+
+
+@pytest.fixture
+def shell(terminal: FarTerminal) -> Shell:
+    return Shell(terminal)
+
+
+async def test_a_command_goes_on_while_the_way_is_cut_and_is_found_again(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    work = Path(place.workspace)
+    await shell.says("mkfifo gate")
+    told: list[str] = []
+    command = shell.command("echo line >> log; echo > begun; read line < gate; echo got $line")
+    running = asyncio.create_task(terminal.run(command, told.append))
+    await until((work / "begun").exists)
+    await place.ways[0].storm()
+    await until(lambda: any("the connection was cut" in text for text in told))
+    place.ways[0].away = False
+    await asyncio.to_thread((work / "gate").write_text, "it\n")
+    assert (await running).stdout == "got it\n"
+    assert (work / "log").read_text() == "line\n"
+    assert await shell.says("echo on") == "on\n"
+
+
+async def test_a_command_that_cannot_be_reached_for_its_limit_is_lost_and_found_later(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    work = Path(place.workspace)
+    command = shell.command("echo > begun; sleep 0.4; echo line >> log; echo done", limit=0.3)
+    running = asyncio.create_task(terminal.run(command))
+    await until((work / "begun").exists)
+    await place.ways[0].storm()
+    assert (await running).state == "lost"
+    await until((work / "log").exists)
+    place.ways[0].away = False
+    found = await terminal.recover(command)
+    assert not isinstance(found, str)
+    assert found is not None
+    assert (found.state, found.stdout) == ("exited", "done\n")
+    assert (work / "log").read_text() == "line\n"
+
+
+async def test_a_place_that_was_never_reached_is_said_with_its_hint(
+    place: Place, terminal: FarTerminal
+) -> None:
+    place.ways[0].away = True
+    with pytest.raises(HermesError, match="no road") as caught:
+        await terminal.run(Command("a-1", "true"))
+    assert caught.value.hint == "wait"
+    with pytest.raises(HermesError, match="no road"):
+        await terminal.read("x")
+
+
+async def test_files_are_read_again_when_the_way_was_cut_in_between(
+    place: Place, terminal: FarTerminal
+) -> None:
+    await terminal.write("note", b"text")
+    await place.ways[0].close()
+    assert await terminal.read("note") == b"text"
+
+
+async def test_what_is_not_in_a_spool_that_was_lost_has_perhaps_happened(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    """The place was made anew, or its /tmp was emptied, while Hermes was away."""
+    command = shell.command("echo line >> log")
+    await terminal.run(command)
+    await terminal.destroy()
+    later = place.open()
+    assert await later.recover(command) is None
+    assert await later.recover(shell.command("true", background=True)) is None
+    assert await Shell(later, "new").says("echo fresh") == "fresh\n"
+    assert await place.open().recover(Command("b", "true", background=True)) == "not-run"
+
+
+async def test_the_spool_and_the_scripts_are_closed_to_others(place: Place, shell: Shell) -> None:
+    await shell.says("umask 000; echo secret")
+    assert place.spool.stat().st_mode & 0o777 == 0o700
+    assert place.spool.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_home_that_cannot_be_written_is_replaced_by_tmp(
+    place: Place, terminal: FarTerminal
+) -> None:
+    place.environment["HOME"] = "/proc/none"
+    state = await terminal.run(Command("a-1", "echo hi"))
+    try:
+        assert state.stdout == "hi\n"
+        assert state.spool.startswith(f"/tmp/hermes-{os.getuid()}/")
+    finally:
+        await terminal.destroy()
+    assert not Path(state.spool).parent.exists()
+
+
+async def test_bash_that_is_missing_there_is_said_with_a_hint(
+    place: Place, terminal: FarTerminal, tmp_path: Path
+) -> None:
+    place.environment["PATH"] = str(tmp_path)
+    with pytest.raises(HermesError, match="bash is not installed") as caught:
+        await terminal.run(Command("a-1", "true"))
+    assert "5.0" in caught.value.hint
+    place.environment["PATH"] = os.environ["PATH"]
+
+
+async def test_bash_that_is_too_old_there_is_said_with_a_hint(
+    place: Place, terminal: FarTerminal, tmp_path: Path
+) -> None:
+    old = tmp_path / "bash"
+    old.write_text("#!/bin/sh\nexit 3\n")
+    old.chmod(0o755)
+    place.environment["PATH"] = str(tmp_path)
+    with pytest.raises(HermesError, match="bash is too old"):
+        await terminal.run(Command("a-1", "true"))
+    place.environment["PATH"] = os.environ["PATH"]
+
+
+async def test_a_workspace_that_is_missing_there_is_said(place: Place) -> None:
+    Path(place.workspace).rmdir()
+    with pytest.raises(HermesError, match="no folder at"):
+        await place.open().run(Command("a-1", "true"))
+
+
+async def test_destroying_leaves_no_process_and_no_file_there(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    await shell.says(
+        "sleep 300 & echo $! >> pids; setsid sleep 300 & echo $! >> pids; echo $$ >> pids"
+    )
+    await shell("echo $BASHPID >> pids; sleep 300", background=True)
+    pids = Path(place.workspace) / "pids"
+    await until(lambda: len(pids.read_text().split()) == 4)
+    await terminal.destroy()
+    await until(lambda: not any(lives(int(pid)) for pid in pids.read_text().split()))
+    assert not place.spool.exists()
+
+
+@pytest.mark.parametrize("settings", [TerminalSettings(output_mb=1)])
+async def test_a_flood_of_output_is_stopped_and_said(terminal: FarTerminal, shell: Shell) -> None:
+    state = await shell("echo first; yes; echo not reached")
+    assert state.state == "stopped"
+    assert state.stdout.startswith("first\ny\n")
+    assert "[stopped: it wrote more than 1 MB]" in state.stderr
+    job = await shell("yes", background=True)
+    ended = await terminal.follow(job.id, wait=60)
+    assert ended.state == "stopped"
+    assert "more than 1 MB" in ended.stderr
+
+
+async def test_an_idle_shell_is_ended_by_closing_and_comes_back(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    await shell.says("kept=yes; cd /usr")
+    spine = int((place.spool / "spine").read_text().split()[0])
+    await terminal.close()
+    await until(lambda: not lives(spine))
+    assert await shell.says("echo $kept $PWD") == "yes /usr\n"
+
+
+async def test_a_hundred_commands_leave_nothing_behind_on_the_way(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    for number in range(100):
+        assert await shell.says(f"echo {number}") == f"{number}\n"
+        await terminal.forget(f"run-{number + 1}")
+    assert sorted(place.spool.glob("run-*")) == []
+
+
+async def test_an_expression_that_grep_cannot_take_there_is_said(terminal: FarTerminal) -> None:
+    await terminal.write("a.txt", b"text\n")
+    with pytest.raises(ToolError, match="regular expression"):
+        await terminal.grep(".", r"(?P<n>t)(?(n)e|x)\Z(?a:x)", "*", 5)
