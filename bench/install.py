@@ -9,9 +9,9 @@ from bench.table import Figure
 
 def figures() -> Iterator[Figure]:
     names = core_distributions()
-    yield Figure("core install, distributions", len(names), "", 1, "Hermes itself", 15, "")
+    yield Figure("core install, distributions", len(names), "", 1, "Hermes itself", 25, "")
     yield Figure(
-        "core install, size", core_size(names), "MB", own_size(), "MB Hermes itself", 40, "MB"
+        "core install, size", core_size(names), "MB", own_size(), "MB Hermes itself", 100, "MB"
     )
 
 

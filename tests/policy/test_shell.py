@@ -109,23 +109,68 @@ def test_damaged_lines_are_read_without_trouble(seed: int) -> None:
     acts_of(Lines(seed).damaged())
 
 
+PREFIXES = (
+    "sudo @",
+    "env A=1 @",
+    "timeout 5 @",
+    "nice -n 3 @",
+    "xargs @",
+    "command @",
+    "setsid @",
+    "stdbuf -o0 @",
+    "strace -f @",
+    "doas @",
+    "exec @",
+    "unshare -r @",
+    "nohup @",
+)
 LAYERS = (
-    "sudo @", "env A=1 @", "nohup @ &", "timeout 5 @", "nice -n 3 @", "xargs @", "command @",
-    "bash -c 'Q'", "sh -c 'Q'", "eval 'Q'", "ssh h 'Q'", "docker exec c sh -c 'Q'", "(@)",
-    "{ @; }", "if @; then :; fi", "while @; do :; done", "for x in 1; do @; done", "f() { @; }",
-    "echo $(@)", "cat <(@)", "a=$(@)", ": && @", "! @", "time @", "@ | cat", "cat | @", "@ > out",
-    "kubectl exec p -- sh -c 'Q'", "su -c 'Q'", "watch 'Q'", "bash <<'EOT'\n@\nEOT\n",
-    "case x in x) @;; esac", "[[ x ]] && @", "coproc @", "trap 'Q' EXIT", "alias x='Q'",
-    "echo 'Q' | sh", "find . -exec sh -c 'Q' \\;", "flock l -c 'Q'", "setsid @", "stdbuf -o0 @",
-    'echo "$(@)"', "\\\n@", "strace -f @", "doas @", "exec @", "unshare -r @", "script -c 'Q'",
-)  # fmt: skip
+    "bash -c 'Q'",
+    "sh -c 'Q'",
+    "eval 'Q'",
+    "ssh h 'Q'",
+    "docker exec c sh -c 'Q'",
+    "( @ )",
+    "{ @; }",
+    "if @; then :; fi",
+    "while @; do :; done",
+    "for x in 1; do @; done",
+    "f() { @; }",
+    "echo $( @ )",
+    "cat <(@)",
+    "a=$( @ )",
+    ": && @",
+    "! @",
+    "time @",
+    "@ | cat",
+    "cat | @",
+    "@ > out",
+    "kubectl exec p -- sh -c 'Q'",
+    "su -c 'Q'",
+    "watch 'Q'",
+    "bash <<'EOT'\n@\nEOT\n",
+    "case x in x) @;; esac",
+    "[[ x ]] && @",
+    "coproc @",
+    "trap 'Q' EXIT",
+    "alias x='Q'",
+    "echo 'Q' | sh",
+    "find . -exec sh -c 'Q' \\;",
+    "flock l -c 'Q'",
+    'echo "$( @ )"',
+    "\\\n@",
+    "script -c 'Q'",
+    "@ &",
+)
 
 
-@given(st.lists(st.sampled_from(LAYERS), max_size=5))
+@given(
+    st.lists(st.sampled_from(PREFIXES), max_size=3), st.lists(st.sampled_from(LAYERS), max_size=4)
+)
 @settings(max_examples=300, deadline=None)
-def test_no_wrapping_hides_a_program(layers: list[str]) -> None:
+def test_no_wrapping_hides_a_program(prefixes: list[str], layers: list[str]) -> None:
     text = "MARK a"
-    for layer in layers:
+    for layer in prefixes + layers:
         text = layer.replace("Q", text.replace("'", "'\\''")).replace("@", text)
     acts = acts_of(text)
     assert "MARK" in programs(acts) or unknown(acts), text

@@ -121,7 +121,7 @@ class House:
         wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
 
     def end_shells(self) -> None:
-        for spool in self.home.glob("terminals/*"):
+        for spool in self.home.glob("terminals/*/*"):
             subprocess.run(["bash", str(keeper.SCRIPT), "destroy", str(spool)], capture_output=True)
 
     def close(self) -> None:

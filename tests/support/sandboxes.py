@@ -29,7 +29,7 @@ class Box:
         self.place = place or SandboxPlace()
         self.person = root / "person"
         self.workspace = self.person / "work"
-        self.folder = self.person / ".hermes" / "terminals" / "one"
+        self.folder = self.person / ".hermes" / "terminals" / "one" / "sandbox"
         self.workspace.mkdir(parents=True, exist_ok=True)
         for name in SECRETS:
             (self.person / name).parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ class Weather(SubprocessTransport):
     def __init__(self, environment: dict[str, str]) -> None:
         super().__init__(environment)
         self.away = False
+        self.snap = False
 
     async def ready(self) -> None:
         if self.away:
@@ -36,11 +37,35 @@ class Weather(SubprocessTransport):
     async def start(self, argv: Sequence[str]) -> Channel | None:
         if self.away:
             raise ConnectionResetError("no road")
-        return await super().start(argv)
+        channel = await super().start(argv)
+        assert channel is not None
+        return Snapping(channel, self)
 
     async def storm(self) -> None:
         self.away = True
         await self.close()
+
+
+class Snapping:
+    """A channel that snaps once, when a request to begin has just gone out over it."""
+
+    def __init__(self, channel: Channel, way: "Weather") -> None:
+        self._channel = channel
+        self._way = way
+        self._snapped = False
+
+    async def write(self, data: bytes) -> None:
+        await self._channel.write(data)
+        if self._way.snap and data.startswith(b"begin"):
+            self._snapped, self._way.snap = True, False
+            await self._way.close()
+
+    async def read(self) -> bytes:
+        data = await self._channel.read()
+        return b"" if self._snapped else data
+
+    async def close(self) -> None:
+        await self._channel.close()
 
 
 class Place(FarPlace):
@@ -130,6 +155,32 @@ async def test_a_place_that_was_never_reached_is_said_with_its_hint(
     assert caught.value.hint == "wait"
     with pytest.raises(HermesError, match="no road"):
         await terminal.read("x")
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_command_runs_once_when_the_way_is_cut_while_it_is_handed_in(
+    place: Place, terminal: FarTerminal, shell: Shell, background: bool
+) -> None:
+    await shell.says("true")
+    place.ways[0].snap = True
+    state = await shell("echo line >> log; echo out", background=background)
+    assert not place.ways[0].snap
+    assert state.state in {"running", "exited"}
+    assert (await terminal.follow(state.id, wait=60)).stdout == "out\n"
+    assert (Path(place.workspace) / "log").read_text() == "line\n"
+
+
+async def test_following_goes_on_when_the_way_was_cut(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    job = await shell("read line; echo $line", background=True)
+    told: list[str] = []
+    following = asyncio.create_task(terminal.follow(job.id, wait=60, output=told.append))
+    await asyncio.sleep(0)
+    await place.ways[0].close()
+    await terminal.send(job.id, "on\n")
+    assert (await following).stdout == "on\n"
+    assert "".join(told) == "on\n"
 
 
 async def test_files_are_read_again_when_the_way_was_cut_in_between(

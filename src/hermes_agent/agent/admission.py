@@ -110,13 +110,15 @@ class Admission:
     ) -> ev.CallJudged:
         name = self._parts.terminal_name(tool.place(open_call.call.input()))
         terminal = self._parts.terminals[name]
+        # First, because a far terminal learns by it where its workspace is.
+        folder = await terminal.where() if tool.located else ""
         effect = Effect(
             id=open_call.effect,
             tool=tool.name,
             input=given,
             session=self._talk.session,
             workspace=terminal.workspace,
-            folder=await terminal.where() if tool.command else "",
+            folder=folder if tool.command else "",
             terminal=name,
             terminal_kind=self._parts.places.get(name, "local"),
             capabilities=tuple(tool.capabilities),

@@ -23,6 +23,7 @@ from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
 from hermes_agent.store.store import Store
+from hermes_agent.terminals.kinds import check, kind_of
 from hermes_agent.terminals.spool import Spool, process_lives
 
 LOW_BYTES = 500_000_000
@@ -73,6 +74,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield Finding("config", "ok", there)
         yield _model(settings, environ)
         yield _policy(home, settings)
+        yield _terminal(settings, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
     yield _keepers(home, settings or Settings(), time.time())
@@ -143,6 +145,22 @@ def _policy(home: Path, settings: Settings) -> Finding:
         return Finding("policy", "fail", error.message, error.hint)
     own = len(policies.load().own)
     return Finding("policy", "ok", f"{settings.policy}; {own} files of your own")
+
+
+def _terminal(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    name = settings.terminal.default
+    place = settings.places.get(name)
+    if place is None:
+        there = ", ".join(settings.places)
+        return Finding("terminal", "fail", f"no terminal called {name!r}", f"there are: {there}")
+    kind = kind_of(place)
+    missing = asyncio.run(check(kind.name, place, environ))
+    if missing:
+        return Finding("terminal", "fail", f"{name}: {missing}", "`hermes terminals` lists others")
+    if settings.policy == "sandbox" and not kind.confined:
+        what = f"the profile sandbox allows everything, and {name} confines nothing"
+        return Finding("terminal", "warn", what, "`hermes config set terminal.default sandbox`")
+    return Finding("terminal", "ok", f"{name}: {kind.summary}")
 
 
 def _runtime(home: Path, running: Running | None, settings: Settings | None) -> Finding:

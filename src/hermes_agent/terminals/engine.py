@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import Literal, Protocol, TypeVar
 
 from hermes_agent.core.errors import ToolError
@@ -19,6 +20,7 @@ STOP_SECONDS = 15.0
 START_SECONDS = 30.0
 AWAY_SECONDS = (0.1, 5.0)
 """The first and the longest pause between tries to reach a place to which the way is cut."""
+TRIES = 3
 RECOVER_SECONDS = 60.0
 """How long a restart waits for a place that cannot be reached before nobody can know."""
 
@@ -111,27 +113,27 @@ class KeptTerminal:
         deadline = self._clock() + wait
         news = None if output is None else News(output)
         if news is not None and wait > 0:
-            report = await self._spot.report(id, 0)
+            report = await self._again(lambda: self._spot.report(id, 0))
             news.places = [report.stdout.size, report.stderr.size]
         looks = 0
         while facts.phase == "running" and (left := deadline - self._clock()) > 0:
-            pause = self._spot.pause(looks, news=news is not None)
-            facts = await self._spot.wait(id, min(left, pause))
+            pause = min(left, self._spot.pause(looks, news=news is not None))
+            facts = await self._again(partial(self._spot.wait, id, pause))
             looks += 1
             if news is not None:
-                await self._pass_on(id, news)
-        return await self._state(id)
+                await self._again(lambda: self._pass_on(id, news))
+        return await self._again(lambda: self._state(id))
 
     async def commands(self) -> Sequence[CommandState]:
-        found = await self._spot.background()
+        found = await self._again(self._spot.background)
         found = sorted(found, key=lambda one: one[1].facts.start, reverse=True)
         return [self._show(id, report, with_output=False) for id, report in found]
 
     async def stop(self, id: str) -> CommandState:
         facts = await self._known(id)
         if facts.phase == "running":
-            await self._end(id, "stopped")
-        return await self._state(id)
+            await self._again(lambda: self._end(id, "stopped"))
+        return await self._again(lambda: self._state(id))
 
     async def send(self, id: str, text: str) -> None:
         facts = await self._known(id)
@@ -147,7 +149,7 @@ class KeptTerminal:
         facts = await self._known(id)
         if facts.phase == "running":
             raise ToolError(f"command {id} is still running", "stop it first")
-        await self._spot.remove(id)
+        await self._again(lambda: self._spot.remove(id))
 
     async def read(self, path: str) -> bytes:
         return await self._files.read(path)
@@ -171,7 +173,7 @@ class KeptTerminal:
         return await self._files.grep(path, pattern, files, limit)
 
     async def where(self) -> str:
-        return await self._spot.where()
+        return await self._again(self._spot.where)
 
     async def close(self) -> None:
         if not self._turn.locked():
@@ -248,8 +250,23 @@ class KeptTerminal:
 
     async def _start(self, command: Command) -> CommandState:
         """Start a background command, in a process of its own, and wait until it has begun."""
+        try:
+            return await self._started(command, await self._spot.begin(command))
+        except ConnectionError:  # nobody knows how far it has got
+            state = await self._patiently(lambda: self._restart(command), START_SECONDS)
+            return state or CommandState(command.id, command.text, "lost", background=True)
+
+    async def _restart(self, command: Command) -> CommandState | None:
+        """After the way was cut: start it, unless it has been. None: nobody can know."""
+        facts = await self._spot.look(command.id)
+        if facts.code is None and not facts.kind:
+            if not await self._spot.trusted():
+                return None
+            facts = await self._spot.begin(command)
+        return await self._started(command, facts)
+
+    async def _started(self, command: Command, facts: Facts) -> CommandState:
         id = command.id
-        facts = await self._spot.begin(command)
         deadline = self._clock() + START_SECONDS
         while not facts.begun and facts.code is None:
             if self._clock() > deadline or (facts.kind and facts.phase == "lost"):
@@ -292,6 +309,16 @@ class KeptTerminal:
         if self._stopping:
             await asyncio.wait(self._stopping)
 
+    async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask what may be asked twice, again when the way was cut in between."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(ConnectionError):
+                return await ask()
+        try:
+            return await ask()
+        except ConnectionError as error:
+            raise Unreached(f"the connection was cut: {error}", "try again") from error
+
     async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
         """Ask for as long as it may take to reach the place; None: it could not be reached."""
         began, pause = time.monotonic(), AWAY_SECONDS[0]
@@ -318,7 +345,7 @@ class KeptTerminal:
 
     async def _known(self, id: str) -> Facts:
         check_id(id)
-        facts = await self._spot.look(id)
+        facts = await self._again(lambda: self._spot.look(id))
         if not facts.known:
             raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
         return facts

@@ -19,7 +19,7 @@ exec 2>/dev/null
 . "$script" library "$spool"
 
 readonly SHORT=1400
-keeper= listener= workspace= expected= nonce=
+keeper= seen=0 listener= workspace= expected= nonce=
 
 pause() { read -r -t "$1" _ <>"$spool/pause"; }
 
@@ -78,8 +78,13 @@ claim() {
   start=$(stat -c %Y -- "$spool/$1.s") kind=fg pid=0
 }
 
-# Whether the keeper or its shell lives; then we listen to it.
+# Whether the keeper or its shell lives; then we listen to it. `seen` is when it did.
 keeper_lives() {
+  seen=0
+  find_keeper && seen=$EPOCHSECONDS
+}
+
+find_keeper() {
   local pid= ticks= word=
   if [[ -n $keeper ]]; then
     alive $keeper || lives "$spool/spine"
@@ -158,7 +163,8 @@ launch() (
 
 ready() {
   local tries
-  if keeper_lives; then return 0; fi
+  # What is handed to a keeper that died since is handed in again when nobody takes it.
+  if ((EPOCHSECONDS - seen < 3)) || keeper_lives; then return 0; fi
   keeper=
   if keeper_lives; then return 0; fi
   launch keep "$idle" || return 1
@@ -170,13 +176,14 @@ ready() {
 }
 
 put_text() {
-  local - old=
-  set -C
-  if printf '%s' "$2" >"$spool/$1.c"; then return 0; fi
+  local old=
+  if [[ ! -e $spool/$1.c ]]; then
+    printf '%s' "$2" >"$spool/$1.c"
+    return
+  fi
   # Whole already, or cut off when its writer died; a shell may be reading it.
   IFS= read -r -d '' old <"$spool/$1.c"
   if [[ $old == "$2" ]]; then return 0; fi
-  set +C
   printf '%s' "$2" >"$spool/$1.c.new" && mv -f -- "$spool/$1.c.new" "$spool/$1.c"
 }
 
@@ -291,7 +298,7 @@ void() {
 
 destroy_all() {
   if [[ -n $listener ]]; then kill "$listener"; fi
-  keeper= listener=
+  keeper= seen=0 listener=
   "$BASH" --noprofile --norc "$script" destroy "$spool" </dev/null >/dev/null
   cd / && rm -rf -- "$spool"
   ok gone

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from hermes_agent.core.errors import HermesError
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Command
 
 Why = Literal["timeout", "stopped", "flood"]
 
 
-class Unreached(HermesError):
+class Unreached(ToolError):
     """The place cannot be reached now, and nothing of what was asked has got there."""
 
 

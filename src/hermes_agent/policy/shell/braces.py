@@ -11,11 +11,14 @@ Atom = str | Part
 
 _SEQUENCE = re.compile(r"(?:(-?[0-9]+)\.\.(-?[0-9]+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?[0-9]+))?")
 _MAX = 256
+_MAX_BRACES = 40
 
 
 def expand_braces(parts: Parts) -> list[Parts]:
     if not any(isinstance(part, Literal) and "{" in part.text for part in parts):
         return [parts]
+    if sum(part.text.count("{") for part in parts if isinstance(part, Literal)) > _MAX_BRACES:
+        raise Unreadable("too many braces in a word")
     atoms: list[Atom] = []
     for part in parts:
         if isinstance(part, Literal):

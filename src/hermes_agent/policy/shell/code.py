@@ -10,6 +10,9 @@ _SED_TEXT = frozenset("aic")
 _SED_LABEL = frozenset("btT:")
 
 
+_LONGEST = 10_000
+
+
 class _Odd(Exception):
     pass
 
@@ -118,6 +121,8 @@ class _Sed:
 
 def sed_is_plain(text: str) -> bool:
     """No command that writes, reads or runs something."""
+    if len(text) > _LONGEST:
+        return False
     try:
         _Sed(text).run()
     except _Odd:
@@ -136,7 +141,7 @@ _AWK_BEFORE_VALUE = frozenset("(,{};!~&|=?:") | {"&&", "||", ""}
 def awk_is_plain(text: str) -> bool:
     """No pipe, no file, no command. A slash after a name could be a division or a pattern: then
     what follows cannot be told."""
-    if _AWK_WORDS.search(text):
+    if len(text) > _LONGEST or _AWK_WORDS.search(text):
         return False
     at = 0
     before = ""
@@ -184,4 +189,4 @@ _SQL_ODD = re.compile(
 
 def sql_is_plain(text: str) -> bool:
     """No way out of the database to files and programs; whether it changes data is for rules."""
-    return not _SQL_ODD.search(text)
+    return len(text) <= _LONGEST and not _SQL_ODD.search(text)

@@ -111,13 +111,13 @@ class Run:
             )
             self.state.forget()
             return None
-        self.walk.depth += 1
-        try:
-            if functions and first.text in self.state.functions:
-                return self.function(fields)
-            return self.plain(fields)
-        finally:
-            self.walk.depth -= 1
+        self.walk.descend()
+        if functions and first.text in self.state.functions:
+            output = self.function(fields)
+        else:
+            output = self.plain(fields)
+        self.walk.depth -= 1
+        return output
 
     def function(self, fields: list[Field]) -> str | None:
         name = fields[0].text

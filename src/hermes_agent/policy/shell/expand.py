@@ -20,9 +20,9 @@ from hermes_agent.policy.shell.syntax import (
     Word,
 )
 
-_GLOB = re.compile(r"[*?]|\[[^\]]+\]")
+_GLOB = re.compile(r"[*?]")
 _BLANKS = re.compile(r"[ \t\n]+")
-_HIDDEN_CODE = re.compile(r"\[.*(?:\$\(|`|\$\{)", re.DOTALL)
+_HIDDEN_CODE = re.compile(r"\$\(|`|\$\{")
 _TILDE = re.compile(r"~([^/]*)")
 _MAX_FIELDS = 1000
 
@@ -39,7 +39,8 @@ class Runs(Protocol):
 
 def hides_code(text: str) -> bool:
     """Whether bash would run commands in this text if it took it for a variable or a number."""
-    return "[" in text and bool(_HIDDEN_CODE.search(text))
+    start = text.find("[")
+    return start >= 0 and bool(_HIDDEN_CODE.search(text, start))
 
 
 class _Fields:
@@ -95,7 +96,8 @@ class _Fields:
                 word.source, dynamic=True, prefix=self.prefix, content=self.content,
                 start=word.start, end=word.end,
             )  # fmt: skip
-        glob = bool(_GLOB.search(self.pattern))
+        opening = self.pattern.find("[")
+        glob = bool(_GLOB.search(self.pattern)) or -1 < opening < self.pattern.rfind("]") - 1
         if glob and self.literal_sign:
             # quoted glob signs beside real ones: no pattern says that
             return Field(word.source, dynamic=True, prefix="*", start=word.start, end=word.end)

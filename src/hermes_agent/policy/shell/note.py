@@ -9,6 +9,7 @@ from hermes_agent.policy.shell.state import Field, State, Surroundings, absolute
 from hermes_agent.policy.shell.syntax import Unreadable
 
 MAX_ACTS = 2000
+_LONGEST = 4096
 _NO_FILES = frozenset(
     {"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero",
      "/dev/full", "/dev/random", "/dev/urandom"}
@@ -52,8 +53,8 @@ def remote_host(field: Field) -> str | None:
 def places_of(field: Field, access: Access, state: State) -> list[Place]:
     if field.text in _NO_FILES or (field.dynamic and field.prefix == "/dev/fd/"):
         return []
-    if field.dynamic:
-        return [Place(access, field.text)]
+    if field.dynamic or len(field.text) > _LONGEST:
+        return [Place(access, field.text[:_LONGEST])]
     if not field.text:
         return []
     found = [

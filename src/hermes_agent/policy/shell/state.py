@@ -6,13 +6,14 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.policy.shell.syntax import Command
+from hermes_agent.policy.shell.syntax import Command, Unreadable
 
 Value = str | tuple[str, ...] | None
 """Of a variable: its text, the elements of an array, or None when nobody can tell."""
 
 MAX_TEXT = 20_000
 _MAX_FOLDERS = 4
+_MAX_NAMES = 300
 
 
 class Field(Struct, frozen=True):
@@ -125,6 +126,8 @@ class State:
     def assign(self, name: str, value: Value) -> None:
         if isinstance(value, str) and len(value) > MAX_TEXT:
             value = None
+        if len(self.variables) > _MAX_NAMES or len(self.functions) > _MAX_NAMES:
+            raise Unreadable("too many names")
         self.variables[name] = value
 
     def forget(self) -> None:

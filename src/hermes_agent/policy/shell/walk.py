@@ -26,7 +26,7 @@ from hermes_agent.policy.shell.syntax import (
 )
 
 _MAX_STEPS = 20_000
-_MAX_DEPTH = 24
+_MAX_DEPTH = 40
 _MAX_ROUNDS = 32
 _LEAVING = frozenset({"exit", "return", "break", "continue"})
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
@@ -60,6 +60,11 @@ class Walk:
         self.calling: list[Command] = []
         self.run_simple = simple
 
+    def descend(self) -> None:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise Unreadable("nested too deeply")
+
     def text(self, text: str, state: State, around: Surroundings) -> str | None:
         """Follow shell text that stands in a string."""
         try:
@@ -78,9 +83,7 @@ class Walk:
 
     def script(self, script: Script, state: State, around: Surroundings) -> str | None:
         """Follow the commands one after the other; what they print together, when known."""
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+        self.descend()
         output: str | None = ""
         for command, background in script.items:
             printed = self.command(command, state.copy() if background else state, around)
@@ -136,6 +139,7 @@ class Walk:
 
     def define(self, function: Function, state: State, around: Surroundings) -> None:
         """A body counts as run where it is defined: later commands may call it."""
+        state.assign("FUNCNAME", None)
         state.functions[function.name] = (function.body,)
         state.unsure.discard(function.name)
         inside = state.copy()
@@ -148,9 +152,7 @@ class Walk:
             state.forget()
             return None
         self.calling.append(body)
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise Unreadable("nested too deeply")
+        self.descend()
         output = self.command(body, state, around)
         self.depth -= 1
         self.calling.pop()
