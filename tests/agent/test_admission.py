@@ -322,9 +322,9 @@ async def test_the_gate_is_told_which_terminal_and_where_its_shell_stands(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "far" / "sub").mkdir(parents=True)
-    cd = ToolCall.of("1", "terminal", command="cd sub", on="far")
-    look = ToolCall.of("2", "terminal", command="pwd", on="far")
-    wrong = ToolCall.of("3", "terminal", command="pwd", on="moon")
+    cd = ToolCall.of("1", "terminal", command="cd sub", at="far")
+    look = ToolCall.of("2", "terminal", command="pwd", at="far")
+    wrong = ToolCall.of("3", "terminal", command="pwd", at="moon")
     model = ScriptedModel(*(Reply("", (c,), stop="calls") for c in (cd, look, wrong)), Reply("ok"))
     async with bench(tmp_path, model) as b:
         far = LocalTerminal(str(tmp_path / "far"), tmp_path / "farspool", b.settings.terminal)

@@ -18,7 +18,7 @@ from hermes_agent.cli.words import moment, print_json, stamp
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.records import Judgement
-from hermes_agent.core.tools import ON
+from hermes_agent.core.tools import AT
 from hermes_agent.policy import explain
 from hermes_agent.policy.gate import Judged
 from hermes_agent.policy.policies import Policies
@@ -96,7 +96,7 @@ def _with_changes(folder: Path, changed: Sequence[Path]) -> Policies:
 def effect_of(past: Judgement) -> Effect:
     """The effect as the gate saw it."""
     facts = past.judged.facts
-    given = {key: value for key, value in _input(past).items() if key != ON}
+    given = {key: value for key, value in _input(past).items() if key != AT}
     return Effect(
         id=past.judged.effect,
         tool=past.judged.tool,

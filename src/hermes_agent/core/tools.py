@@ -15,7 +15,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.protocols import Terminal
 
-ON = "on"
+AT = "at"
 """The argument of every located tool that names a terminal."""
 
 Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
@@ -87,7 +87,7 @@ class Tool:
     hosts: Sequence[str] = ()
     """Which arguments are URLs or hosts; the gate judges them."""
     located: bool = False
-    """It works on the session's terminal, or on another one that the model names with `on`."""
+    """It works on the session's terminal, or on another one that the model names with `at`."""
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None
     """Called as the function is, before the intent is written; what it returns is kept with it."""
     recover: Callable[..., Awaitable[Recovered]] | None = None
@@ -137,7 +137,7 @@ class Tool:
             else:
                 fields.append((parameter.name, kind, parameter.default))
         if self.located:
-            fields.append((ON, str, ""))
+            fields.append((AT, str, ""))
         return msgspec.defstruct(self.name, fields, kw_only=True, forbid_unknown_fields=True)
 
     @cached_property
@@ -159,12 +159,12 @@ class Tool:
         except msgspec.ValidationError as error:
             wanted = ", ".join(self._arguments.__struct_fields__)
             raise ToolError(f"bad arguments for {self.name}: {error}; it takes {wanted}") from None
-        names = [name for name in checked.__struct_fields__ if not (self.located and name == ON)]
+        names = [name for name in checked.__struct_fields__ if not (self.located and name == AT)]
         return {name: getattr(checked, name) for name in names}
 
     def place(self, given: Mapping[str, Any]) -> str:
         """The name of the terminal that the model chose; empty for the session's first."""
-        return str(given.get(ON) or "") if self.located else ""
+        return str(given.get(AT) or "") if self.located else ""
 
 
 def tool(

@@ -42,7 +42,7 @@ say() { plain "$1"; printf '=%s\n' "$line"; }
 # The whole of a short file without a NUL byte, into `text`. False: it is another.
 short() {
   text=
-  [[ -e $1 ]] || return 0
+  [[ -s $1 ]] || return 0
   ! IFS= read -r -d '' -n $((SHORT + 1)) text <"$1"
 }
 
@@ -59,6 +59,7 @@ size_of() {
 
 result() {
   code=- end=-
+  [[ -s $spool/$1.r ]] || return 0
   read -r code end <"$spool/$1.r" || { code=- end=-; }
   if [[ -n $code && $code != - && -z $end ]]; then end=$(stat -c %Y -- "$spool/$1.r"); fi
 }
@@ -126,7 +127,7 @@ look() {
     result "$id" # asked again: who has just ended has left a result
   fi
   if [[ $code != - && -e $spool/$id.v ]]; then rm -f -- "$spool/$id.v"; fi
-  read -r why <"$spool/$id.k" || why=-
+  if [[ -s $spool/$id.k ]]; then read -r why <"$spool/$id.k"; fi
   [[ -e $spool/$id.o ]] && begun=1
   facts="$known $code $end $start $kind $held $why $hand $lives $begun $size ${EPOCHREALTIME/,/.}"
 }
