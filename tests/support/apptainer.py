@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from hermes_agent.core.places import ApptainerPlace
 from hermes_agent.terminals import apptainer
 from hermes_agent.terminals.transport import Transport
+from tests.support import images
 from tests.support.daemons import check_root, folder_of, locked
-from tests.support.images import small_root
 from tests.support.transports import Way
 
 MOUNTED = ("dev", "proc", "sys", "var/tmp", "workspace")
@@ -33,10 +33,11 @@ def apptainer_place() -> ApptainerPlace:
     """With an image that is made once for all test processes."""
     check_root("Apptainer")
     program = cached("apptainer/usr/bin/apptainer")
-    image = folder_of(f"apptainer-{hashlib.sha256(small_root()).hexdigest()[:16]}.sif")
+    recipe = Path(images.__file__).read_bytes()
+    image = folder_of(f"apptainer-{hashlib.sha256(recipe).hexdigest()[:16]}.sif")
     with locked(folder_of("apptainer.lock")), TemporaryDirectory() as scratch:
         if not image.exists():
-            subprocess.run(["tar", "-x", "-C", scratch], input=small_root(), check=True)
+            subprocess.run(["tar", "-x", "-C", scratch], input=images.small_root(), check=True)
             for folder in MOUNTED:
                 Path(scratch, folder).mkdir(parents=True, exist_ok=True)
             draft = image.with_suffix(".new")

@@ -72,6 +72,24 @@ cd .; @1
 @1 # @2
 @1 \⏎&& @2
 @1⏎⏎@2
+f() { local v=@m; @1; }; f; $v t
+f() { v=@m; @1; }; f; $v t
+i=1; ((i++)); @m $i; @1
+((v=1)); @1
+sh -c '((@m))'
+sh -c '[[ a || @m ]]'
+sh -c 'echo a; @q'
+echo rm > x; $(<x) b; @1
+i=3; @m $((i=4)) $i
+export v=@m; @1
+declare v=@m; @1
+read v <<< @m; @1
+unset v; @1
+v=@m; f() { $v; }; v=@m; f
+v+=x; @1
+printf '%s\n' @m | bash
+echo '@m "$@"' | bash -s a b
+{ echo @m; echo @m c; } | sh
 """
 SHAPES = tuple(shape.replace("⏎", "\n") for shape in _SHAPES.splitlines() if shape)
 """`@1` and `@2` are lines, `@q` is the first for single quotes, `@m` a mark."""
@@ -105,6 +123,8 @@ class Lines:
             "a", "-x", '"b c"', "'d  e'", "$v", '"$v"', "{p,q}", "{1..3}", "$((1 + 2))", "x\\ y",
             "''", "$(echo z w)", '"$(echo z w)"', "a{b,c}d", "$'t\\tu'", "${w}", "~", "a=b", "#c",
             "c#", '"`echo q`"', "{x}", "a,b", "$", "\\$v", '"\\"$v"', "e{,f}", "[", "]", "!", "}",
+            "{p},q}", "{{a,b},c}", "a{b}{c,d}", "{},a}", "{a,b", "{3..1}", "{a..c}x", "{,}",
+            "x{a,{b,c}}y",
         )  # fmt: skip
 
     def simple(self) -> str:

@@ -206,3 +206,17 @@ async def test_a_foreground_command_without_a_limit_has_the_setting_s(tmp_path: 
         assert (await terminal.follow(job.id, wait=0.4)).state == "running"
     finally:
         await place.destroy()
+
+
+@pytest.mark.parametrize("settings", [TerminalSettings(output_mb=1)])
+async def test_a_flood_of_output_is_stopped_and_said(terminal: LocalTerminal, shell: Shell) -> None:
+    state = await shell("echo first; yes; echo not reached")
+    assert state.state == "stopped"
+    assert state.stdout.startswith("first\ny\n")
+    assert "[stopped: it wrote more than 1 MB]" in state.stderr
+    # Whatever the user's shell is like, the guard of a background command works.
+    await shell("IFS=x; PATH=; set -f")
+    job = await shell("/usr/bin/yes", background=True)
+    ended = await terminal.follow(job.id, wait=60)
+    assert ended.state == "stopped"
+    assert "more than 1 MB" in ended.stderr

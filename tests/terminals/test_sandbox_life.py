@@ -244,5 +244,5 @@ def test_the_table_leaves_a_home_out_but_for_the_workspace_and_programs(tmp_path
     hidden = (".", ".ssh/id_ed25519", ".hermes/state.db", ".hermes/terminals/two", ".local/share")
     assert {sight(name) for name in hidden} == {"hide"}
     assert {sight(name) for name in (".pyenv/versions", "bin", ".local/bin")} == {"read"}
-    assert sight("work/file") == sight(".hermes/terminals/one/home/.cache") == "write"
+    assert sight("work/file") == sight(".hermes/terminals/one/sandbox/home/.cache") == "write"
     assert made[Path("/run")] == made[Path("/home")] == made[Path("/var")] == "hide"

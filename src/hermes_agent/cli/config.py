@@ -80,7 +80,10 @@ def _set(options: argparse.Namespace, config: Path) -> None:
 
     def check(settings: Any) -> None:
         nonlocal trouble
-        if options.name in ("model", "policy") and getattr(settings, options.name):
+        named = options.name == "terminal.default" or (
+            options.name in ("model", "policy") and getattr(settings, options.name)
+        )
+        if named:
             trouble = _unusable(settings, options.name)
             if isinstance(trouble, UsageError):
                 raise trouble
@@ -109,7 +112,7 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
     from hermes_agent.runtime.config import load_settings
 
     settings = load_settings(config, os.environ)
-    for name in ("policy", "model"):
+    for name in ("policy", "terminal.default", "model"):
         trouble = _unusable(settings, name)
         if trouble is not None:
             raise HermesError(trouble.message, trouble.hint)
@@ -117,7 +120,7 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
 
 
 def _unusable(settings: Any, name: str) -> HermesError | None:
-    """Why a session could not be opened with this model or policy."""
+    """Why a session could not be opened with this model, policy or terminal."""
     from hermes_agent.models.catalog import open_model
     from hermes_agent.policy.policies import Policies
     from hermes_agent.runtime.places import find_home
@@ -125,6 +128,11 @@ def _unusable(settings: Any, name: str) -> HermesError | None:
     try:
         if name == "policy":
             Policies.of_home(Path(find_home(os.environ)), Path.home()).rules(settings.policy)
+        elif name == "terminal.default":
+            if settings.terminal.default not in settings.places:
+                there = ", ".join(settings.places)
+                name = settings.terminal.default
+                raise UsageError(f"no terminal called {name!r}", f"there are: {there}")
         else:
             open_model(settings.model, settings.models, os.environ)
     except HermesError as error:

@@ -19,7 +19,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     cpus: Annotated[float, Meta(gt=0)] = 2.0
     """Processor cores."""
     seconds: Annotated[float, Meta(gt=0)] | None = None
-    """The longest that any command may run, whatever the model asks for."""
+    """The longest that a command in the foreground may run, whatever the model asks for."""
 
 
 class LocalPlace(_Place, frozen=True, tag="local"):

@@ -1,7 +1,7 @@
 """The rules in force, and what they say to one act."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -43,10 +43,12 @@ class _Ready(Struct, frozen=True):
 
 
 class Rules:
-    """Rules in their order. The first that fits decides; a deny goes before, wherever it stands."""
+    """Rules in their order. The first that fits decides; a deny goes before, wherever it stands.
+    `otherwise` is said to what none of them fits."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], otherwise: Literal["ask", "deny"] = "ask") -> None:
         self.rules = tuple(rules)
+        self._otherwise: Literal["ask", "deny"] = otherwise
         self._ready = tuple(
             (
                 could_fit(rule),
@@ -91,7 +93,9 @@ class Rules:
                 denied = denied or rule
             else:
                 chosen = chosen or rule
-        return _decision(facts, act, denied or chosen, granted, tuple(audits), tuple(fitting))
+        return _decision(
+            facts, act, denied or chosen, self._otherwise, granted, tuple(audits), tuple(fitting)
+        )
 
     def _candidates(self, kind: str, tool: str, program: str) -> tuple[_Ready, ...]:
         where = (kind, tool, program)
@@ -125,11 +129,12 @@ def _decision(
     facts: Facts,
     act: Act,
     rule: Rule | None,
+    otherwise: Literal["ask", "deny"],
     granted: frozenset[str],
     audits: tuple[str, ...],
     fitting: tuple[Rule, ...],
 ) -> Decision:
-    action: RuleAction = rule.action if rule is not None else "ask"
+    action: RuleAction = rule.action if rule is not None else otherwise
     name = rule.name if rule is not None else DEFAULT
     key = ""
     if action == "ask":

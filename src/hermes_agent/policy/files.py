@@ -1,6 +1,6 @@
 """Policy files: read and checked whole, every problem told with its line."""
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from hermes_agent.core.effects import Access, Action, Actor, Consent
 from hermes_agent.policy import globs, hosts
@@ -22,7 +22,9 @@ ACCESSES: tuple[str, ...] = get_args(Access)
 ACTIONS: tuple[Action, ...] = get_args(Action)
 SESSIONS: tuple[str, ...] = ("user", "program", "job", "agent")
 
-_HEADER = ("version", "name", "description", "profile", "extends", "rules", "tests")
+_HEADER = (
+    "version", "name", "description", "profile", "extends", "otherwise", "rules", "tests",
+)  # fmt: skip
 _RULE = ("id", "match", "when", "then", "reason", "secrets", "exact")
 _CASE = (
     "run", "call", "input", "expect", "rule", "becomes", "profile", "terminal", "place", "folder",
@@ -68,8 +70,16 @@ class _FileReader(Reader):
         self._unique(given.get("rules"), rules)
         return PolicyFile(
             name, self.path, texts["name"] or name, texts["description"], texts["profile"],
-            texts["extends"], tuple(rules), tuple(tests),
+            texts["extends"], self._otherwise(given), tuple(rules), tuple(tests),
         )  # fmt: skip
+
+    def _otherwise(self, given: dict[str, Node]) -> Literal["", "ask", "deny"]:
+        if "otherwise" not in given:
+            return ""
+        node = given["otherwise"]
+        if "profile" not in given:
+            self.wrong(node, "only a profile can say otherwise", "add profile: NAME")
+        return "deny" if self.choice(node, "otherwise", ("ask", "deny")) == "deny" else "ask"
 
     def _version(self, root: Node, node: Node | None) -> None:
         if node is None or node.value() != VERSION:

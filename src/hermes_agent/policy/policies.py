@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -16,7 +17,7 @@ from hermes_agent.policy.acts import Homes
 from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.files import read_file
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.schema import PolicyFile, Problem, Rule
+from hermes_agent.policy.schema import PolicyFile, Problem
 
 BUNDLED = Path(__file__).parent.parent / "policies"
 ALWAYS = "always"
@@ -73,9 +74,18 @@ class Loaded(Struct, frozen=True):
             found.append(parent)
         return tuple(found)
 
-    def rules(self, profile: str) -> Iterator[Rule]:
-        for file in self.order(profile):
-            yield from file.rules
+    def rules(self, profile: str) -> Rules:
+        """The rules of a profile, made ready."""
+        found = (rule for file in self.order(profile) for rule in file.rules)
+        return Rules(found, self.otherwise(profile))
+
+    def otherwise(self, profile: str) -> Literal["ask", "deny"]:
+        """What becomes of acts that no rule covers: the nearest profile that says so decides."""
+        for one in self.chain(profile):
+            said = {file.otherwise for file in self.files if file.profile == one} - {""}
+            if said:
+                return "deny" if "deny" in said else "ask"
+        return "ask"
 
 
 class Policies:
@@ -128,7 +138,7 @@ class Policies:
             raise Broken(loaded.problems)
         if profile not in self._rules:
             _check_profile(loaded, profile)
-            self._rules[profile] = Rules(loaded.rules(profile))
+            self._rules[profile] = loaded.rules(profile)
         return self._rules[profile]
 
     def gate(self, profile: str, capabilities: frozenset[str] | None = None) -> RuleGate:

@@ -121,6 +121,8 @@ class PolicyFile(Struct, frozen=True):
     profile: str = ""
     """The profile that its rules belong to; all when empty."""
     extends: str = ""
+    otherwise: Literal["", "ask", "deny"] = ""
+    """What becomes of acts that no rule covers; empty: as in the profile it extends."""
     rules: tuple[Rule, ...] = ()
     tests: tuple[Case, ...] = ()
 

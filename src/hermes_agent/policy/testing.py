@@ -90,7 +90,7 @@ def run_tests(loaded: Loaded, file: PolicyFile, tools: Mapping[str, Touches]) ->
     for case in file.tests:
         profile = case.profile or file.profile or PROFILE
         if profile not in rules:
-            rules[profile] = Rules(_beside(loaded, file, profile).rules(profile))
+            rules[profile] = _beside(loaded, file, profile).rules(profile)
         judged = _judged(rules[profile], case, tools)
         verdict = judged.verdict
         outcomes.append(

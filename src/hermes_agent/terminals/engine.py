@@ -68,8 +68,17 @@ class KeptTerminal:
     their output and the state of the shell. A time limit binds foreground commands only, and
     counts from their true start."""
 
-    def __init__(self, spot: Spot, files: Files, settings: TerminalSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        spot: Spot,
+        files: Files,
+        settings: TerminalSettings,
+        clock: Clock,
+        most: float | None = None,
+    ) -> None:
+        """`most`: seconds that no command in the foreground may exceed, whatever it asks for."""
         self._spot = spot
+        self._most = most
         self._files = files
         self._settings = settings
         self._clock = clock
@@ -351,7 +360,8 @@ class KeptTerminal:
         return facts
 
     def _limit(self, command: Command) -> float:
-        return self._settings.timeout_seconds if command.timeout is None else command.timeout
+        wanted = self._settings.timeout_seconds if command.timeout is None else command.timeout
+        return wanted if self._most is None else min(wanted, self._most)
 
     async def _pass_on(self, id: str, news: News) -> None:
         for stream, (start, data) in enumerate(await self._spot.news(id, news.places)):

@@ -40,6 +40,7 @@ class FarTerminal(KeptTerminal):
         environment: Mapping[str, str],
         lasting: bool,
         clock: Clock = time.time,
+        most: float | None = None,
     ) -> None:
         greeting = Greeting(
             workspace, settings.idle_seconds, settings.output_mb * 1_000_000, not lasting,
@@ -47,7 +48,7 @@ class FarTerminal(KeptTerminal):
         )  # fmt: skip
         spot = FarSpot(transport, session, greeting, folder / "spool", lasting=lasting)
         self._porter = spot.porter
-        super().__init__(spot, FarFiles(spot.porter), settings, clock)
+        super().__init__(spot, FarFiles(spot.porter), settings, clock, most)
 
     @property
     def workspace(self) -> str:

@@ -124,6 +124,7 @@ def open_terminal(
         environment={name: environ[name] for name in named if name in environ},
         lasting=lasts(place),
         clock=clock,
+        most=place.limits.seconds if hasattr(place, "limits") else None,
     )
 
 

@@ -44,7 +44,7 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
     if depth > 30:
         raise Unreadable("braces nested too deeply")
     for start, atom in enumerate(atoms):
-        if atom != "{":
+        if atom != "{" or (start == 0 and atoms[1:2] == ["}"]):
             continue
         found = _matching(atoms, start)
         if found is None:
@@ -57,6 +57,8 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
         else:
             middles = _sequence(inside)
             if not middles:
+                if "{" in inside or "," in inside:
+                    raise Unreadable("braces within what is no sequence")
                 continue
         after = _expand(atoms[end + 1 :], depth + 1)
         if len(middles) * len(after) > _MAX:
@@ -66,18 +68,23 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
 
 
 def _matching(atoms: list[Atom], start: int) -> tuple[int, list[int]] | None:
+    """The closing brace and the commas before it. As in bash, a brace closes nothing before a
+    comma or two dots have been seen."""
     depth = 0
+    dotted = False
     commas: list[int] = []
     for at in range(start + 1, len(atoms)):
         atom = atoms[at]
+        if atom == "}" and depth == 0 and (commas or dotted):
+            return at, commas
         if atom == "{":
             depth += 1
-        elif atom == "}":
-            if depth == 0:
-                return at, commas
+        elif atom == "}" and depth:
             depth -= 1
         elif atom == "," and depth == 0:
             commas.append(at)
+        elif atom == "." and depth == 0 and atoms[at + 1 : at + 2] == ["."]:
+            dotted = dotted or atoms[at + 2 : at + 3] != ["}"]
     return None
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell.expand import hides_code
 from hermes_agent.policy.shell.note import places_of
-from hermes_agent.policy.shell.programs import run_program
 from hermes_agent.policy.shell.state import Field, absolute
 from hermes_agent.policy.shell.text import echoed, formatted
 
@@ -147,7 +146,7 @@ def _popd(run: "Run", fields: list[Field]) -> str:
     return ""
 
 
-def _set(run: "Run", fields: list[Field]) -> str:
+def _set(run: "Run", fields: list[Field]) -> str | None:
     _note(run, fields)
     words = fields[1:]
     while words:
@@ -167,7 +166,7 @@ def _set(run: "Run", fields: list[Field]) -> str:
         run.state.positional = tuple(given)
         if any(field.dynamic for field in given):
             run.state.positional = None
-    return ""
+    return "" if len(fields) > 1 else None
 
 
 def _shift(run: "Run", fields: list[Field]) -> str:
@@ -177,11 +176,16 @@ def _shift(run: "Run", fields: list[Field]) -> str:
     return ""
 
 
-def _declare(run: "Run", fields: list[Field]) -> str:
+def _declare(run: "Run", fields: list[Field]) -> str | None:
     _note(run, fields)
     _check_names(run, fields)
+    inner = fields[0].text in {"local", "declare", "typeset"}
+    inner = inner and not any(f.text.startswith("-") and "g" in f.text for f in fields[1:])
     for field in fields[1:]:
         text = field.prefix if field.dynamic else field.text
+        name = text.partition("=")[0].rstrip("+")
+        if inner and _NAME.fullmatch(name):
+            run.state.locals.setdefault(name, run.state.lookup(name))
         if text.startswith("-") and not field.dynamic:
             if fields[0].text != "export" and set(text) & {"n", "i", "u", "l", "c"}:
                 run.unknown(text, "values of this kind are not followed", fields[0].text)
@@ -193,11 +197,11 @@ def _declare(run: "Run", fields: list[Field]) -> str:
         elif equals:
             append = name.endswith("+")
             run.set(name.rstrip("+"), None if field.dynamic or append else value)
-        elif fields[0].text in {"local", "declare", "typeset"} and _NAME.fullmatch(name):
+        elif inner and _NAME.fullmatch(name):
             run.state.assign(name, None)
         elif name:
             run.set(name, run.state.lookup(name))
-    return ""
+    return "" if len(fields) > 1 else None
 
 
 def _read(run: "Run", fields: list[Field]) -> str:
@@ -268,14 +272,14 @@ def _exec(run: "Run", fields: list[Field]) -> str | None:
     return ""
 
 
-def _shopt(run: "Run", fields: list[Field]) -> str:
+def _shopt(run: "Run", fields: list[Field]) -> str | None:
     _note(run, fields)
     names = [f for f in fields[1:] if f.dynamic or not f.text.startswith("-")]
     changing = any(f.text.startswith("-") and set(f.text) & {"s", "u"} for f in fields[1:])
     for name in names:
         if changing and name.text not in _SAFE_SHOPT | _SAFE_SET_NAMES:
             run.unknown(f"shopt {name.text}", "the shell will read commands differently", "shopt")
-    return ""
+    return "" if changing else None
 
 
 def _odd(run: "Run", fields: list[Field]) -> None:
@@ -292,14 +296,12 @@ def _jobs(run: "Run", fields: list[Field]) -> str | None:
     return None
 
 
-def _times(run: "Run", fields: list[Field]) -> str | None:
-    """`time` where it is not the reserved word."""
-    words = fields[1:]
-    while words and words[0].text in {"-p", "--"}:
-        words = words[1:]
-    if not words or words[0].text.startswith("-"):
-        return run_program(run, "time", fields)
-    return run.inside().words(words)
+def _history(run: "Run", fields: list[Field]) -> None:
+    """Shows what was run; with options it writes and reads files."""
+    if any(field.text.startswith("-") or field.dynamic for field in fields[1:]):
+        _odd(run, fields)
+    else:
+        _plain(run, fields)
 
 
 BUILTINS: dict[str, Builtin] = {
@@ -309,10 +311,10 @@ BUILTINS: dict[str, Builtin] = {
     "export": _declare, "readonly": _declare, "read": _read, "mapfile": _read,
     "readarray": _read, "getopts": _read, "unset": _unset, "let": _let, "command": _command,
     "builtin": _command, "exec": _exec, "shopt": _shopt, "hash": _odd, "enable": _odd,
-    "bind": _odd, "fc": _odd, "complete": _odd, "compgen": _odd, "jobs": _jobs, "time": _times,
+    "bind": _odd, "fc": _odd, "complete": _odd, "compgen": _odd, "jobs": _jobs,
     ":": _silent, "true": _silent, "false": _silent, "test": _plain, "[": _plain, "exit": _silent,
     "return": _silent, "break": _silent, "continue": _silent, "wait": _plain, "pwd": _plain,
     "type": _plain, "umask": _plain, "ulimit": _plain, "times": _plain, "dirs": _plain,
     "disown": _plain, "bg": _plain, "fg": _plain, "suspend": _plain, "caller": _plain,
-    "help": _plain, "history": _plain, "logout": _plain, "unalias": _plain,
+    "help": _plain, "history": _history, "logout": _plain, "unalias": _plain,
 }  # fmt: skip

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from hermes_agent.core.effects import Access, Place
 from hermes_agent.policy.shell import roles
 from hermes_agent.policy.shell.note import places_of
@@ -11,6 +13,10 @@ from hermes_agent.policy.shell.state import Field
 
 if TYPE_CHECKING:
     from hermes_agent.policy.shell.command import Run
+
+
+_USER_SHELL = frozenset({"su", "runuser", "script", "rsync", "gcloud", "tmux", "mosh"})
+"""Whose commands are read by the user's shell, which is bash; others use sh."""
 
 
 class Call:
@@ -39,7 +45,8 @@ class Call:
             self.unknown(text, f"what {self.name} runs is not known")
             return
         inside = self.inside(far=far)
-        self.later.append(lambda: inside.walk.text(text.text, inside.state, inside.around))
+        around = inside.around if self.name in _USER_SHELL else replace(inside.around, bash=False)
+        self.later.append(lambda: inside.walk.text(text.text, inside.state, around))
 
     def inside(self, *, far: bool = False) -> "Run":
         """Where the commands run that the program starts."""

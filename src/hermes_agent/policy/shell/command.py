@@ -24,7 +24,7 @@ def run_simple(walk: Walk, command: Simple, state: State, around: Surroundings) 
         assign(run, assignment, target, shy=first in _READING)
     for assignment in command.arrays:
         assign(run, assignment, state, shy=False)
-    output: str | None = ""
+    output: str | None = None if command.redirections else ""
     if fields:
         if command.assignments and runs_here(first, state):
             run.state = target
@@ -95,12 +95,9 @@ class Run:
         if any(hides_code(text) for text in texts):
             self.unknown(f"{name}=", "a value with code in it")
 
-    def inside(
-        self, *via: str, state: State | None = None, around: Surroundings | None = None
-    ) -> "Run":
+    def inside(self, *via: str, state: State | None = None) -> "Run":
         """The same command one wrapper further in."""
-        around = (around or self.around).through(*via)
-        return Run(self.walk, state or self.state, around, self.redirected)
+        return Run(self.walk, state or self.state, self.around.through(*via), self.redirected)
 
     def words(self, fields: list[Field], *, functions: bool = True) -> str | None:
         """Run a program with its words; what it prints, when known."""
@@ -128,10 +125,11 @@ class Run:
         bodies = self.state.functions[name]
         for body in bodies:
             inside = self.state.copy()
-            inside.positional = tuple(fields[1:])
+            inside.positional, inside.locals = tuple(fields[1:]), {}
             output = self.walk.call(body, inside, self.around)
-            inside.positional = before
-            if len(bodies) == 1:
+            inside.variables |= inside.locals  # what was local is as it was before
+            inside.positional, inside.locals = before, self.state.locals
+            if len(bodies) == 1 and name not in self.state.unsure:
                 self.state.become(inside)
             else:
                 self.state.merge(inside)

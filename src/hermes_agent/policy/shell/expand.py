@@ -23,6 +23,8 @@ from hermes_agent.policy.shell.syntax import (
 _GLOB = re.compile(r"[*?]")
 _BLANKS = re.compile(r"[ \t\n]+")
 _HIDDEN_CODE = re.compile(r"\$\(|`|\$\{")
+_ASSIGNS = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>=")
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _TILDE = re.compile(r"~([^/]*)")
 _MAX_FIELDS = 1000
 
@@ -124,7 +126,11 @@ class Expander:
 
     def one(self, word: Word) -> list[Field]:
         fields: list[Field] = []
-        for parts in expand_braces(word.parts):
+        variants = expand_braces(word.parts)
+        if len(variants) > 1 and not self.around.bash:
+            self.visit(word.parts)  # some shells expand braces, some do not
+            return [Field(word.source, dynamic=True, start=word.start, end=word.end)]
+        for parts in variants:
             building = _Fields(word)
             for part in self.tilde(parts, building):
                 self.part(part, building)
@@ -249,8 +255,13 @@ class Expander:
         return given[number - 1].text
 
     def visit(self, parts: Sequence[Part]) -> None:
-        """Follow the commands in parts whose value does not matter."""
+        """Follow the commands in parts whose value does not matter. Where they could be arithmetic
+        that assigns, the names in them are not known any longer."""
         self.joined(parts)
+        text = " ".join(part.text for part in parts if isinstance(part, Literal | Quoted))
+        if _ASSIGNS.search(text):
+            for name in _NAME.findall(text):
+                self.state.assign(name, None)
 
     def joined(self, parts: Sequence[Part]) -> str | None:
         """The parts as one text, as between double quotes; None when it cannot be known."""

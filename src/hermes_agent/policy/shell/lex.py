@@ -50,12 +50,15 @@ class Budget:
 class Words:
     """The lower half of the reader; `parse.Reader` adds commands."""
 
-    def __init__(self, text: str, budget: Budget, depth: int = 0, *, nested: bool = False) -> None:
+    def __init__(
+        self, text: str, budget: Budget, depth: int = 0, *, nested: bool = False, bash: bool = True
+    ) -> None:
         self.text = text
         self.at = 0
         self.budget = budget
         self.depth = depth
         self.nested = nested
+        self.bash = bash
         self.awaited: list[Redirection] = []
 
     if TYPE_CHECKING:
@@ -106,9 +109,8 @@ class Words:
             after = self.text[self.at + 1 : self.at + 2]
             self.at += 2
             if after == "":
-                self.at -= 1
-                parts.append(Quoted("\\"))
-            elif after != "\n":
+                raise Unreadable("a backslash at the end")
+            if after != "\n":
                 parts.append(Quoted(after))
             else:
                 add_literal(parts, "")
@@ -174,6 +176,7 @@ class Words:
             self.at += 2
             parts.append(Arithmetic(self.arithmetic("]")))
         elif after == "'" and not quoted:
+            self.only_bash("$'")
             start = self.at + 2
             end = start
             while end < len(self.text) and self.text[end] != "'":
@@ -209,6 +212,11 @@ class Words:
         """A line that ends in the middle of `what` and goes on with it."""
         if self.next(2) == "\\\n" and _NAME.match(self.text, self.at + 2):
             raise Unreadable(f"a line ends within {what}")
+
+    def only_bash(self, what: str) -> None:
+        """Other shells read this in other ways, and may find other commands."""
+        if not self.bash:
+            raise Unreadable(f"{what} in a shell that is not bash")
 
     def deeper(self) -> None:
         self.depth += 1
@@ -368,6 +376,7 @@ class Words:
                 self.at += 1
                 parts.append(Quoted(sign))
             elif sign == "'" and quoted and literal:
+                self.only_bash("a quotation mark in braces")
                 self.at += 1
                 parts.append(Quoted("'"))
             elif sign == "$" and quoted:

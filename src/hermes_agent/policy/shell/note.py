@@ -28,10 +28,10 @@ def shown(fields: Iterable[Field]) -> str:
 
 
 def host_of(field: Field) -> str:
-    """The host in a URL or an address; the source where it cannot be known."""
+    """The host in a URL or an address; empty where it cannot be known."""
     if field.dynamic:
         found = _WHOLE_URL.match(field.prefix)
-        return found.group(1) if found else field.text
+        return found.group(1) if found else ""
     found = _URL.match(field.text)
     if found:
         return found.group(1).strip("[]")

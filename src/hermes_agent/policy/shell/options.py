@@ -23,7 +23,7 @@ Operands are roles: `read* write` is any number to read and one to write; `.` is
 """
 
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -75,7 +75,7 @@ class Reading(Struct):
 @cache
 def table() -> dict[str, str]:
     """The line of each program, and of each verb that has one."""
-    text = resources.files(__package__).joinpath("programs.table").read_text("utf-8")
+    text = Path(__file__).with_name("programs.table").read_text("utf-8")
     found: dict[str, str] = {}
     for line in text.replace("\n    ", " ").splitlines():
         if line and line[0] != "#":
@@ -219,7 +219,7 @@ class _Sorter:
         last = field.text in self.spec.until
         self.verb_open = len(self.verb) < wanted and not last
         own = merged(self.program, " ".join(self.verb))
-        if own is not None and not self.verb_open:
+        if own is not None:
             self.spec = own
             self.run_at = self.place_of_run()
 

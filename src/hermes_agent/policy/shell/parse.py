@@ -45,7 +45,7 @@ class Reader(Compounds):
         return body
 
     def within(self, text: str) -> "Reader":
-        return Reader(text, self.budget, self.depth, nested=True)
+        return Reader(text, self.budget, self.depth, nested=True, bash=self.bash)
 
     def script(self, stops: frozenset[str], closing: str = "") -> Script:
         """Commands up to a reserved word in `stops` (left standing), a `;;` or an unopened
@@ -153,6 +153,8 @@ class Reader(Compounds):
     def command(self) -> Command:
         self.deeper()
         word = self.reserved()
+        if word in {"[[", "function", "coproc", "select"} or self.next(2) == "((":
+            self.only_bash(word or "((")
         command: Command
         if word == "coproc":
             self.at += len(word)

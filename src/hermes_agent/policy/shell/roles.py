@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from hermes_agent.core.effects import Access
-from hermes_agent.policy.shell.code import awk_is_plain, sed_is_plain, sql_is_plain
+from hermes_agent.policy.shell.code import awk_is_plain, sed_is_plain, sql_is_plain, sql_verbs
 from hermes_agent.policy.shell.note import host_of, remote_host
 from hermes_agent.policy.shell.state import Field
 
@@ -57,7 +59,9 @@ def _text(call: "Call", words: list[Field], *, far: bool) -> None:
         call.run.unknown(text, f"what {call.name} runs is not known", call.name)
         return
     inside = call.inside(far=far)
-    inside.walk.text(text, inside.state, inside.around)
+    user = call.name in {"ssh", "autossh", "sudo", "doas", "tmux"}
+    around = inside.around if user else replace(inside.around, bash=False)
+    inside.walk.text(text, inside.state, around)
 
 
 def _place(access: Access) -> Role:
@@ -75,9 +79,10 @@ def _host(call: "Call", field: Field, option: str) -> None:
 
 def _url(call: "Call", field: Field, option: str) -> None:
     """A URL, `host:path`, or a path to read."""
-    del option
     host = remote_host(field)
-    if host is not None:
+    if "::" in field.text and "[" not in field.text:
+        _unknown(call, field, option)
+    elif host is not None:
         if host:
             call.hosts.append(host)
         elif field.text.startswith("file:"):
@@ -203,9 +208,34 @@ def _awk(call: "Call", field: Field, option: str) -> None:
 
 
 def _sql(call: "Call", field: Field, option: str) -> None:
+    """What a database is told is what the program does: `select`, `drop`."""
     del option
     if field.dynamic or not sql_is_plain(field.text):
         call.unknown(field, f"what {call.name} is told to do")
+    else:
+        verbs = (*call.reading.verb.split(), *sql_verbs(field.text))
+        call.reading.verb = " ".join(dict.fromkeys(verbs))
+
+
+def _database(call: "Call", field: Field, option: str) -> None:
+    """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
+    found = re.search(r"host(?:addr)?\s*=\s*(\S+)", field.text)
+    if field.dynamic or "://" in field.text:
+        _host(call, field, option)
+    elif found:
+        call.hosts.append(found.group(1))
+
+
+def _date(call: "Call", field: Field, option: str) -> None:
+    """`+format`, or a time to set the clock to."""
+    if field.dynamic or not field.text.startswith("+"):
+        _unknown(call, field, option)
+
+
+def _method(call: "Call", field: Field, option: str) -> None:
+    """A request is a GET anyway: to say so is no option that counts."""
+    if not field.dynamic and field.text in {"GET", "HEAD"}:
+        call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
 
 
 def _entry(call: "Call", field: Field, option: str) -> None:
@@ -261,8 +291,11 @@ def _netcat(call: "Call", field: Field, option: str) -> None:
     text = field.prefix if field.dynamic else field.text
     if call.name == "socat":
         found = re.match(r"(?i)(?:tcp|udp|openssl|ssl)[46]?(?:-connect)?:([^:,]+)", text)
+        socket = re.match(r"(?i)unix(?:-connect|-client)?:([^,]+)", text)
         if found:
             call.hosts.append(found.group(1))
+        elif socket:
+            call.place(Field(socket.group(1), field.dynamic), "write")
         elif text not in {"-", "STDIO", "stdio"}:
             _unknown(call, field, option)
     elif field.dynamic or not re.fullmatch(r"[\d,-]+", text):
@@ -277,5 +310,5 @@ ROLES: dict[str, Role] = {
     "host": _host, "url": _url, "from": _remote("read"), "to": _remote("write"),
     "shell": _shell, "farshell": _far, "unknown": _unknown, "code": _code, "config": _config,
     "sshoption": _ssh_option, "data": _data, "mount": _mount, "dd": _dd, "sed": _sed,
-    "awk": _awk, "sql": _sql, "entry": _entry,
+    "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method, "entry": _entry,
 }  # fmt: skip

@@ -59,6 +59,8 @@ class State:
         self.failed: tuple[str | None, ...] = ()
         """Where it may stand besides, if the last command failed."""
         self.positional: tuple[Field, ...] | None = None
+        self.locals: dict[str, Value] = {}
+        """Names that the function that runs has for itself, with their values outside of it."""
 
     def copy(self) -> "State":
         twin = State(self.folders, self.home)
@@ -67,6 +69,7 @@ class State:
         twin.unsure = set(self.unsure)
         twin.failed = self.failed
         twin.positional = self.positional
+        twin.locals = dict(self.locals)
         return twin
 
     def later(self) -> "State":
@@ -96,6 +99,9 @@ class State:
         self.unsure |= other.unsure
         self.stand(self.folders + other.folders)
         self.failed = tuple(dict.fromkeys(self.failed + other.failed))
+        for name in self.locals.keys() | other.locals.keys():
+            mine = self.locals.get(name)
+            self.locals[name] = mine if mine == other.locals.get(name) else None
         if self.positional != other.positional:
             self.positional = None
         return before != (self.variables, self.folders, self.functions, self.positional)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from hermes_agent.core.effects import Access, Act, Place
+from hermes_agent.policy.shell.danger import changes_what_runs
 from hermes_agent.policy.shell.expand import Expander, hides_code
 from hermes_agent.policy.shell.lex import Budget
 from hermes_agent.policy.shell.note import Notebook, host_of, places_of
@@ -17,8 +18,10 @@ from hermes_agent.policy.shell.syntax import (
     Coprocess,
     Function,
     Group,
+    Literal,
     Loop,
     Pipeline,
+    Quoted,
     Redirection,
     Script,
     Simple,
@@ -68,7 +71,7 @@ class Walk:
     def text(self, text: str, state: State, around: Surroundings) -> str | None:
         """Follow shell text that stands in a string."""
         try:
-            script = Reader(text, self.budget, nested=True).whole()
+            script = Reader(text, self.budget, nested=True, bash=around.bash).whole()
         except Unreadable as problem:
             self.note.unknown(text, f"not understood: {problem}", around)
             state.forget()
@@ -148,7 +151,7 @@ class Walk:
 
     def call(self, body: Command, state: State, around: Surroundings) -> str | None:
         if any(body is one for one in self.calling):
-            self.note.unknown("", "a function that calls itself", around)
+            self.note.unknown("a function that calls itself", "it may never end", around)
             state.forget()
             return None
         self.calling.append(body)
@@ -180,8 +183,9 @@ class Walk:
     def condition(self, command: Condition, state: State, around: Surroundings) -> None:
         expander = Expander(self, state, around)
         for word in command.words:
-            text = expander.joined(word.parts)
-            if text is not None and hides_code(text):
+            expander.visit(word.parts)
+            text = "".join(p.text for p in word.parts if isinstance(p, Literal | Quoted))
+            if hides_code(text):
                 self.unknown(word.source, "a number or a name with code in it", around)
 
     def branches(self, command: Branches, state: State, around: Surroundings) -> None:
@@ -211,6 +215,8 @@ class Walk:
             known = loop.each and len(fields) <= _MAX_ROUNDS
             if known and not any(f.dynamic or f.glob for f in fields):
                 values = [field.text for field in fields]
+        if changes_what_runs(loop.name, None):
+            self.unknown(loop.name, f"{loop.name} changes what programs do", around)
         before = state.copy()
         if values is not None:
             for value in values:
@@ -256,6 +262,10 @@ class Walk:
         duplicates = one.operator in {"<&", ">&"} and not field.dynamic
         if one.operator not in {"<", "<&"} and one.fd in {"", "1"}:
             found.stdout = True
+        if one.fd.startswith("{"):
+            expander.state.assign(one.fd.strip("{}"), None)
+        if one.fd == "2" and one.operator == ">&":
+            found.stdout = True  # what goes wrong is printed as well
         if one.fd == "0" or (one.operator in {"<", "<>", "<&"} and not one.fd):
             found.stdin = Stdin(field.content)
         if duplicates and (number.isdigit() or number == ""):

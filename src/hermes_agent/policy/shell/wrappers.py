@@ -1,10 +1,12 @@
 """Programs that run other programs in ways that the table cannot say."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import Access
+from msgspec.structs import replace
+
+from hermes_agent.core.effects import Access, Place
 from hermes_agent.policy.shell.call import Call, follow
 from hermes_agent.policy.shell.note import places_of
 from hermes_agent.policy.shell.options import Spec, sort_words, spec
@@ -16,12 +18,13 @@ if TYPE_CHECKING:
 Special = Callable[["Run", str, list[Field]], str | None]
 
 
-def _note(run: "Run", name: str, fields: list[Field], **more: object) -> None:
+def _note(
+    run: "Run", name: str, fields: list[Field], own: Sequence[Place] = (),
+    flags: Sequence[str] | None = None,
+) -> None:  # fmt: skip
     places, hosts = run.redirected.take()
-    flags = more.get("flags", [f.text for f in fields[1:] if f.text.startswith("-")])
-    own = more.get("places", [])
-    assert isinstance(flags, list)
-    assert isinstance(own, list)
+    if flags is None:
+        flags = [field.text for field in fields[1:] if field.text.startswith("-")]
     run.walk.note.program(
         name, fields, run.around, flags=flags, places=[*own, *places], hosts=hosts
     )
@@ -71,11 +74,9 @@ def _xargs(run: "Run", name: str, fields: list[Field]) -> str | None:
     rest = list(reading.rest or [Field("echo")])
     if reading.unlisted or reading.unsure:
         run.unknown(" ".join(f.text for f in fields), f"where the command of {name} starts", name)
-    if any(option in {"-a", "--arg-file"} for option, _, _ in reading.values):
-        _note(run, name, fields, places=[
-            place for option, _, value in reading.values if option in {"-a", "--arg-file"}
-            for place in places_of(value, "read", run.state)
-        ])  # fmt: skip
+    files = [value for option, _, value in reading.values if option in {"-a", "--arg-file"}]
+    if files:
+        _note(run, name, fields, [p for file in files for p in places_of(file, "read", run.state)])
     mark = next((v.text for o, _, v in reading.values if o in {"-I", "--replace", "-i"}), None)
     if mark is None and {"-i", "--replace"} & set(reading.flags):
         mark = "{}"
@@ -169,7 +170,7 @@ def _find(run: "Run", name: str, fields: list[Field]) -> str | None:
                 at += 1 if text.startswith("-newer") else 0
     for root in roots or [Field(".")]:
         places += places_of(root, access, run.state)
-    _note(run, name, fields, flags=flags, places=places)
+    _note(run, name, fields, places, flags)
     for words in commands:
         inside = _inside(run, name)
         # what is found lies in the folders that are given
@@ -256,7 +257,8 @@ def _from_stdin(run: "Run", name: str, fields: list[Field]) -> str | None:
             run.unknown(name, "what will run later is not known", name)
         else:
             inside = call.inside()
-            inside.walk.text(stdin.text, inside.state, inside.around.fed(Stdin()))
+            around = replace(inside.around, bash=False, stdin=Stdin())
+            inside.walk.text(stdin.text, inside.state, around)
     return None
 
 
