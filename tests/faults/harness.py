@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from hermes_agent.cli.client import Api, Gone
-from hermes_agent.core.errors import Degraded, HermesError
+from hermes_agent.core.errors import Degraded, HermesError, NotFound
 
 PATIENCE = 60.0
 """How long a runtime may take for what normally takes a blink."""
@@ -69,10 +71,10 @@ def wait_until(met: Any, what: str) -> None:
         time.sleep(0.005)
 
 
-def script(folder: Path, turns: int) -> Path:
+def script(folder: Path, work: Path, turns: int) -> Path:
     """Each turn changes things in every way there is: commands, files, a tool that leaves no
     trace, several at once, and one that only looks. Each effect adds a line of its own."""
-    log = folder / "work" / "effects.log"
+    log = work / "effects.log"
     entries = []
     for turn in range(turns):
 
@@ -117,16 +119,31 @@ def script(folder: Path, turns: int) -> Path:
 LINES = ("command", "left", "right", "beside")
 
 
+class Site(Struct, frozen=True):
+    """Where the session of a case works."""
+
+    terminal: str = "local"
+    config: str = ""
+    """What config.yaml says of the terminal."""
+    work: Path | None = None
+    """Its workspace as this machine sees it, where that is not the session's own."""
+
+
 class Case:
     """One home, a session on it, and what was acknowledged."""
 
-    def __init__(self, folder: Path, nursery: Nursery, turns: int) -> None:
+    def __init__(
+        self, folder: Path, nursery: Nursery, turns: int, site: Site | None = None
+    ) -> None:
         self.folder = folder
+        self.site = site or Site()
         self.home = folder / "home"
-        self.work = folder / "work"
-        for each in (self.home, self.work):
+        self.near = folder / "work"
+        for each in (self.home, self.near):
             each.mkdir(parents=True)
-        self.script = script(folder, turns)
+        self.work = self.site.work or self.near
+        (self.home / "config.yaml").write_text(self.site.config)
+        self.script = script(folder, self.work, turns)
         self.api = Api(str(self.home))
         self.nursery = nursery
         self.pid = 0
@@ -160,13 +177,15 @@ class Case:
         except (Gone, Degraded):  # it died, or is stopping
             return False
 
-    def send_plainly(self, key: str, text: str) -> bool:
+    def send_plainly(self, key: str, text: str, **more: object) -> bool:
         message: dict[str, object] = {
             "text": text,
             "key": key,
             "session": self.session,
-            "workspace": str(self.work),
+            "workspace": str(self.near),
             "model": f"scripted/{self.script}",
+            "terminals": (self.site.terminal,),
+            **more,
         }
         sent = self.api.post("/v1/messages", message)
         self.session = sent["session"]
@@ -238,13 +257,28 @@ class Case:
                 assert lines[f"t{turn}-{name}"] == 1, f"t{turn}-{name} is missing"
             assert (self.work / f"note-{turn}.txt").read_text() == f"t{turn}-patched"
 
+    def _deleted(self) -> bool:
+        try:
+            self.api.post(f"/v1/sessions/{self.session}/interrupt")
+            self.api.delete(f"/v1/sessions/{self.session}")
+        except NotFound:
+            return True
+        except HermesError:  # its turn is just ending
+            return False
+        return True
+
     def close(self) -> None:
+        """Shells outlive a runtime that is killed; a far one is ended with its session."""
+        if self.site.terminal != "local" and self.session:
+            if self.died:
+                self.start()
+            wait_until(self._deleted, "the session to be deleted")
         self.kill()
         end_keepers(self.home)
 
 
 def end_keepers(home: Path) -> None:
-    """Shells outlive a runtime that is killed; end those of a home."""
+    """End the shells of a home."""
     mark = str(home).encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -257,8 +291,10 @@ def end_keepers(home: Path) -> None:
 
 
 @contextmanager
-def case(folder: Path, nursery: Nursery, turns: int = 3) -> Iterator[Case]:
-    one = Case(folder, nursery, turns)
+def case(
+    folder: Path, nursery: Nursery, turns: int = 3, site: Site | None = None
+) -> Iterator[Case]:
+    one = Case(folder, nursery, turns, site)
     try:
         yield one
     finally:

@@ -10,21 +10,29 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.harness import Case, Nursery, case
+from tests.faults.harness import Case, Nursery, Site, case
+from tests.faults.sites import SITES
 from tests.faults.storm import storm
 
 TURNS = 12
 """Messages sent to one home before its journal is checked and a new one begun."""
 
 
-def soak(folder: Path, nursery: Nursery, chance: random.Random, kills: int) -> int:
+def soak(
+    folder: Path,
+    nursery: Nursery,
+    chance: random.Random,
+    kills: int,
+    site: Callable[[], Site] = Site,
+) -> int:
     """Kill at least so many times, over as many homes as that takes. Returns the kills."""
     done = rounds = 0
     while done < kills:
         rounds += 1
-        with case(folder / f"round-{rounds}", nursery, TURNS) as one:
+        with case(folder / f"round-{rounds}", nursery, TURNS, site()) as one:
             done += one_round(one, chance)
     return done
 
@@ -58,7 +66,8 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="hermes-soak-"))
     try:
         while done < options.kills:
-            done += soak(folder / str(done), nursery, chance, min(50, options.kills - done))
+            site = chance.choice(list(SITES.values()))
+            done += soak(folder / str(done), nursery, chance, min(50, options.kills - done), site)
             storm(folder / f"storm-{done}", nursery, chance)
             rate = done / (time.monotonic() - began)
             print(f"{done} kills, nothing lost, nothing twice ({rate:.1f}/s)", flush=True)

@@ -98,7 +98,7 @@ class Box:
                 "TMPDIR": str(self.temporary),
                 "USER": "user",
                 "LANG": "C.UTF-8",
-                "FAKE_BOX": self.id,
+                "FAKE_BOX": str(self.folder),  # ids are the same in every process of the tests
             },
             start_new_session=True,
         )
@@ -106,7 +106,7 @@ class Box:
         return program
 
     def _marked(self) -> Iterator[int]:
-        mark = f"FAKE_BOX={self.id}".encode()
+        mark = f"FAKE_BOX={self.folder}".encode()
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with suppress(OSError):

@@ -21,6 +21,8 @@ from hermes_agent.policy.redact_stream import Stream
 
 log = logging.getLogger("hermes.calls")
 
+GIVE_UP_SECONDS = 5.0
+"""How long a turn that is given up looks for what became of a call."""
 DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
 
 
@@ -58,7 +60,7 @@ class Calls:
         """Give every call that has not ended an honest result. With `park`, a person first says
         what became of those that nobody can know about."""
         for open_call in self._talk.unfinished:
-            known = await self._find_out(open_call) if open_call.intended else "not-run"
+            known = await self._find_out_soon(open_call) if open_call.intended else "not-run"
             if known is None and park:
                 await self._park(open_call, f"{why} while it ran")
                 continue
@@ -70,6 +72,19 @@ class Calls:
             else:
                 text = f"{why} while it ran; it may or may not have taken effect"
             await self._finish(open_call, ToolResult(text, ok=False), seconds)
+            if isinstance(known, ToolResult):
+                await self._release(open_call, known)
+
+    async def _find_out_soon(self, open_call: OpenCall) -> Recovered:
+        """Nobody wants to wait any more: what still runs is stopped by ending the wait for it, and
+        looked at once more."""
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(GIVE_UP_SECONDS):
+                    return await self._find_out(open_call)
+            except TimeoutError:
+                continue
+        return None
 
     def _is_repeatable(self, open_call: OpenCall) -> bool:
         tool = self._parts.tools.get(open_call.call.name)
@@ -170,11 +185,18 @@ class Calls:
             self.traceless.discard(open_call.effect)
         if result is None:
             await self._park(open_call, reason)
-        elif tool.release is not None:
-            try:
-                await tool.release(context, result)
-            except (ToolError, OSError) as error:
-                log.warning("%s could not tidy up: %s", tool.name, error)
+        else:
+            await self._release(open_call, result)
+
+    async def _release(self, open_call: OpenCall, result: ToolResult) -> None:
+        """The result is in the journal: what was kept to find it out again can go."""
+        tool = self._parts.tools[open_call.call.name]
+        if tool.release is None:
+            return
+        try:
+            await tool.release(self._context(open_call), result)
+        except (HermesError, OSError) as error:
+            log.warning("%s could not tidy up: %s", tool.name, error)
 
     async def _take_up(self, open_call: OpenCall) -> None:
         """A call that was under way when the last runtime went."""
@@ -182,7 +204,8 @@ class Calls:
             return await self._until_decided(open_call)
         known = await self._find_out(open_call)
         if isinstance(known, ToolResult):
-            return await self._finish(open_call, known, known.data.get("seconds", 0.0))
+            await self._finish(open_call, known, known.data.get("seconds", 0.0))
+            return await self._release(open_call, known)
         if known == "not-run":
             return await self._run(open_call, self._tool_and_arguments(open_call)[0])
         return await self._park(open_call, DIED)

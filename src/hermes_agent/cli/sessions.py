@@ -197,4 +197,6 @@ def _delete(api: Api, options: argparse.Namespace) -> int:
         print_json(told)
     else:
         print(f"deleted {told['deleted']}")
+        for left in told["left"]:
+            print(one_line(left, 500), file=sys.stderr)
     return 0

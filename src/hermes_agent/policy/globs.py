@@ -19,7 +19,7 @@ _PART = re.compile(r"/\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|\{session\}|.", re.DOTALL
 class Words:
     """Globs over words: names, flags, arguments."""
 
-    __slots__ = ("_exact", "_pattern", "fit")
+    __slots__ = ("_exact", "_globs", "_pattern", "fit")
 
     fit: Callable[[str], object]
     """True, or something that counts as true, for a word that fits."""
@@ -27,23 +27,28 @@ class Words:
     def __init__(self, globs: Iterable[str]) -> None:
         given = tuple(globs)
         self._exact = frozenset(glob for glob in given if not _SPECIAL.search(glob))
-        patterns = [fnmatch.translate(glob) for glob in given if _SPECIAL.search(glob)]
-        self._pattern = re.compile("|".join(patterns)) if patterns else None
+        self._globs = tuple(glob for glob in given if _SPECIAL.search(glob))
+        self._pattern: re.Pattern[str] | None = None
+        self.fit = self._first if self._globs else self._exact.__contains__
+
+    def _first(self, word: str) -> object:
+        return self._ready()(word)
+
+    def _ready(self) -> Callable[[str], object]:
+        """Patterns are made ready when first asked: most rules of a session never are."""
         if self._pattern is None:
-            self.fit = self._exact.__contains__
-        elif not self._exact:
-            self.fit = self._pattern.match
-        else:
-            self.fit = self._fit
+            self._pattern = re.compile("|".join(map(fnmatch.translate, self._globs)))
+            self.fit = self._fit if self._exact else self._pattern.match
+        return self.fit
 
     def _fit(self, word: str) -> bool:
         assert self._pattern is not None
         return word in self._exact or self._pattern.match(word) is not None
 
     def fit_any(self, words: Iterable[str]) -> bool:
-        if self._pattern is None:
+        if not self._globs:
             return not self._exact.isdisjoint(words)
-        return any(map(self.fit, words))
+        return any(map(self._ready(), words))
 
 
 def escape(text: str) -> str:
@@ -157,6 +162,8 @@ def trouble(glob: str) -> str:
         return f"it has more than {MOST_DEEP} ** or {MOST_STARS} * in one name"
     if "\0" in glob or ".." in glob.split("/"):
         return "a path is written without .. here"
+    if "[" not in glob:
+        return ""  # only brackets can be wrong
     try:
         re.compile(_expression(glob, ""))
     except re.error as error:

@@ -17,16 +17,21 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from hermes_agent import __version__
+from hermes_agent.agent.fold import Conversation
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.offline import out_of_reach
 from hermes_agent.store.store import Store
+from hermes_agent.tools.builtin import load_tools
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATABASE = "state.db"
 LEFT_OUT = frozenset({"run", "logs", "terminals", "backups", "state.db-wal", "state.db-shm"})
 """What lies at the top of a home and is not part of a backup."""
+
+RESTORED = "it ran when the backup was made, and nobody can tell what became of it"
 
 _PIECE = 1 << 20
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)
@@ -308,6 +313,24 @@ async def _faults(folder: Path) -> list[str]:
         await store.close()
 
 
+async def _park_unknown(folder: Path) -> None:
+    """What ran when the backup was made has come to some end since, of which this home does not
+    know: a person decides, as after a death. A file that was being written tells by itself."""
+    repeatable = {tool.name for tool in load_tools() if tool.repeatable}
+    store = await Store.open(folder)
+    try:
+        for turn in await store.take_over():
+            prompt = await store.prompt((await store.session(turn.session)).prompt)
+            talk = Conversation(turn.session, prompt).apply_all(await store.events(turn.session))
+            for call in talk.unfinished:
+                known = call.call.name in repeatable or (call.intended and call.intended.note)
+                if call.intended and not call.parked and not known:
+                    parked = ev.CallParked(call.effect, call.call.id, call.call.name, RESTORED)
+                    await store.append(turn, parked)
+    finally:
+        await store.close()
+
+
 def check_backup(archive: Path) -> Summary:
     with tempfile.TemporaryDirectory(prefix="hermes-check-") as folder:
         return unpack_and_check(archive, Path(folder))
@@ -325,6 +348,8 @@ def restore_backup(archive: Path, home: Path, now: datetime) -> tuple[Summary, P
             staging.mkdir(mode=0o700, parents=True)
             try:
                 summary = unpack_and_check(archive, staging)
+                if (staging / DATABASE).exists():
+                    asyncio.run(_park_unknown(staging))
                 _swap(home, staging, aside)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)

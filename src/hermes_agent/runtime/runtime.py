@@ -70,7 +70,7 @@ class Runtime:
         for name in self._secrets.names():
             self._redactor.learn(name, self._secrets.get(name))
         self._policies = Policies.of_home(home, Path(environ.get("HOME") or Path.home()))
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: tuple[asyncio.Task[None], ...] = ()
         self._deleting: set[str] = set()
         self._stopping = False
 
@@ -91,7 +91,11 @@ class Runtime:
         except BaseException:
             self._lock.release()
             raise
-        self._watch = asyncio.create_task(self._keep_watch())
+        # Apart: a far terminal that does not answer must not keep the store from being tried.
+        self._watches = (
+            asyncio.create_task(self._keep_watch()),
+            asyncio.create_task(self._keep_tidy()),
+        )
 
     def _is_ours(self, session: Session) -> bool:
         return session.source != "library" or session.id in self._lent
@@ -118,8 +122,8 @@ class Runtime:
             ev.Recorded("", 0, self._clock(), ev.RuntimeChanged("stopping", "asked to stop"))
         )
         self.bus.end()
-        if self._watch is not None:
-            self._watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         await self.end_idle_shells()
         await self._shelf.close_models()
         await self.store.close()
@@ -130,8 +134,7 @@ class Runtime:
         await self._shelf.end_shells(busy=self._desk.busy)
 
     async def _keep_watch(self) -> None:
-        """Say when the store becomes unable to keep things, and when it is well again; let go of
-        terminals that nobody uses."""
+        """Say when the store becomes unable to keep things, and when it is well again."""
         said = Health()
         while True:
             try:
@@ -150,8 +153,16 @@ class Runtime:
             self.bus.publish(ev.Recorded("", 0, self._clock(), change))
         if now != said or not self._desk.taken_over:
             await self._take_up()
-        await self._shelf.tidy(busy=self._desk.busy)
         return now
+
+    async def _keep_tidy(self) -> None:
+        """Let go of terminals that nobody uses."""
+        while True:
+            try:
+                await self._shelf.tidy(busy=self._desk.busy)
+            except Exception:
+                log.exception("letting go of terminals failed; it goes on")
+            await asyncio.sleep(WATCH_SECONDS)
 
     def touch(self) -> None:
         self.touched = self._clock()
@@ -250,17 +261,22 @@ class Runtime:
                     after = max(after, live.number)
                     yield live
 
-    async def delete_session(self, session: Session) -> None:
+    async def delete_session(self, session: Session) -> list[str]:
+        """Returns what may be left over elsewhere, and why. The session goes last: a runtime that
+        dies meanwhile leaves it to be deleted again."""
         if session.id in self._desk.busy:
             raise HermesError(
                 f"session {session.id} is at work", f"`hermes interrupt {session.id}` stops it"
             )
         self._deleting.add(session.id)
         try:
-            await self.store.delete_session(session.id)
-            await self._shelf.forget(session)
+            if self.store.health.state != "well":
+                raise Degraded(self.store.health.reason, self.store.health.hint)
+            left = await self._shelf.forget(session)
             results = self.home.results / session.id
             await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
+            await self.store.delete_session(session.id)
+            return left
         finally:
             self._deleting.discard(session.id)
 

@@ -164,8 +164,8 @@ class Api:
 
     async def delete(self, request: Request) -> Response:
         session = await self._session(request)
-        await self._runtime.delete_session(session)
-        return reply({"deleted": session.id})
+        left = await self._runtime.delete_session(session)
+        return reply({"deleted": session.id, "left": left})
 
     async def journal(self, request: Request) -> Response:
         session = await self._session(request)

@@ -3,34 +3,23 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from hermes_agent.core.errors import HermesError, ModelError, UsageError
-from hermes_agent.core.messages import Chunk, ModelFacts, Request
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.places import LocalPlace, PlaceSettings
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.models.catalog import open_model
+from hermes_agent.runtime.absent import UnavailableModel, UnavailableTerminal
 from hermes_agent.terminals.kinds import kind_of, open_terminal
 
 log = logging.getLogger("hermes.shelf")
 
 
-class UnavailableModel:
-    """Stands for a model that cannot be opened: a turn that needs it fails with the reason."""
-
-    def __init__(self, name: str, error: HermesError) -> None:
-        self.name = name
-        self.facts = ModelFacts(price_input=0.0, price_output=0.0)
-        self._error = error
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:  # noqa: ARG002 - the protocol's
-        raise ModelError("bad_request", self._error.message, self._error.hint)
-
-    async def close(self) -> None:
-        """Nothing was opened."""
+LET_GO_SECONDS = 10.0
+"""How long a terminal whose place does not answer is waited for when it is let go."""
 
 
 class Shelf:
@@ -71,12 +60,18 @@ class Shelf:
         return {name: self._terminal(session, name) for name in session.terminals}
 
     def kinds(self, session: Session) -> dict[str, str]:
-        return {name: kind_of(self.place(name)).name for name in session.terminals}
+        """The kind of each terminal that there is."""
+        places = self.settings.places
+        return {name: kind_of(places[name]).name for name in session.terminals if name in places}
 
     def _terminal(self, session: Session, name: str) -> Terminal:
         key = session.id, name
-        if key not in self._terminals:
-            self._terminals[key] = self._open(session.id, session.workspace, name, self.place(name))
+        try:
+            place = self.place(name)
+            if key not in self._terminals:
+                self._terminals[key] = self._open(session.id, session.workspace, name, place)
+        except HermesError as error:  # taken out of the settings, or its library is gone
+            return UnavailableTerminal(session.workspace, error)
         return self._terminals[key]
 
     def _open(self, session: str, workspace: str, name: str, place: PlaceSettings) -> Terminal:
@@ -94,7 +89,7 @@ class Shelf:
         return [one for (owner, _), one in self._terminals.items() if owner == session]
 
     async def has_running_commands(self) -> bool:
-        return any([await _is_running(terminal) for terminal in self._terminals.values()])
+        return any(await asyncio.gather(*map(_is_running, self._terminals.values())))
 
     async def tidy(self, busy: set[str]) -> None:
         """Let go of terminals that have had nothing to do for as long as an idle shell lives."""
@@ -111,13 +106,16 @@ class Shelf:
 
     async def _let_go(self, terminal: Terminal) -> None:
         try:
-            await terminal.close()
+            async with asyncio.timeout(LET_GO_SECONDS):
+                await terminal.close()
         except (HermesError, OSError) as error:
             log.warning("a terminal could not be let go: %s", error)
 
-    async def forget(self, session: Session) -> None:
-        """End a session's shells and remove what they printed, and what was made for them."""
+    async def forget(self, session: Session) -> list[str]:
+        """End a session's shells and remove what they printed, and what was made for them.
+        Returns what may be left over, and why."""
         self._used.pop(session.id, None)
+        left = []
         for name in session.terminals:
             terminal = self._terminals.pop((session.id, name), None)
             try:
@@ -126,16 +124,21 @@ class Shelf:
                 if terminal is not None:
                     await terminal.destroy()
             except (HermesError, OSError) as error:  # gone, or out of reach
-                log.warning("terminal %s of %s may be left over: %s", name, session.id, error)
+                said = error.message if isinstance(error, HermesError) else str(error)
+                left.append(f"what ran on terminal {name!r} may be left over there: {said}")
+                log.warning("session %s: %s", session.id, left[-1])
         await asyncio.to_thread(shutil.rmtree, self._spools / session.id, ignore_errors=True)
+        return left
 
     async def end_shells(self, busy: set[str]) -> None:
         """Also those on this machine that an earlier runtime left behind."""
+        idle = []
         for (session, _), terminal in self._terminals.items():
             if session in busy:
                 terminal.leave()
             else:
-                await self._let_go(terminal)
+                idle.append(terminal)
+        await asyncio.gather(*map(self._let_go, idle))
         for spool in self._spools.glob("*/local"):
             session = spool.parent.name
             if session not in busy and (session, "local") not in self._terminals:
@@ -149,6 +152,7 @@ class Shelf:
 async def _is_running(terminal: Terminal) -> bool:
     """A place that cannot be reached counts as having nothing that needs us."""
     try:
-        return any(command.state == "running" for command in await terminal.commands())
+        async with asyncio.timeout(LET_GO_SECONDS):
+            return any(command.state == "running" for command in await terminal.commands())
     except (HermesError, OSError):
         return False

@@ -259,9 +259,14 @@ class KeptTerminal:
 
     async def _start(self, command: Command) -> CommandState:
         """Start a background command, in a process of its own, and wait until it has begun."""
+        facts: Facts | None = None
         try:
-            return await self._started(command, await self._spot.begin(command))
-        except ConnectionError:  # nobody knows how far it has got
+            facts = await self._spot.begin(command)
+            return await self._started(command, facts)
+        except (ConnectionError, Unreached) as error:
+            if facts is None and isinstance(error, Unreached):
+                raise  # nothing has got there
+            # Nobody knows how far it has got.
             state = await self._patiently(lambda: self._restart(command), START_SECONDS)
             return state or CommandState(command.id, command.text, "lost", background=True)
 

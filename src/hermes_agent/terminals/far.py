@@ -83,7 +83,7 @@ class FarSpot:
     async def begin(self, command: Command) -> Facts:
         id, text = command.id, command.text.encode()
         await self.porter.reach()
-        self.porter.adopt()
+        await self.porter.adopt()
         self._texts[id] = command.text  # its end may be told before the answer is read
         follows = len(text) <= LINE_BYTES
         if not follows:

@@ -118,6 +118,9 @@ class Porter:
         self.trusted = True
         """Whether the spool is the one that it was, in the same run of the machine."""
         self._lost = False
+        self._strange = False
+        """Whether it was used by a home that knew more than this one, which was restored since:
+        its commands may have the ids of ours."""
         self._mark = ""
 
     @property
@@ -211,15 +214,19 @@ class Porter:
         else:
             async with asyncio.timeout(ANSWER_SECONDS):
                 answer = await self._line.ask(self._hello())
-        self._mark, same = answer.words[1:3]
-        if self._expected() not in ("", self._mark):
+        self._mark, same, used = answer.words[1:4]
+        self._strange = used == "1"
+        if self._strange or self._expected() not in ("", self._mark):
             self._lost = True
         self.trusted = same == "1" and not self._lost
         self.workspace = answer.blocks[0].decode("utf-8", "surrogateescape")
 
-    def adopt(self) -> None:
+    async def adopt(self) -> None:
         """Note which spool is ours, on disk, before a command lies in it: should another be in
         its place one day, what is not in that has perhaps happened in this."""
+        if self._strange:
+            await self.ask("clear")
+            self._strange = False
         if self._expected() != self._mark:
             self._note.parent.mkdir(parents=True, exist_ok=True)
             draft = self._note.with_suffix(".new")

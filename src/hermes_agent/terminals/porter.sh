@@ -297,6 +297,19 @@ void() {
   fi
 }
 
+# Remove what has ended: its ids may be used once more.
+clear_ended() {
+  local file id facts
+  for file in "$spool"/*.s; do
+    [[ -e $file ]] || continue
+    id=${file##*/} id=${id%.s}
+    look "$id"
+    set -- $facts
+    if [[ $2 != - || $6 == 0 ]]; then rm -f -- "$spool/$id".{c,o,e,i,k,r,s,v}; fi
+  done
+  ok cleared
+}
+
 destroy_all() {
   if [[ -n $listener ]]; then kill "$listener"; fi
   keeper= seen=0 listener=
@@ -475,9 +488,10 @@ grep_files() {
 # --- requests
 
 # hello WORKSPACE IDLE MOST NONCE MAKE [NAME=VALUE ...]: whom we serve. The spool is made, with a
-# mark that tells it from one that is made anew after a loss.
+# mark that tells it from one that is made anew after a loss. Without a NONCE we also say whether
+# somebody has used it.
 hello() {
-  local boot=
+  local boot= used=0 file
   idle=$2 most=$3 expected=$4
   workspace=$HOME
   absolute "$1" && real "$path" && workspace=$answer
@@ -497,7 +511,10 @@ hello() {
   else
     same=0
   fi
-  printf 'ok %s %s\n' "$nonce" "$same"
+  if [[ -z $expected ]]; then
+    for file in "$spool"/*.s "$spool"/state.*; do [[ -e $file ]] && used=1; done
+  fi
+  printf 'ok %s %s %s\n' "$nonce" "$same" "$used"
   say "$workspace"
   say "$HOME"
   printf '.\n'
@@ -532,6 +549,7 @@ serve() {
       remove) rm -f -- "$spool/$1".{c,o,e,i,k,r,s,v}; ok removed ;;
       end) if keeper_lives; then printf 'end -\n' 1<>"$spool/in"; fi; ok end ;;
       where) stands "$workspace"; cd /; printf 'ok\n'; say "$folder"; printf '.\n' ;;
+      clear) clear_ended ;;
       destroy) destroy_all ;;
       real) absolute "$1"; real "$path"; printf 'ok\n'; say "$answer"; printf '.\n' ;;
       trace) trace "$@" ;;

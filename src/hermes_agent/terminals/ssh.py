@@ -8,6 +8,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import SshPlace
@@ -20,6 +21,16 @@ CONNECT_SECONDS = 20.0
 KEEPALIVE_SECONDS = 15.0
 """How often a silent connection is asked whether it is still there; three times, then it is cut."""
 CLOSE_SECONDS = 2.0
+AT_THE_DOOR = 6
+"""How many log in to one machine at once: a server turns some away from ten on (MaxStartups)."""
+
+_doors: "WeakValueDictionary[tuple[int, str, int], asyncio.Semaphore]" = WeakValueDictionary()
+
+
+def _door(host: str, port: int) -> asyncio.Semaphore:
+    """A semaphore belongs to one event loop, so the key names it."""
+    key = id(asyncio.get_running_loop()), host, port
+    return _doors.setdefault(key, asyncio.Semaphore(AT_THE_DOOR))
 
 
 def transport(
@@ -62,7 +73,8 @@ class SshTransport:
                 self._connection = None
                 given = self._given()
                 options = self._options(given)
-                self._connection = await _connect(self._place, options, given)
+                async with _door(self._place.host, options.port):
+                    self._connection = await _connect(self._place, options, given)
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
         import asyncssh

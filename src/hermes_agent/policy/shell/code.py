@@ -181,7 +181,7 @@ def awk_is_plain(text: str) -> bool:
 
 
 _SQL_ODD = re.compile(
-    r"(?i)\\[!gowicsef]|\bprogram\b|\bsystem\b|\bshell\b|^\s*\.|\n\s*\.|load_extension|outfile"
+    r"(?i)\\[!owicsef]|\\g(?!\s*$)|\bprogram\b|\bsystem\b(?!\.)|\bshell\b|^\s*\.|\n\s*\.|load_extension|outfile"
     r"|dumpfile|load_file|lo_import|lo_export|xp_cmdshell|\bcopy\b|\bpg_read|\bpg_ls|\bdblink"
     r"|\beval\b|\bsource\b|`"
 )

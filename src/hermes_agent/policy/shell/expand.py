@@ -45,6 +45,11 @@ def hides_code(text: str) -> bool:
     return start >= 0 and bool(_HIDDEN_CODE.search(text, start))
 
 
+def _alone(part: Part, word: Word) -> bool:
+    """Whether a word is nothing but this part."""
+    return all(one is part or one == Quoted("") for one in word.parts)
+
+
 class _Fields:
     """Fields in the making."""
 
@@ -194,7 +199,12 @@ class Expander:
     def parameter(self, part: Parameter, building: _Fields) -> None:
         value = self.value(part)
         if value is None:
-            building.unknown()
+            glob = self.state.matches.get(part.name, "")
+            plain = part.quoted and not part.operator and part.index is None
+            if glob and plain and _alone(part, building.word):
+                building.unquoted(glob)
+            else:
+                building.unknown()
             return
         if isinstance(value, str):
             self.insert(value, building, quoted=part.quoted)

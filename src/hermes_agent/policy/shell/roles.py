@@ -310,5 +310,6 @@ ROLES: dict[str, Role] = {
     "host": _host, "url": _url, "from": _remote("read"), "to": _remote("write"),
     "shell": _shell, "farshell": _far, "unknown": _unknown, "code": _code, "config": _config,
     "sshoption": _ssh_option, "data": _data, "mount": _mount, "dd": _dd, "sed": _sed,
-    "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method, "entry": _entry,
+    "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method,
+    "entry": _entry,
 }  # fmt: skip

@@ -51,6 +51,8 @@ class State:
     def __init__(self, folders: tuple[str | None, ...], home: str) -> None:
         self.home = home
         self.variables: dict[str, Value] = {}
+        self.matches: dict[str, str] = {}
+        """Of variables that hold the name of some file: the glob that it fits."""
         self.functions: dict[str, tuple[Command, ...]] = {}
         self.unsure: set[str] = set()
         """Functions that may not be defined when they are called."""
@@ -65,6 +67,7 @@ class State:
     def copy(self) -> "State":
         twin = State(self.folders, self.home)
         twin.variables = dict(self.variables)
+        twin.matches = dict(self.matches)
         twin.functions = dict(self.functions)
         twin.unsure = set(self.unsure)
         twin.failed = self.failed
@@ -97,6 +100,7 @@ class State:
             )  # fmt: skip
             self.functions[name] = mine_too + more
         self.unsure |= other.unsure
+        self.matches = dict(self.matches.items() & other.matches.items())
         self.stand(self.folders + other.folders)
         self.failed = tuple(dict.fromkeys(self.failed + other.failed))
         for name in self.locals.keys() | other.locals.keys():
@@ -135,11 +139,13 @@ class State:
         if len(self.variables) > _MAX_NAMES or len(self.functions) > _MAX_NAMES:
             raise Unreadable("too many names")
         self.variables[name] = value
+        self.matches.pop(name, None)
 
     def forget(self) -> None:
         """Anything may have been assigned."""
         for name in [*self.variables, "HOME", "PWD", "IFS"]:
             self.variables[name] = None
+        self.matches = {}
         self.folders = (None,)
         self.positional = None
         self.unsure |= set(self.functions)

@@ -8,7 +8,7 @@ from hermes_agent.policy.shell.expand import Expander, hides_code
 from hermes_agent.policy.shell.lex import Budget
 from hermes_agent.policy.shell.note import Notebook, host_of, places_of
 from hermes_agent.policy.shell.parse import Reader
-from hermes_agent.policy.shell.state import Field, State, Stdin, Surroundings, Value
+from hermes_agent.policy.shell.state import Field, State, Stdin, Surroundings
 from hermes_agent.policy.shell.syntax import (
     Branches,
     Chain,
@@ -209,26 +209,35 @@ class Walk:
     def loop(self, loop: Loop, state: State, around: Surroundings) -> None:
         expander = Expander(self, state, around)
         expander.visit(loop.arithmetic)
-        values: list[Value] | None = None
+        fields: list[Field] | None = None
         if loop.words is not None:
             fields = expander.fields(loop.words)
-            known = loop.each and len(fields) <= _MAX_ROUNDS
-            if known and not any(f.dynamic or f.glob for f in fields):
-                values = [field.text for field in fields]
+            if not loop.each or len(fields) > _MAX_ROUNDS or any(f.dynamic for f in fields):
+                fields = None
         if changes_what_runs(loop.name, None):
             self.unknown(loop.name, f"{loop.name} changes what programs do", around)
         before = state.copy()
-        if values is not None:
-            for value in values:
-                if isinstance(value, str) and hides_code(value):
-                    self.unknown(value, "a value with code in it", around)
-                state.assign(loop.name, value)
-                self.script(loop.body, state, around)
-            state.merge(before)
+        if fields is None:
+            self.rounds(loop, None, state, around)
             return
+        for field in fields:
+            if hides_code(field.text):
+                self.unknown(field.text, "a value with code in it", around)
+            if field.glob:
+                self.rounds(loop, field.text, state, around)
+            else:
+                state.assign(loop.name, field.text)
+                self.script(loop.body, state, around)
+        state.merge(before)
+
+    def rounds(self, loop: Loop, glob: str | None, state: State, around: Surroundings) -> None:
+        """Rounds of which nobody knows how many, for values that nobody knows, or for files that
+        fit a glob."""
         for _ in range(_MAX_ROUNDS):
             if loop.name:
                 state.assign(loop.name, None)
+                if glob is not None:
+                    state.matches[loop.name] = glob
             inside = state.copy()
             if loop.condition is not None:
                 self.script(loop.condition, inside, around)

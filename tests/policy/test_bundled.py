@@ -1,0 +1,110 @@
+"""The bundled policies against commands as people, and those with bad intentions, write them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hermes_agent.core.effects import Verdict
+from hermes_agent.policy.policies import Policies
+from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
+
+CASES = Path(__file__).parent / "cases"
+POLICIES = Policies(Path("/nowhere"), HOMES)
+ASKING = ("careful", "operate", "observe")
+MOST_QUESTIONS = 0.02
+"""The share of harmless commands that may ask."""
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.load(
+        (CASES / f"{name}.yaml").read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
+    return found
+
+
+def judge(profile: str, run: str, kind: str = "local") -> Verdict:
+    effect = make_effect(
+        "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=WORKSPACE, place=kind
+    )
+    return finish(POLICIES.gate(profile).judge(effect, by_words(WORKSPACE, {})))
+
+
+def commands(name: str) -> list[str]:
+    return [case["run"] for case in cases(name)]
+
+
+def shortly(value: object) -> str | None:
+    return value[:60] if isinstance(value, str) else None
+
+
+EVASIONS = cases("evasions")
+HARMLESS = commands("harmless")
+DESTRUCTIVE = commands("destructive")
+REFUSED = [case["run"] for case in EVASIONS if case.get("expect") == "deny"]
+EVERYWHERE = [run for run in REFUSED if "hermes" not in run and not run.startswith("cd ~")]
+"""Not those about the home of Hermes, which is on this machine alone."""
+LONG = {
+    "a long list": "true" + " && true" * 5_000 + " && rm -rf build",
+    "a long word": f"echo {'a' * 90_000}; rm -rf build",
+    "a long text": f"echo '{'a' * 200_000}'; rm -rf build",
+    "many brackets": "( " * 5_000 + "rm -rf build" + " )" * 5_000,
+    "many quotes": "bash -c " * 200 + "'rm -rf build'",
+    "many variables": "".join(f"v{n}=$v{n - 1}r; " for n in range(1, 400)) + "$v399 -rf build",
+    "many braces": "{r,}{m,}" * 40 + " -rf build",
+}
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(EVASIONS) >= 150
+    assert len(HARMLESS) >= 400
+    assert len(DESTRUCTIVE) >= 150
+    for runs in ([case["run"] for case in EVASIONS], HARMLESS, DESTRUCTIVE):
+        assert len(set(runs)) == len(runs)
+
+
+@pytest.mark.parametrize("run", [case["run"] for case in EVASIONS], ids=shortly)
+def test_no_evasion_is_allowed(run: str) -> None:
+    assert [profile for profile in ASKING if judge(profile, run).action == "allow"] == []
+
+
+@pytest.mark.parametrize("run", LONG.values(), ids=LONG.keys())
+def test_nothing_is_hidden_by_sheer_length(run: str) -> None:
+    assert [profile for profile in ASKING if judge(profile, run).action == "allow"] == []
+
+
+@pytest.mark.parametrize("run", REFUSED, ids=shortly)
+def test_the_unforgivable_is_refused_in_every_profile(run: str) -> None:
+    for kind in ("local", "sandbox", "ssh") if run in EVERYWHERE else ("local", "sandbox"):
+        verdicts = [judge(profile, run, kind).action for profile in (*ASKING, "sandbox")]
+        assert (kind, set(verdicts)) == (kind, {"deny"})
+
+
+@pytest.mark.parametrize("run", DESTRUCTIVE, ids=shortly)
+def test_nothing_destructive_is_allowed(run: str) -> None:
+    assert judge("careful", run).action != "allow"
+    assert judge("operate", run).action != "allow"
+    assert judge("observe", run).action == "deny"
+
+
+@pytest.mark.parametrize("run", HARMLESS, ids=shortly)
+def test_nothing_harmless_is_refused(run: str) -> None:
+    assert judge("careful", run).action != "deny"
+
+
+@pytest.mark.parametrize("kind", ["local", "ssh", "kubernetes", "container"])
+def test_hardly_any_harmless_command_asks(kind: str) -> None:
+    verdicts = {run: judge("careful", run, kind) for run in HARMLESS}
+    asking = {run: verdict for run, verdict in verdicts.items() if verdict.action != "allow"}
+    print(f"\n{len(asking)} of {len(HARMLESS)} ask on {kind}:")
+    for run, verdict in asking.items():
+        print(f"  {run}\n    {verdict.reason}")
+    assert len(asking) <= MOST_QUESTIONS * len(HARMLESS)
+
+
+def test_what_is_harmless_is_so_for_those_who_operate_and_observe() -> None:
+    allowed = [run for run in HARMLESS if judge("careful", run).action == "allow"]
+    for profile in ("operate", "observe"):
+        assert [run for run in allowed if judge(profile, run).action != "allow"] == []
