@@ -24,6 +24,7 @@ class Weather(SubprocessTransport):
         super().__init__(environment)
         self.away = False
         self.snap = False
+        self.part = False
 
     async def ready(self) -> None:
         if self.away:
@@ -47,14 +48,17 @@ class Weather(SubprocessTransport):
 
 
 class Snapping:
-    """A channel that snaps once, when a request to begin has just gone out over it."""
+    """A channel that snaps once, when a request to begin has just gone out over it (`snap`), or
+    with its answer, and then there is no other way either (`part`)."""
 
     def __init__(self, channel: Channel, way: "Weather") -> None:
         self._channel = channel
         self._way = way
         self._snapped = False
+        self._parting = False
 
     async def write(self, data: bytes) -> None:
+        self._parting = self._way.part and data.startswith(b"begin")
         await self._channel.write(data)
         if self._way.snap and data.startswith(b"begin"):
             self._snapped, self._way.snap = True, False
@@ -62,6 +66,10 @@ class Snapping:
 
     async def read(self) -> bytes:
         data = await self._channel.read()
+        if self._parting:
+            self._parting, self._way.part = False, False
+            await self._way.storm()
+            return data
         return b"" if self._snapped else data
 
     async def close(self) -> None:
@@ -126,6 +134,19 @@ async def test_a_command_goes_on_while_the_way_is_cut_and_is_found_again(
     assert (await running).stdout == "got it\n"
     assert (work / "log").read_text() == "line\n"
     assert await shell.says("echo on") == "on\n"
+
+
+async def test_a_background_command_that_was_begun_is_not_said_to_have_failed(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    await shell.says("true")
+    place.ways[0].part = True
+    command = shell.command("echo line >> log; sleep 60", background=True)
+    starting = asyncio.create_task(terminal.run(command))
+    await until(lambda: place.ways[0].away)
+    place.ways[0].away = False
+    assert (await starting).state == "running"
+    assert (Path(place.workspace) / "log").read_text() == "line\n"
 
 
 async def test_a_command_that_cannot_be_reached_for_its_limit_is_lost_and_found_later(
