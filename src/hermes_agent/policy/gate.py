@@ -136,9 +136,11 @@ def _verdict(effect: Effect, read: Read, decisions: Sequence[Decision]) -> Verdi
         return Verdict("deny", denied.reason, denied.rule, audits=audits, seen=read.seen)
     asking = [one for one in decisions if one.action not in ("allow", "deny")]
     if not asking:
-        last = decisions[-1]
+        # All of them allow; a program says most to whoever reads it.
+        programs = [one for one in decisions if one.act.kind == "program"]
+        shown = programs[0] if programs else decisions[-1]
         return Verdict(
-            "allow", last.reason, last.rule, audits=audits, secrets=_secrets(decisions),
+            "allow", shown.reason, shown.rule, audits=audits, secrets=_secrets(decisions),
             seen=read.seen,
         )  # fmt: skip
     consent = _consent(asking)
