@@ -32,7 +32,7 @@ def test_what_no_rule_covers_asks_and_says_so() -> None:
 
 def test_an_effect_is_allowed_when_all_its_acts_are() -> None:
     verdict = judge(LOOKING, effect_of("ls; cat a")).verdict
-    assert (verdict.action, verdict.reason) == ("allow", "mine/inside allows it")
+    assert (verdict.action, verdict.reason) == ("allow", "mine/looking allows it")
 
 
 def test_the_strictest_act_decides_for_the_whole() -> None:

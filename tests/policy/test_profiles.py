@@ -231,9 +231,6 @@ def test_a_home_inside_the_workspace_is_guarded(scene: Scene, profile: str) -> N
     for path in (".hermes/config.yaml", ".hermes/.env", ".hermes/state.db", ".hermes"):
         assert scene.says(profile, "write_file", path=path, content="x") == "deny"
     assert scene.says(profile, "read_file", path=".hermes/.env") == "deny"
-    assert scene.says(profile, "terminal", command="cat .hermes/*.db .hermes/.e*") != "allow" or (
-        profile == "sandbox"
-    )
     if profile in KEPT:
         assert scene.says(profile, "read_file", path=".hermes/config.yaml") == "ask"
         search = scene.judge(profile, "search_files", pattern="x")
@@ -298,7 +295,7 @@ def test_the_person_asked_reads_what_would_happen(scene: Scene) -> None:
     assert "it deletes" in command.reason
     assert "`rm -rf build`" in command.reason
     write = scene.judge("careful", "write_file", path="a.txt", content="x")
-    assert "writing a.txt" in write.reason
+    assert write.reason == "it changes a file: writing 'a.txt'"
     (scene.workspace / "link").symlink_to(scene.elsewhere)
     away = scene.judge("careful", "write_file", path="link/b.txt", content="x")
     assert str(scene.elsewhere.resolve() / "b.txt") in away.reason

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.runtime.backup import restore_backup, write_backup
-from tests.faults.harness import Case, Nursery, is_alive, wait_until
+from tests.faults.harness import Case, Nursery, end_keepers, is_alive, wait_until
 from tests.faults.sites import ssh
 from tests.support.sshd import Sshd
 
@@ -31,6 +31,7 @@ rules:
 def server() -> Iterator[Sshd]:
     made = Sshd("far")
     yield made
+    end_keepers(made.home)  # of the session that was deleted while it was away
     made.remove()
 
 
