@@ -139,7 +139,7 @@ def test_a_session_that_is_deleted_leaves_nothing_on_its_machine(far: Case, serv
     far.start()
     assert far.send("m1")
     far.finish()
-    wait_until(lambda: (far.work / "pid").exists(), "the command to run")
+    wait_until((far.work / "pid").exists, "the command to run")
     sleeper = int((far.work / "pid").read_text())
     folder = spool(server, far)
     assert far.api.delete(f"/v1/sessions/{far.session}")["left"] == []

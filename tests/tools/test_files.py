@@ -104,6 +104,24 @@ async def test_a_long_difference_is_capped_and_that_of_a_huge_file_left_out(here
     assert huge.data["bytes"] == 500_000
 
 
+async def test_a_file_too_large_for_memory_is_written_over_without_being_read(
+    here: Caller,
+) -> None:
+    large = here.workspace / "large"
+    with large.open("wb") as file:
+        file.truncate(1 << 40)  # a terabyte that nobody could read, all of it a hole
+    given = {"path": "large", "content": "small\n"}
+    assert write_file.prepare is not None
+    assert write_file.recover is not None
+    context = here.context("one")
+    note = await write_file.prepare(context, **given)
+    assert await write_file.recover(context, note, **given) == "not-run"
+    done = await here.call(write_file, **given)
+    assert done.text.startswith("replaced large")
+    assert "diff" not in done.data
+    assert isinstance(await write_file.recover(context, note, **given), ToolResult)
+
+
 async def test_a_folder_is_not_written_over(here: Caller) -> None:
     (here.workspace / "folder").mkdir()
     with pytest.raises(ToolError, match="folder"):

@@ -148,6 +148,10 @@ def _hash(data: bytes | None) -> str | None:
     return None if data is None else sha256(data).hexdigest()
 
 
+class _Large(bytes):
+    """Stands for what is in a file that is too large to be held in memory: its size and time."""
+
+
 async def _present(context: ToolContext, path: str) -> bytes | None:
     """What is there now; None when nothing is."""
     facts = await context.terminal.stat(path)
@@ -155,6 +159,8 @@ async def _present(context: ToolContext, path: str) -> bytes | None:
         return None
     if facts.kind != "file":
         raise ToolError(f"{path!r} is not a file but a {facts.kind}")
+    if facts.size > READ_BYTES:
+        return _Large(f"{facts.size} bytes of {facts.modified}".encode())
     return await context.terminal.read(path)
 
 
@@ -210,7 +216,7 @@ def _numbered(lines: list[str], first: int, last: int) -> list[str]:
 def _facts(path: str, before: bytes | None, after: bytes) -> dict[str, Any]:
     """What people and programs want to know of a change."""
     facts: dict[str, Any] = {"path": path, "created": before is None, "bytes": len(after)}
-    if len(before or b"") + len(after) > DIFF_BYTES:
+    if isinstance(before, _Large) or len(before or b"") + len(after) > DIFF_BYTES:
         return facts
     old = _lines((before or b"").decode(errors="replace"))
     new = _lines(after.decode())

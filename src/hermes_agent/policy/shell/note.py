@@ -14,9 +14,13 @@ _NO_FILES = frozenset(
     {"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero",
      "/dev/full", "/dev/random", "/dev/urandom"}
 )  # fmt: skip
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]*)")
+_URL = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[0-9A-Fa-f:.%]*\](?=[/:?#]|$)|[^/:?#]*)"
+)
 _WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]+)[/:?#]")
 _REMOTE = re.compile(r"(?:[^/:@]+@)?(\[[^\]]*\]|[^/:\[\]]+):")
+_IN_BRACKETS = re.compile(r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.%]*)\]")
+_NO_HOST = frozenset("[]{}")
 _PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
@@ -31,14 +35,18 @@ def host_of(field: Field) -> str:
     """The host in a URL or an address; empty where it cannot be known."""
     if field.dynamic:
         found = _WHOLE_URL.match(field.prefix)
-        return found.group(1) if found else ""
-    found = _URL.match(field.text)
-    if found:
-        return found.group(1).strip("[]")
-    text = re.split(r"[/?#]", field.text, maxsplit=1)[0].rpartition("@")[2]
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.partition(":")[0] if text.count(":") == 1 else text
+        host = found.group(1) if found else ""
+    elif found := _URL.match(field.text):
+        host = found.group(1)
+    else:
+        host = re.split(r"[/?#]", field.text, maxsplit=1)[0].rpartition("@")[2]
+        if host.startswith("["):
+            host = host.partition("]")[0] + "]"
+        elif host.count(":") == 1:
+            host = host.partition(":")[0]
+    host = _IN_BRACKETS.sub(r"\1", host)
+    # programs such as curl make many hosts of brackets and braces
+    return "" if not _NO_HOST.isdisjoint(host) else host
 
 
 def remote_host(field: Field) -> str | None:
