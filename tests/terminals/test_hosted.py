@@ -7,47 +7,49 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import DaytonaPlace, E2bPlace, ModalPlace
-from hermes_agent.terminals import daytona, e2b, modal
-from hermes_agent.terminals.hosted import Note, Notes, Pumped, missing, name_of, plain, words
+from hermes_agent.core.places import DaytonaPlace, E2bPlace, ModalPlace, PlaceSettings
+from hermes_agent.terminals.hosted import Note, Notes, Pumped, name_of, plain, words
+from hermes_agent.terminals.kinds import KINDS, check, missing, open_transport
 
-KINDS = {
-    "modal": (modal, ModalPlace(), ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")),
-    "e2b": (e2b, E2bPlace(), ("E2B_API_KEY",)),
-    "daytona": (daytona, DaytonaPlace(), ("DAYTONA_API_KEY",)),
+PLACES: dict[str, PlaceSettings] = {
+    "modal": ModalPlace(),
+    "e2b": E2bPlace(),
+    "daytona": DaytonaPlace(),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PLACES)
 async def test_a_key_that_is_not_set_is_named(kind: str) -> None:
-    module, place, keys = KINDS[kind]
-    assert await module.check(place, dict.fromkeys(keys, "x")) == ""
-    assert await module.check(None, dict.fromkeys(keys, "x")) == ""
+    place, keys = PLACES[kind], KINDS[kind].keys
+    assert await check(kind, place, dict.fromkeys(keys, "x")) == ""
+    assert await check(kind, None, dict.fromkeys(keys, "x")) == ""
     for key in keys:
         environ = {name: "x" for name in keys if name != key} | {key: ""}
-        assert key in await module.check(place, environ)
+        assert key in await check(kind, place, environ)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PLACES)
 def test_a_place_without_a_key_is_not_opened(kind: str, tmp_path: Path) -> None:
-    module, place, keys = KINDS[kind]
-    with pytest.raises(HermesError, match=keys[0]) as raised:
-        module.transport(place, session="s", workspace="", folder=tmp_path, environ={})
+    with pytest.raises(HermesError, match=KINDS[kind].keys[0]) as raised:
+        open_transport(PLACES[kind], session="s", workspace="", folder=tmp_path, environ={})
     assert raised.value.hint
 
 
 def test_a_missing_sdk_is_told_with_what_to_install() -> None:
-    assert "hermes-agent[modal]" in missing("no_such_sdk", "modal", "Modal")
-    assert missing("json", "modal", "Modal") == ""
+    lacking = replace(KINDS["modal"], libraries=("no_such_sdk",))
+    assert "hermes-agent[modal]" in missing(lacking)
+    assert missing(KINDS["modal"]) == ""
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PLACES)
 def test_asking_whether_a_place_can_be_had_does_not_load_its_sdk(kind: str) -> None:
     code = (
-        f"import asyncio, sys; from hermes_agent.terminals.{kind} import check; "
-        f"asyncio.run(check(None, {{}})); print({kind!r} in sys.modules, 'httpx' in sys.modules)"
+        "import asyncio, sys; from hermes_agent.terminals.kinds import check; "
+        f"asyncio.run(check({kind!r}, None, {{}})); "
+        f"print({kind!r} in sys.modules, 'httpx' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

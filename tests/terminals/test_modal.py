@@ -11,7 +11,7 @@ from modal_proto import api_pb2 as api
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import Limits, ModalPlace
-from hermes_agent.terminals.modal_sandbox import DAY, ModalTransport
+from hermes_agent.terminals.modal import DAY, ModalTransport
 from tests.support.fake_modal import FakeModal
 from tests.support.fake_ways import NAME, SESSION
 

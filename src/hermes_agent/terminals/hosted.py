@@ -3,12 +3,11 @@ session, words that travel exactly, and a program's output as a channel."""
 
 import asyncio
 import hashlib
-import importlib.util
 import logging
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,19 +62,6 @@ def name_of(session: str) -> str:
     if re.fullmatch(r"[a-z0-9-]{1,48}", session):
         return f"hermes-{session}"
     return f"hermes-{hashlib.sha256(session.encode()).hexdigest()[:32]}"
-
-
-def missing(module: str, extra: str, service: str) -> str:
-    """A sentence when the SDK is not there; it is looked for, not loaded."""
-    if importlib.util.find_spec(module) is None:
-        return f"the SDK of {service} is not installed: pip install 'hermes-agent[{extra}]'"
-    return ""
-
-
-def unset(environ: Mapping[str, str], names: Sequence[str], service: str) -> str:
-    """A sentence when keys are missing."""
-    absent = [name for name in names if not environ.get(name)]
-    return f"no key for {service}: set {' and '.join(absent)}" if absent else ""
 
 
 @contextmanager

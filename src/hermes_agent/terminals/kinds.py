@@ -38,6 +38,10 @@ class Kind(Struct, frozen=True):
     """What that brings."""
     needs: str = ""
     """What must be there beside it."""
+    keys: tuple[str, ...] = ()
+    """Variables with the keys of a hosted service. Whether it answers is found out in use."""
+    get_keys: str = ""
+    """How to come by them."""
     confined: bool = True
     """Whether commands are kept from the rest of the machine."""
     reattach: bool = True
@@ -77,15 +81,18 @@ KINDS: dict[str, Kind] = {
         ),
         Kind(
             "modal", ModalPlace, "a sandbox at Modal",
-            "hermes_agent.terminals.modal", "modal", ("modal",), "an account at modal.com",
+            "hermes_agent.terminals.modal", "modal", ("modal",), "an account",
+            ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), "`modal token new` makes a token",
         ),
         Kind(
             "e2b", E2bPlace, "a sandbox at E2B",
-            "hermes_agent.terminals.e2b", "e2b", ("e2b",), "E2B_API_KEY",
+            "hermes_agent.terminals.e2b", "e2b", ("e2b",), "an account",
+            ("E2B_API_KEY",), "keys are made at e2b.dev/dashboard",
         ),
         Kind(
             "daytona", DaytonaPlace, "a sandbox at Daytona",
-            "hermes_agent.terminals.daytona", "daytona", ("daytona",), "DAYTONA_API_KEY",
+            "hermes_agent.terminals.daytona", "daytona", ("daytona",), "an account",
+            ("DAYTONA_API_KEY",), "keys are made at app.daytona.io/dashboard/keys",
         ),
     )
 }  # fmt: skip
@@ -134,6 +141,8 @@ def open_transport(
     kind = kind_of(place)
     if reason := missing(kind):
         raise HermesError(f"terminals of the kind {kind.name!r} cannot be used: {reason}")
+    if reason := unset(kind, environ):
+        raise HermesError(reason, kind.get_keys)
     transport: Transport = import_module(kind.module).transport(
         place, session=session, workspace=workspace, folder=folder, environ=environ
     )
@@ -155,6 +164,12 @@ def missing(kind: Kind) -> str:
     return f"{', '.join(lacking)} not installed; pip install 'hermes-agent[{kind.extra}]'"
 
 
+def unset(kind: Kind, environ: Mapping[str, str]) -> str:
+    """The keys that are lacking, as a sentence."""
+    absent = [name for name in kind.keys if not environ.get(name)]
+    return f"no key: set {' and '.join(absent)}" if absent else ""
+
+
 async def check(name: str, place: PlaceSettings | None, environ: Mapping[str, str]) -> str:
     """Empty when a terminal of this kind (or this very one) can be used now, else what is missing
     with the way out."""
@@ -167,5 +182,7 @@ async def check(name: str, place: PlaceSettings | None, environ: Mapping[str, st
         from hermes_agent.terminals.keeper import find_bash
 
         return "" if find_bash(environ) else "bash is not installed; install bash 5 or newer"
+    if kind.keys:
+        return unset(kind, environ)
     found: str = await import_module(kind.module).check(place, environ)
     return found
