@@ -109,3 +109,25 @@ def test_what_is_harmless_is_so_for_those_who_operate_and_observe() -> None:
     allowed = [run for run in HARMLESS if judge("careful", run).action == "allow"]
     for profile in ("operate", "observe"):
         assert [run for run in allowed if judge(profile, run).action != "allow"] == []
+
+
+def test_what_no_rule_covers_is_refused_where_the_profile_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    rule = "rules: [{id: one, match: {program: one}, then: allow}]"
+    (folder / "mine.yaml").write_text(f"version: 1\nprofile: mine\nextends: observe\n{rule}\n")
+    (folder / "soft.yaml").write_text(
+        f"version: 1\nprofile: soft\nextends: observe\notherwise: ask\n{rule}\n"
+    )
+    policies = Policies.of_home(tmp_path, tmp_path)
+    assert [policies.load().otherwise(name) for name in ("mine", "soft", "careful")] == [
+        "deny", "ask", "ask",
+    ]  # fmt: skip
+
+
+def test_only_a_profile_can_say_what_becomes_of_the_rest(tmp_path: Path) -> None:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("version: 1\notherwise: deny\nrules: []\n")
+    (problem,) = Policies.of_home(tmp_path, tmp_path).load().problems
+    assert "only a profile" in problem.message

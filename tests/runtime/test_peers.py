@@ -11,7 +11,9 @@ from tests.faults.harness import Case, wait_until
 def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:
     # The gate refuses `hermes approvals` by name; this is a program that it knows nothing of.
     program = one.work / "ask.py"
-    program.write_text("from hermes_agent.cli.main import main\nmain(['approvals', '--json'])\n")
+    program.write_text(
+        "from hermes_agent.cli.main import main\nraise SystemExit(main(['approvals', '--json']))\n"
+    )
     asking = f"env HERMES_HOME={one.home} {sys.executable} {program}"
     hiding = f"env -u HERMES_SPOOL setsid -w {asking}"
     calls = [{"tool": "terminal", "with": {"command": each}} for each in (asking, hiding)]

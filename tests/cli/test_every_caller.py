@@ -1,0 +1,100 @@
+"""Whoever asks for an effect, by whatever way: every call of every tool meets the gate first."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes_agent import Agent, Tool
+from hermes_agent.tools.builtin import load_tools
+from tests.support.cli import House, wait_until
+from tests.support.policies import file_of
+
+NOTHING = file_of("- {id: nothing, match: {tool: '*'}, then: deny, reason: not today}")
+INPUTS: dict[str, dict[str, object]] = {
+    "terminal": {"command": "touch made"},
+    "process": {"action": "list"},
+    "read_file": {"path": "seen"},
+    "write_file": {"path": "made", "content": "x"},
+    "patch": {"path": "seen", "old": "a", "new": "b"},
+    "search_files": {"pattern": "a"},
+    "ask_user": {"question": "well?"},
+}
+
+
+def ask(house: House) -> None:
+    house.good("ask", "go")
+
+
+def ask_in_process(house: House) -> None:
+    house.good("ask", "go", "--no-runtime")
+
+
+def chat(house: House) -> None:
+    house.good("chat", input="go\n")
+
+
+def api(house: House) -> None:
+    house.send("go", interactive=True)
+    wait_until(lambda: house.json("sessions", "list")[0]["state"] == "idle", "the end")
+
+
+def _agent(house: House) -> tuple[Agent, Path]:
+    """A program with a tool of its own beside the built-in ones."""
+    made = house.work / "by-own-tool"
+
+    def own(text: str) -> str:
+        made.write_text(text)
+        return "done"
+
+    agent = Agent(model=house.environ["HERMES_MODEL"], home=house.home, workspace=house.work)
+    agent.register_tool(Tool("own", own, "Own."))
+    return agent, made
+
+
+def library(house: House) -> None:
+    agent, made = _agent(house)
+    with agent:
+        agent.run("go")
+    assert not made.exists()
+
+
+def library_streaming(house: House) -> None:
+    agent, made = _agent(house)
+
+    async def all_of_it() -> None:
+        async for _ in agent.stream("go"):
+            pass
+
+    with agent:
+        asyncio.run(all_of_it())
+    assert not made.exists()
+
+
+CALLERS: tuple[Callable[[House], None], ...] = (
+    ask, ask_in_process, chat, api, library, library_streaming,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("caller", CALLERS, ids=lambda caller: caller.__name__)
+def test_nothing_runs_that_the_gate_denies(
+    house: House, caller: Callable[[House], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(house.work)
+    assert {tool.name for tool in load_tools()} == set(INPUTS)
+    calls = {**INPUTS, **({"own": {"text": "x"}} if caller.__name__.startswith("library") else {})}
+    replies = [{"calls": [{"tool": tool, "with": given}]} for tool, given in calls.items()]
+    house.script.write_text(json.dumps({"turns": [{"replies": [*replies, {"say": "I see"}]}]}))
+    (house.work / "seen").write_text("a")
+    (house.home / "policies").mkdir(parents=True)
+    (house.home / "policies" / "mine.yaml").write_text(NOTHING)
+    caller(house)
+    entries = house.json("audit", "--limit", "1000")
+    judged = [entry for entry in entries if entry["kind"] == "call_judged"]
+    assert [entry["tool"] for entry in judged] == list(calls)
+    assert {(entry["action"], entry["rule"]) for entry in judged} == {("deny", "mine/nothing")}
+    assert not [entry for entry in entries if entry["kind"] == "call_intended"]
+    assert (house.work / "seen").read_text() == "a"
+    assert not (house.work / "made").exists()
