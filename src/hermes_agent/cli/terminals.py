@@ -57,18 +57,20 @@ def _list(options: argparse.Namespace, settings: "Settings", _home: Path) -> int
 
 
 async def _looked_at(settings: "Settings") -> list[dict[str, Any]]:
-    from hermes_agent.terminals.kinds import KINDS, check, kind_of
+    from hermes_agent.terminals.kinds import KINDS, check, kind_of, missing, unset
 
-    rows = []
-    for name, place in settings.places.items():
-        kind = kind_of(place).name
-        missing = await check(kind, place, os.environ)
-        rows.append(_row(name, kind, missing, settings.terminal.default == name))
-    configured = {row["kind"] for row in rows}
-    for kind in KINDS:
-        if kind not in configured:
-            missing = await check(kind, None, os.environ) or "none is set up in `terminals`"
-            rows.append(_row("-", kind, missing, False))
+    places = settings.places
+    kinds = {name: kind_of(place).name for name, place in places.items()}
+    checks = [check(kinds[name], place, os.environ) for name, place in places.items()]
+    rows = [
+        _row(name, kinds[name], lacking, settings.terminal.default == name)
+        for name, lacking in zip(places, await asyncio.gather(*checks), strict=True)
+    ]
+    for kind in KINDS.values():
+        if kind.name not in kinds.values():  # not looked at: some take seconds to load
+            lacking = missing(kind) or unset(kind, os.environ)
+            lacking = lacking or f"none is set up in `terminals`; it needs {kind.needs}"
+            rows.append(_row("-", kind.name, lacking, False))
     return rows
 
 

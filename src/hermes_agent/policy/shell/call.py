@@ -87,6 +87,9 @@ def follow(call: Call) -> None:
     if runs and (reading.unlisted or reading.unsure):
         words = " ".join([*reading.unlisted, *(field.text for field in reading.unsure)])
         call.unknown(Field(words), f"where the command of {call.name} starts")
+    elif reading.unlisted and found.closed:
+        words = " ".join(reading.unlisted)
+        call.unknown(Field(words), f"not a known option of {call.name}")
     elif reading.unsure and found.risky:
         call.unknown(reading.unsure[0], f"may be an option of {call.name}")
     if not (runs and found.bare and not call.places and not call.hosts):

@@ -8,6 +8,7 @@ operands, and which of them are places, hosts or commands.
 An item is an option, `-o,--output`, with what follows it:
     (nothing)   it takes no value            =ROLE   it takes a value
     ?ROLE       a value only if attached     !ROLE   with it, all operands have this role
+                (?unknown: unknown without one, too)
                                              ^ROLE   with it, operands to read have this role
 or a word about the program:
     verbs=N     its first N operands say what it does
@@ -19,6 +20,7 @@ or a word about the program:
     input=ROLE  what it makes of its standard input
     far         what it runs, runs elsewhere: nothing is known of the folder there
     risky       options that run, write or remove: a word that could be any option is unknown
+    closed      all its options that are harmless stand here: any other is unknown
 Operands are roles: `read* write` is any number to read and one to write; `.` is just a word.
 """
 
@@ -52,6 +54,7 @@ class Spec(Struct):
     bare: bool = False
     far: bool = False
     risky: bool = False
+    closed: bool = False
     first: bool = False
     input: str = ""
 
@@ -108,7 +111,7 @@ def spec(name: str) -> Spec | None:
             found.until = frozenset(item[6:].split(","))
         elif item.startswith("input="):
             found.input = item[6:]
-        elif item in {"words", "bare", "far", "risky", "first"}:
+        elif item in {"words", "bare", "far", "risky", "closed", "first"}:
             setattr(found, item, True)
         else:
             raise ValueError(f"the line of {name!r} in programs.table has {item!r}")
@@ -144,7 +147,7 @@ def merged(program: str, verb: str) -> Spec | None:
     return Spec(
         base.options | own.options, own.operands, base.verbs, base.deep, base.until,
         base.words, base.bare, base.far or own.far, base.risky or own.risky,
-        own.first, own.input or base.input,
+        base.closed or own.closed, own.first, own.input or base.input,
     )  # fmt: skip
 
 
@@ -201,12 +204,17 @@ class _Sorter:
             return False
         if self.run_at is not None and len(self.operands) >= self.run_at:
             self.reading.rest = self.fields[self.at - 1 :]
+            if self.spec.far and "shells" not in self.spec.operands and self.later_dashes():
+                self.reading.unlisted.append("--")  # `kubectl exec pod ls -- rm` runs rm
             return True
         self.operands.append(field)
         if self.spec.first and len(self.operands) == self.run_at:
             self.reading.rest = self.fields[self.at :]
             return True
         return False
+
+    def later_dashes(self) -> bool:
+        return any(field.text == "--" for field in self.fields[self.at :])
 
     def take_verb(self, field: Field) -> None:
         if field.dynamic or field.glob or self.reading.unlisted or self.reading.unsure:
@@ -225,7 +233,7 @@ class _Sorter:
 
     def option(self, name: str) -> Option | None:
         found = self.spec.options.get(name)
-        if found is None and name.startswith("--") and len(name) > 3:
+        if found is None and name.startswith("--") and len(name) > 2:
             # long options may be shortened
             longer = sorted(full for full in self.spec.options if full.startswith(name))
             if longer:
@@ -236,6 +244,9 @@ class _Sorter:
     def long(self, field: Field, text: str) -> None:
         name, equals, value = text.partition("=")
         self.reading.flags.append(name)
+        if self.spec.words and name.startswith("--"):
+            name = name[1:]  # two dashes will do as well
+            self.reading.flags.append(name)
         if field.dynamic and not equals:
             self.reading.unsure.append(field)
             return
@@ -276,6 +287,8 @@ class _Sorter:
                 return
             attached = self.fields[self.at]
             self.at += 1
+        if attached is None and option.role == "unknown":
+            attached = Field(option.name)
         if attached is not None and option.value:
             self.reading.values.append((option.name, option.role, attached))
         if option.operands:

@@ -17,15 +17,25 @@ if TYPE_CHECKING:
 Role = Callable[["Call", Field, str], None]
 
 _GIT_CODE = re.compile(
-    r"(?i)alias\.|core\.(?:pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
+    r"(?i)alias\.|core\.(?:alternaterefscommand|pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
     r"|pager\.|diff\.|difftool\.|merge\.|mergetool\.|filter\.|credential|gpg|sequence\.editor"
     r"|protocol\.|include|url\.|uploadpack|receivepack|remote\.|http\.|browser|man\.|submodule"
     r"|init\.templatedir|interactive\.difffilter|trailer|tar\.|sendemail|web\.|instaweb"
 )
+_GIT_PLAIN = re.compile(
+    r"(?i)(?:user|author|committer)\.(?:name|email)|(?:advice|color|status|column|i18n|pack|log)\.[\w.]+"
+    r"|core\.(?:abbrev|autocrlf|bare|commentchar|eol|filemode|ignorecase|longpaths|precomposeunicode"
+    r"|quotepath|safecrlf|whitespace)|diff\.(?:algorithm|colormoved|context|mnemonicprefix|noprefix"
+    r"|renamelimit|renames)|(?:commit|tag)\.gpgsign|gc\.auto|grep\.\w+|init\.defaultbranch"
+    r"|pull\.(?:ff|rebase)|push\.default|safe\.directory|versionsort\.suffix|blame\.date"
+)
+"""Settings that name neither files nor hosts nor commands."""
+_WEB = re.compile(r"(?i)(https?|ftps?|file):[/\\\\]*")
 _SSH_CODE = re.compile(
     r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
     r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
 )
+_PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
 
@@ -140,10 +150,10 @@ def _code(call: "Call", field: Field, option: str) -> None:
 
 
 def _config(call: "Call", field: Field, option: str) -> None:
-    """`git -c key=value`."""
+    """`git -c key=value`: most settings name files, hosts or commands."""
     text = field.prefix if field.dynamic else field.text
     key, equals, _ = text.partition("=")
-    if _GIT_CODE.search(key) or (field.dynamic and not equals):
+    if not _GIT_PLAIN.fullmatch(key) or (field.dynamic and not equals):
         _unknown(call, field, option)
 
 
@@ -234,8 +244,54 @@ def _date(call: "Call", field: Field, option: str) -> None:
 
 def _method(call: "Call", field: Field, option: str) -> None:
     """A request is a GET anyway: to say so is no option that counts."""
-    if not field.dynamic and field.text in {"GET", "HEAD"}:
+    given = [value for name, _, value in call.reading.values if name == option]
+    if not any(value.dynamic or value.text not in {"GET", "HEAD"} for value in given):
         call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
+
+
+def _kind(call: "Call", field: Field, option: str) -> None:
+    """What kubectl gets: it could be secrets."""
+    if field.dynamic or field.glob:
+        _unknown(call, field, option)
+
+
+def _keyed(call: "Call", field: Field, option: str) -> None:
+    """`name=file,name=file`, or a file."""
+    del option
+    if field.dynamic:
+        call.place(field, "read")
+    else:
+        for part in field.text.split(","):
+            call.place(Field(part.rpartition("=")[2]), "read")
+
+
+def _object_file(call: "Call", field: Field, option: str) -> None:
+    """A file, or `@file` with more words in it."""
+    if field.text.startswith("@"):
+        _unknown(call, field, option)
+    else:
+        call.place(field, "read")
+
+
+def _pager_file(call: "Call", field: Field, option: str) -> None:
+    """A file, or `+command`."""
+    if field.text.startswith("+") and not re.fullmatch(r"\+(?:\d+|[gGF]|/[ -~]*)", field.text):
+        _unknown(call, field, option)
+    elif not field.text.startswith("+"):
+        call.place(field, "read")
+
+
+def _page(call: "Call", field: Field, option: str) -> None:
+    """The name of a manual page, or a file with one, which can name more files."""
+    if "/" in field.text:
+        _unknown(call, field, option)
+
+
+def _processes(call: "Call", field: Field, option: str) -> None:
+    """ps: letters with an `e` among them, or a format with `environ`, show environments."""
+    letters = not set(field.text) - _PS_LETTERS and "e" in field.text
+    if field.dynamic or (letters if not option else "environ" in field.text):
+        call.reading.flags.append("e")
 
 
 def _entry(call: "Call", field: Field, option: str) -> None:
@@ -249,9 +305,14 @@ def _entry(call: "Call", field: Field, option: str) -> None:
 
 
 def _web(call: "Call", field: Field, option: str) -> None:
-    """A URL with or without its scheme."""
-    if field.text.startswith("file:"):
-        _url(call, field, option)
+    """A URL with or without its scheme, and with any number of slashes; `@file` has many."""
+    found = _WEB.match(field.text)
+    if field.text.startswith("@"):
+        _unknown(call, field, option)
+    elif found and found.group(1).lower() == "file":
+        call.place(Field(f"/{field.text[found.end() :]}", field.dynamic), "read")
+    elif found and not field.dynamic:
+        _host(call, Field(f"http://{field.text[found.end() :]}"), option)
     else:
         _host(call, field, option)
 
@@ -311,5 +372,6 @@ ROLES: dict[str, Role] = {
     "shell": _shell, "farshell": _far, "unknown": _unknown, "code": _code, "config": _config,
     "sshoption": _ssh_option, "data": _data, "mount": _mount, "dd": _dd, "sed": _sed,
     "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method,
-    "entry": _entry,
+    "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
+    "pager": _pager_file, "processes": _processes,
 }  # fmt: skip
