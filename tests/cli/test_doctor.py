@@ -12,6 +12,7 @@ def findings(house: House, **environ: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_fresh_home_passes_every_check(house: House) -> None:
+    house.environ["HERMES_POLICY"] = "careful"
     code, found = findings(house)
     assert code == 0
     assert {one["state"] for one in found.values()} == {"ok", "info"}
@@ -94,3 +95,15 @@ def test_a_runtime_that_goes_by_other_settings_is_a_warning(house: House) -> Non
     assert found["runtime"]["state"] == "warn"
     assert "scripted/demo" in found["runtime"]["what"]
     assert found["runtime"]["hint"] == "`hermes restart`"
+
+
+def test_a_profile_that_allows_all_on_a_place_that_confines_nothing_is_warned_of(
+    house: House,
+) -> None:
+    assert findings(house)[1]["terminal"]["state"] == "warn"
+    house.environ["HERMES_TERMINAL"] = "sandbox"
+    assert findings(house)[1]["terminal"]["state"] == "ok"
+    house.environ["HERMES_TERMINAL"] = "moon"
+    code, found = findings(house)
+    assert code == 1
+    assert "no terminal called 'moon'" in found["terminal"]["what"]

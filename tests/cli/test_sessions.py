@@ -115,7 +115,7 @@ def test_a_session_is_deleted_only_when_somebody_says_so(house: House) -> None:
     unasked = house.run("sessions", "delete", id)
     assert unasked.returncode == 2
     assert "--yes" in unasked.stderr
-    assert house.json("sessions", "delete", id, "--yes") == {"deleted": id}
+    assert house.json("sessions", "delete", id, "--yes") == {"deleted": id, "left": []}
     gone = house.run("sessions", "show", id)
     assert gone.returncode == 1
     assert house.json("sessions", "search", "hello") == []

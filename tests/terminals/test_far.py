@@ -194,14 +194,16 @@ async def test_a_command_runs_once_when_the_way_is_cut_while_it_is_handed_in(
 async def test_following_goes_on_when_the_way_was_cut(
     place: Place, terminal: FarTerminal, shell: Shell
 ) -> None:
-    job = await shell("read line; echo $line", background=True)
+    job = await shell("while read -r x && [[ $x != end ]]; do echo $x; done", background=True)
     told: list[str] = []
     following = asyncio.create_task(terminal.follow(job.id, wait=60, output=told.append))
-    await asyncio.sleep(0)
+    while not told:  # it tells what comes after it has begun
+        await terminal.send(job.id, "before\n")
+        await asyncio.sleep(0.05)
     await place.ways[0].close()
-    await terminal.send(job.id, "on\n")
-    assert (await following).stdout == "on\n"
-    assert "".join(told) == "on\n"
+    await terminal.send(job.id, "on\nend\n")
+    assert (await following).stdout.endswith("before\non\n")
+    assert "".join(told).endswith("on\n")
 
 
 async def test_files_are_read_again_when_the_way_was_cut_in_between(

@@ -152,7 +152,9 @@ def _looked_up(effect: Effect, user: str, act: Act, found: Mapping[str, tuple[st
     places = []
     for place in act.places:
         if is_elsewhere(act):
-            found = {place.named: (place.named,)} if sensible(place.named) else {}
+            # which files a pattern fits there, nobody has looked
+            known = sensible(place.named) and not (place.glob and place.access == "read")
+            found = {place.named: (place.named,)} if known else {}
         led = [path for walk in _walks(effect, user, place) for path in found.get(walk, ())]
         places.append(msgspec.structs.replace(place, real=tuple(dict.fromkeys(led))))
     return msgspec.structs.replace(act, places=tuple(places))

@@ -238,6 +238,8 @@ class _Sorter:
             longer = sorted(full for full in self.spec.options if full.startswith(name))
             if longer:
                 self.reading.flags.extend(longer)
+                if len(longer) > 1:
+                    self.reading.unlisted.append(name)  # nobody can tell which
                 return self.spec.options[longer[0]]
         return found
 

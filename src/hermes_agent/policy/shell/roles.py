@@ -174,7 +174,7 @@ def _data(call: "Call", field: Field, option: str) -> None:
         call.place(Field(text[1:], field.dynamic), "read")
     elif found or (field.dynamic and not text):
         call.place(Field(found.group(1) if found else field.text, field.dynamic), "read")
-    elif option == "--data-urlencode" and "@" in text.partition("=")[0]:
+    elif option in {"--data-urlencode", "--url-query"} and "@" in text.partition("=")[0]:
         call.place(Field(text.partition("@")[2], field.dynamic), "read")
 
 

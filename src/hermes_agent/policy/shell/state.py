@@ -167,6 +167,7 @@ class Surroundings(Struct, frozen=True):
         return replace(self, stdin=stdin)
 
 
+_PROCESS = re.compile(r"/+proc/+[^/]+/+(?:task/+[^/]+/+)?(?:root|cwd|fd|map_files)(?:/|$)")
 _UNTANGLED = re.compile(r"[^/]+/+(?:\./+)*\.\.(?:/|$)")
 
 
@@ -180,7 +181,10 @@ def absolute(path: str, folder: str | None) -> str:
 
 
 def crosses_a_link(path: str) -> bool:
-    """Whether `..` stands behind a name: where that leads is up to what the name is."""
+    """Whether `..` stands behind a name: where that leads is up to what the name is; or whether it
+    goes through a process, whose folders are not ours."""
+    if _PROCESS.match(path):
+        return True
     if ".." not in path:
         return False
     rest = re.sub(r"^(?:\./+|\.\./+)*", "", path)

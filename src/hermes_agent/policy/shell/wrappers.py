@@ -109,7 +109,7 @@ def _parallel(run: "Run", name: str, fields: list[Field]) -> str | None:
 
 _FIND_FILES: dict[str, tuple[Access, int]] = {
     "-fprint": ("write", 1), "-fprint0": ("write", 1), "-fls": ("write", 1),
-    "-fprintf": ("write", 2), "-files0-from": ("read", 1), "-newer": ("read", 1),
+    "-fprintf": ("write", 2), "-newer": ("read", 1),
     "-samefile": ("read", 1),
 }  # fmt: skip
 _FIND_VALUES = frozenset(
