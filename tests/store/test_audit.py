@@ -79,6 +79,11 @@ async def test_a_whole_chain_is_verified_and_goes_on_after_a_restart(tmp_path: P
         ("delete from audit where number = 3", "entries 3 to 3 are missing"),
         ("update audit set hash = 'f' || substr(hash, 2) where number = 2", "entry 2 was"),
         ("delete from events where kind = 'answered'", "is gone"),
+        ("update events set body = null where kind = 'asked'", "was changed"),
+        ("update audit set session = 'zzz' where number = 2", "its columns were changed"),
+        ("update audit set time = time - 360000 where number = 4", "its columns were changed"),
+        ("delete from audit", "has no entry"),
+        ("delete from audit where number > 4", "has no entry"),
         (
             'update events set body = \'{"kind":"noted","text":"x"}\' where kind = \'asked\'',
             "was changed",
@@ -100,9 +105,8 @@ async def test_an_end_that_was_cut_off_is_found_by_an_earlier_head(tmp_path: Pat
         head = (await store.verify_audit()).head
     change(tmp_path, "delete from audit where number > 4")
     async with opened(tmp_path) as store:
-        assert (await store.verify_audit()).troubles == ()
-        (trouble,) = (await store.verify_audit(head)).troubles
-    assert "cut off" in trouble
+        troubles = (await store.verify_audit(head)).troubles
+    assert any("cut off" in trouble for trouble in troubles)
 
 
 async def test_the_log_outlives_its_session(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ and `hermes audit verify --head N:HASH` notices when the end was cut off."""
 import argparse
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api
+from hermes_agent.cli.sessions import find
 from hermes_agent.cli.show import clean
 from hermes_agent.cli.words import moment, print_json, stamp
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import NotFound, UsageError
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--session", default="", help="of one session, by its id")
+    parser.add_argument("--session", default="", help="of one session, by its id or name")
     parser.add_argument("--since", default="", help="2d, 3h, 1w, or a date such as 2026-01-31")
     parser.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
 
@@ -48,9 +50,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _entries(api: Api, options: argparse.Namespace) -> list[dict[str, Any]]:
     since = moment(options.since, time.time()) if options.since else 0.0
+    session = options.session
+    if session:
+        with suppress(NotFound):  # the log outlives its sessions
+            session = find(api, session)["id"]
     rows: list[dict[str, Any]] = api.get(
-        "/v1/audit", since=since, session=options.session, limit=options.limit
+        "/v1/audit", since=since, session=session, limit=options.limit
     )
+    if session and not rows:
+        raise NotFound(f"no entries of session {session!r}", "`hermes audit` lists all")
     return rows
 
 
@@ -71,6 +79,10 @@ def entry_line(entry: dict[str, Any]) -> str:
     match entry["kind"]:
         case "call_judged":
             said = f"{entry['action']} by {entry['rule'] or 'default'}: {entry['call']}"
+            if entry["runs"] is not None:
+                said += f" REWRITTEN TO {entry['runs']}"
+            if entry["terminal"] != "local":
+                said += f" on {entry['terminal']}"
             if entry["audits"]:
                 said += f" (noted by {', '.join(entry['audits'])})"
         case "asked":

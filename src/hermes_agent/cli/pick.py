@@ -14,8 +14,14 @@ PAUSE = 0.1
 
 def myself() -> str:
     """Whose answer it is, by login name: several people may share a machine's account."""
-    names = (os.environ.get(name, "") for name in ("SUDO_USER", "LOGNAME", "USER"))
-    return next((name for name in names if name), str(os.getuid()))
+    if name := os.environ.get("SUDO_USER"):
+        return name
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def pick(rows: Sequence[dict[str, Any]], key: str, beginning: str, what: str) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.places import LocalPlace, PlaceSettings
 from hermes_agent.core.settings import Price, Settings
 from hermes_agent.runtime.offline import out_of_reach
 
@@ -92,11 +93,28 @@ def _parse(text: str) -> Any:
 
 
 def _convert(values: dict[str, Any], config: Path) -> Settings:
+    _check_terminals(values.get("terminals"), config)
     try:
         return msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
         name, problem = _blame(error)
         raise HermesError(f"{config}: {problem}", f"change or remove {name} in {config}") from None
+
+
+def _check_terminals(terminals: Any, config: Path) -> None:
+    """By name, which a look at all of them at once would not tell."""
+    for name, place in terminals.items() if isinstance(terminals, dict) else ():
+        try:
+            chosen = msgspec.convert(place, PlaceSettings)
+            wrong = "" if name != "local" or chosen == LocalPlace() else "is this machine"
+        except msgspec.ValidationError as error:
+            _, wrong = _blame(error)
+        if wrong:
+            kinds = ", ".join(kind.__struct_config__.tag for kind in get_args(PlaceSettings))
+            raise HermesError(
+                f"{config}: terminals.{name}: {wrong}",
+                f"mend it, or call it otherwise; the kinds are {kinds}",
+            )
 
 
 def _blame(error: msgspec.ValidationError) -> tuple[str, str]:

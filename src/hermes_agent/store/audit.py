@@ -43,7 +43,7 @@ def _judged(event: CallJudged) -> dict[str, Any]:
         "actor": event.facts.actor,
         "audits": event.audits,
         "secrets": event.secrets,
-        "rewritten": event.input is not None,
+        "runs": None if event.input is None else _encoder.encode(event.input)[:500].decode(),
     }
 
 
@@ -89,8 +89,8 @@ def note(db: apsw.Connection, session: str, number: int, now: float, event: Even
         }
     )
     db.execute(
-        "insert into audit values (?, ?, ?, ?, ?)",
-        (last + 1, now, session, body.decode(), chained(before, body)),
+        "insert into audit values (?, ?, ?, ?, ?, ?)",
+        (last + 1, now, session, number, body.decode(), chained(before, body)),
     )
 
 
@@ -112,26 +112,41 @@ def entries(
 
 
 def verify(db: apsw.Connection, bodies: Bodies, head: str) -> AuditReport:
-    """Recompute the whole chain, and compare it with the journal where that still is. `head`, as
-    an earlier report gave it, must be in it."""
+    """Recompute the whole chain, and compare it with the journal where that still is, both ways.
+    `head`, as an earlier report gave it, must be in it."""
     troubles: list[str] = []
     before, last = START, 0
     wanted = _head(head)
     found_head = not head
-    for number, _time, session, body, hash in rows(
-        db, "select number, time, session, body, hash from audit order by number"
+    for number, time, session, event, body, hash in rows(
+        db, "select number, time, session, event, body, hash from audit order by number"
     ):
         if number != last + 1:
             troubles.append(f"entries {last + 1} to {number - 1} are missing")
         if chained(before, body.encode()) != hash:
             troubles.append(f"entry {number} was changed, or the one before it")
-        elif (trouble := _against_journal(db, bodies, session, body)) is not None:
+        elif (trouble := _against_journal(db, bodies, (number, time, session, event), body)) != "":
             troubles.append(f"entry {number}: {trouble}")
         found_head = found_head or (number, hash) == wanted
         before, last = hash, number
     if not found_head:
         troubles.append(f"the log does not hold {head}: its end was cut off or it was rewritten")
+    troubles += _not_in_the_log(db)
     return AuditReport(last, f"{last}:{before}", tuple(troubles))
+
+
+def _not_in_the_log(db: apsw.Connection) -> list[str]:
+    """Events of the journal that should have an entry and have none."""
+    kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _TOLD)
+    found = rows(
+        db,
+        "select s.id, e.number from events e join sessions s on s.key = e.session "
+        f"where e.kind in ({kinds}) "
+        "and e.time >= (select value from meta where name = 'audit_since') "
+        "and not exists (select 1 from audit a where a.session = s.id and a.event = e.number) "
+        "limit 20",
+    )
+    return [f"event {number} of session {id} has no entry" for id, number in found]
 
 
 def _head(text: str) -> tuple[int, str] | None:
@@ -139,18 +154,24 @@ def _head(text: str) -> tuple[int, str] | None:
     return (int(number), hash) if number.isdigit() else None
 
 
-def _against_journal(db: apsw.Connection, bodies: Bodies, session: str, body: str) -> str | None:
+def _against_journal(
+    db: apsw.Connection, bodies: Bodies, columns: tuple[int, float, str, int], body: str
+) -> str:
+    """What an entry says that its columns or the journal do not; empty when all agree."""
     entry = msgspec.json.decode(body)
+    if tuple(entry[name] for name in ("number", "time", "session", "event")) != columns:
+        return "its columns were changed"
+    session, event = columns[2:]
     row = db.execute(
         "select coalesce(e.body, m.body) from sessions s join events e on e.session = s.key "
         "left join messages m on m.id = e.message where s.id = ? and e.number = ?",
-        (session, entry["event"]),
+        (session, event),
     ).fetchone()
     if row is None:
         gone = db.execute("select 1 from sessions where id = ?", (session,)).fetchone() is None
-        return None if gone else f"event {entry['event']} of session {session} is gone"
-    stored = bodies.unpack(row[0])
+        return "" if gone else f"event {event} of session {session} is gone"
+    stored = b"" if row[0] is None else bodies.unpack(row[0])
     data = stored.encode() if isinstance(stored, str) else stored
     if hashlib.sha256(data).hexdigest() != entry["digest"]:
-        return f"event {entry['event']} of session {session} was changed"
-    return None
+        return f"event {event} of session {session} was changed"
+    return ""

@@ -146,7 +146,8 @@ def m001_first_tables(db: apsw.Connection) -> None:
 
 
 def m002_terminals_and_audit(db: apsw.Connection) -> None:
-    """Sessions know their terminals. The audit log has no session key: it outlives sessions."""
+    """Sessions know their terminals. The audit log has no session key: it outlives sessions; what
+    the journal holds from before it is not in it."""
     db.execute(
         """
         alter table sessions add column terminals text not null default 'local';
@@ -154,10 +155,12 @@ def m002_terminals_and_audit(db: apsw.Connection) -> None:
           number integer primary key,
           time real not null,
           session text not null,
+          event integer not null,
           body text not null,
           hash text not null
         ) strict;
-        create index audit_by_session on audit (session);
+        create unique index audit_by_session on audit (session, event);
+        insert into meta values ('audit_since', unixepoch('subsec'));
         create index events_judged on events (time) where kind = 'call_judged';
         """
     )

@@ -153,10 +153,12 @@ create table audit (
   number integer primary key,
   time real not null,
   session text not null,
+  event integer not null,
   body text not null,
   hash text not null
 ) strict;
-create index audit_by_session on audit (session);
+create unique index audit_by_session on audit (session, event);
+insert into meta values ('audit_since', 1000001.0);
 create index events_judged on events (time) where kind = 'call_judged';
 insert into migrations (name, time) values ('m002_terminals_and_audit', 1000001.0);
 commit;

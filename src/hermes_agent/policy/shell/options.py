@@ -188,7 +188,11 @@ class _Sorter:
                     # behind `kubectl exec pod --` stands the command, whatever came before
                     reading.rest = self.fields[self.at :]
                     break
-            elif self.spec.words or text.startswith("--") or text in self.spec.options:
+            elif (
+                self.spec.words
+                or text.startswith("--")
+                or text.partition("=")[0] in self.spec.options
+            ):
                 self.long(field, text)
             else:
                 self.short(field, text)

@@ -35,6 +35,7 @@ _SSH_CODE = re.compile(
     r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
     r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
 )
+_DATABASE_ODD = re.compile(r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*|options)\s*=")
 _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
@@ -230,7 +231,9 @@ def _sql(call: "Call", field: Field, option: str) -> None:
 def _database(call: "Call", field: Field, option: str) -> None:
     """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
     found = re.search(r"host(?:addr)?\s*=\s*(\S+)", field.text)
-    if field.dynamic or "://" in field.text:
+    if "=" in field.text and _DATABASE_ODD.search(field.text):
+        _unknown(call, field, option)
+    elif field.dynamic or "://" in field.text:
         _host(call, field, option)
     elif found:
         call.hosts.append(found.group(1))
