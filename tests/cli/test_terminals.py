@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.support.cli import House
 
 WHERE = """
@@ -71,3 +73,20 @@ def test_the_default_terminal_is_a_setting_and_a_variable(house: House) -> None:
     assert house.json("sessions", "show", answer["session"])["terminals"] == ["local"]
     done = house.run("config", "set", "terminal.default", "moon")
     assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("box: {kind: docker, image: x}", "terminals.box: kind: Invalid value 'docker'"),
+        ("web: {kind: ssh, hostname: x}", "terminals.web: no setting is called 'hostname'"),
+        ("local: {kind: ssh, host: x}", "terminals.local: is this machine"),
+    ],
+)
+def test_a_terminal_that_is_set_up_wrongly_is_named(house: House, line: str, said: str) -> None:
+    house.home.mkdir()
+    (house.home / "config.yaml").write_text(f"terminals:\n  good: {{kind: sandbox}}\n  {line}\n")
+    done = house.run("terminals")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "the kinds are local, sandbox, ssh" in done.stderr
