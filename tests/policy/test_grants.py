@@ -30,6 +30,9 @@ def grants(effect: Effect, **more: object) -> frozenset[str]:
          [effect_of("kubectl delete y"), effect_of("sudo kubectl rollout restart x"),
           effect_of("kubectl rollout restart x", terminal="prod")]),
         (effect_of("rm a"), [effect_of("rm a")], [effect_of("rm b"), effect_of("rm -f a")]),
+        (effect_of("bash a.sh"), [effect_of("bash a.sh")],
+         [effect_of("bash b.sh"), effect_of("bash -c 'kubectl x'")]),
+        (effect_of("./a"), [effect_of("./a")], [effect_of("./a b")]),
         (effect_of("$X a"), [effect_of("$X a")],
          [effect_of("$X b"), effect_of("$Y a"), effect_of("true; $X a")]),
         (WRITES, [WRITES], [effect_of(tool="write_file", paths=(("write", "b"),))]),
@@ -48,6 +51,22 @@ def test_consent_for_the_session_covers_the_like_and_nothing_else(
 def test_consent_for_a_path_does_not_follow_it_elsewhere() -> None:
     granted = grants(WRITES)
     assert action(RULES, WRITES, granted=granted, links={"a": "/etc/passwd"}) == "ask"
+
+
+def test_consent_to_delete_is_none_to_read_or_to_follow_a_link() -> None:
+    rules = RULES.replace(
+        "- {id: reads, match: {access: [read, delete]}, then: allow}",
+        "- {id: deletes, match: {access: delete}, then: ask, exact: true}\n"
+        "- {id: secrets, match: {access: read, path: a}, then: ask}",
+    )
+    asked = judge(rules, effect_of("rm a")).verdict
+    lasting = f"{asked.proposal}\n{rules}"
+    assert action(lasting, effect_of("rm a")) == "allow"
+    assert action(lasting, effect_of("cat a")) == "ask"
+    assert action(lasting, effect_of("rm a"), links={"a": "/etc/passwd"}) == "ask"
+    granted = frozenset(asked.grants)
+    assert action(rules, effect_of("rm a"), granted=granted) == "allow"
+    assert action(rules, effect_of("rm a"), granted=granted, links={"a": "/etc/x"}) == "ask"
 
 
 def test_consent_does_not_override_a_deny() -> None:

@@ -57,6 +57,9 @@ class Act(Struct, frozen=True):
     span: tuple[int, int] | None = None
     """Where the program and its words stand in the command, in characters, when they stand there
     as they are (and not within a string or a file)."""
+    options: tuple[tuple[str, str | None], ...] = ()
+    """Options with their values, under each of their names: empty where there is none, None where
+    nobody can tell. A name that is empty may be any option."""
 
 
 class Effect(Struct, frozen=True):

@@ -1,10 +1,11 @@
 """Policy files: read and checked whole, every problem told with its line."""
 
+import re
 from typing import Any, Literal, get_args
 
 from hermes_agent.core.effects import Access, Action, Actor, Consent
-from hermes_agent.policy import globs, hosts
-from hermes_agent.policy.reader import Reader, near
+from hermes_agent.policy.checks import SESSIONS, near, pattern_trouble, rule_trouble
+from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import (
     Case,
     Match,
@@ -20,7 +21,6 @@ VERSION = 1
 KINDS: tuple[str, ...] = ("call", "program", "path", "host", "unknown")
 ACCESSES: tuple[str, ...] = get_args(Access)
 ACTIONS: tuple[Action, ...] = get_args(Action)
-SESSIONS: tuple[str, ...] = ("user", "program", "job", "agent")
 
 _HEADER = (
     "version", "name", "description", "profile", "extends", "otherwise", "rules", "tests",
@@ -33,6 +33,9 @@ _CASE = (
 _CHOICES = {"kind": KINDS, "access": ACCESSES, "session": SESSIONS}
 _BOOLEANS = ("confined", "builtin", "unknown")
 _FOLDERS = ("inside", "outside")
+_WORDS = re.compile(r"\b(?:and|or|not)\b")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_SIGNS = {"and": "&&", "or": "||", "not": "!"}
 
 
 def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[Problem, ...]]:
@@ -46,6 +49,10 @@ def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[Proble
         return nothing, (Problem(path, 1, 1, "it is empty", f"begin it with version: {VERSION}"),)
     reader = _FileReader(path)
     return reader.file(name, root), tuple(reader.problems)
+
+
+def _at(node: Node | None) -> tuple[int, int]:
+    return (node.line, node.column) if node is not None else (1, 1)
 
 
 class _FileReader(Reader):
@@ -71,6 +78,7 @@ class _FileReader(Reader):
         return PolicyFile(
             name, self.path, texts["name"] or name, texts["description"], texts["profile"],
             texts["extends"], self._otherwise(given), tuple(rules), tuple(tests),
+            _at(given.get("profile")), _at(given.get("extends")),
         )  # fmt: skip
 
     def _otherwise(self, given: dict[str, Node]) -> Literal["", "ask", "deny"]:
@@ -100,6 +108,7 @@ class _FileReader(Reader):
         given = self.mapping(node, "a rule", _RULE)
         action, consent, rewrite = self._then(node, given.get("then"))
         match = self._match(given["match"]) if "match" in given else Match()
+        self._sense(node, given, action, match, consent, rewrite)
         if action == "allow" and match == Match():
             self.wrong(node, "an allow rule must say what it allows", "add something to match")
         id = self.string(given["id"], "id") if "id" in given else ""
@@ -126,7 +135,18 @@ class _FileReader(Reader):
             self.wrong(given[key], f"{key} goes with `then: {wanted}` only", "remove it")
         if key == "exact":
             return ("exact",) if self.boolean(given[key], key) else ()
-        return self.strings(given[key], key)
+        names = self.strings(given[key], key)
+        self._check_patterns(key, given[key], names, Match())
+        return names
+
+    def _sense(
+        self, rule: Node, given: dict[str, Node], action: RuleAction, match: Match,
+        consent: Consent, rewrite: Rewrite,
+    ) -> None:  # fmt: skip
+        pairs = given["match"].pairs or [] if "match" in given else []
+        nodes = {**given, **{key.text or "": value for key, value in pairs}}
+        for wrong in rule_trouble(action, match, consent, rewrite):
+            self.wrong(nodes.get(wrong.key, rule), wrong.message, wrong.hint)
 
     def _then(self, rule: Node, node: Node | None) -> tuple[RuleAction, Consent, Rewrite]:
         plain: dict[str, RuleAction] = {
@@ -172,7 +192,13 @@ class _FileReader(Reader):
 
         text = self.string(node, "when")
         if text and (found := trouble(text)) is not None:
-            self.wrong(node, f"when: {found}", "docs/reference/policies.md lists the names")
+            words = _WORDS.findall(_QUOTED.sub("", text))
+            hint = (
+                f"CEL writes {', '.join(f'{_SIGNS[word]} for {word}' for word in words)}"
+                if words
+                else "docs/reference/policies.md lists the names"
+            )
+            self.wrong(node, f"when: {found}", hint)
         return text
 
     def _match(self, node: Node) -> Match:
@@ -190,8 +216,12 @@ class _FileReader(Reader):
             elif key == "input":
                 values[key] = self._inputs(value)
             else:
-                values[key] = self._patterns(key, value)
-        return Match(**values)
+                values[key] = self.strings(value, key)
+        match = Match(**values)
+        for key, value in given.items():
+            if key not in (*_CHOICES, *_BOOLEANS, *_FOLDERS, "time", "input"):
+                self._check_patterns(key, value, values[key], match)
+        return match
 
     def _inputs(self, node: Node) -> dict[str, tuple[str, ...]]:
         if node.pairs is None:
@@ -199,17 +229,12 @@ class _FileReader(Reader):
             return {}
         return {key.text or "": self.strings(value, "input") for key, value in node.pairs}
 
-    def _patterns(self, key: str, node: Node) -> tuple[str, ...]:
-        found = self.strings(node, key)
-        for text in found:
-            wrong = ""
-            if key in ("path", "holds"):
-                wrong = globs.trouble(text)
-            elif key == "host":
-                wrong = hosts.trouble(text)
-            if wrong:
-                self.wrong(node, f"{key} {text!r}: {wrong}")
-        return found
+    def _check_patterns(
+        self, key: str, node: Node, patterns: tuple[str, ...], match: Match
+    ) -> None:
+        for text in patterns:
+            if (wrong := pattern_trouble(key, text, match)) is not None:
+                self.wrong(node, f"{key} {text!r}: {wrong[0]}", wrong[1])
 
     # tests
 

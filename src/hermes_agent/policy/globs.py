@@ -12,6 +12,8 @@ LONGEST_PATH = 4_096
 LONGEST_NAME = 255
 _SPECIAL = re.compile(r"[*?[]")
 _ROOTS = ("workspace", "home", "hermes")
+_DOLLAR = re.compile(r"(?<!\[)\$")
+_BRACE = re.compile(r"(?<!\[)\{")
 _HOLDER = re.compile(r"\{([\w-]*)\}")
 _PART = re.compile(r"/\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\]|\{session\}|.", re.DOTALL)
 
@@ -53,7 +55,7 @@ class Words:
 
 def escape(text: str) -> str:
     """A glob for words, or for paths, that fits this text only."""
-    return re.sub(r"([*?[{])", r"[\1]", text)
+    return re.sub(r"([*?[{$])", r"[\1]", text)
 
 
 class Roots:
@@ -145,30 +147,44 @@ def _translated(part: str, session: str) -> str:
             return re.escape(part)
 
 
-def trouble(glob: str) -> str:
-    """What is wrong with a path pattern, or an empty string."""
+def trouble(glob: str, *, folders: bool = True) -> tuple[str, str] | None:
+    """What is wrong with a path pattern, and how to write it. `folders`: one that ends in a slash
+    would fit nothing."""
     if not glob:
-        return "it is empty"
+        return "it is empty", ""
+    if (wrong := _bad_braces(glob)) is not None:
+        return wrong
+    if _DOLLAR.search(glob):
+        return "variables are not looked up here", "write {home}, {workspace}, or the path in full"
+    if folders and glob.endswith("/") and len(glob) > 1:
+        folder = glob.rstrip("/")
+        return "it never fits", f"write {folder}/** for the folder and all below, or {folder}"
+    names = glob.removesuffix("/**").split("/")
+    if names.count("**") > MOST_DEEP or any(name.count("*") > MOST_STARS for name in names):
+        return f"it has more than {MOST_DEEP} ** or {MOST_STARS} * in one name", ""
+    if "\0" in glob or ".." in glob.split("/"):
+        return "a path is written without .. here", ""
+    if "[" not in glob:
+        return None  # only brackets can be wrong
+    try:
+        re.compile(_expression(glob, ""))
+    except re.error as error:
+        return f"it cannot be read: {error}", ""
+    return None
+
+
+def _bad_braces(glob: str) -> tuple[str, str] | None:
+    known = ", ".join(f"{{{name}}}" for name in (*_ROOTS, "session"))
     for found in _HOLDER.finditer(glob):
         if found[1] == "session":
             continue
         if found[1] not in _ROOTS:
-            known = ", ".join(f"{{{name}}}" for name in (*_ROOTS, "session"))
-            return f"no placeholder is called {found[0]}; there are {known}"
+            return f"no placeholder is called {found[0]}; there are {known}", ""
         if found.start():
-            return f"{found[0]} can only stand at the beginning"
-    names = glob.removesuffix("/**").split("/")
-    if names.count("**") > MOST_DEEP or any(name.count("*") > MOST_STARS for name in names):
-        return f"it has more than {MOST_DEEP} ** or {MOST_STARS} * in one name"
-    if "\0" in glob or ".." in glob.split("/"):
-        return "a path is written without .. here"
-    if "[" not in glob:
-        return ""  # only brackets can be wrong
-    try:
-        re.compile(_expression(glob, ""))
-    except re.error as error:
-        return f"it cannot be read: {error}"
-    return ""
+            return f"{found[0]} can only stand at the beginning", ""
+    if _BRACE.search(_HOLDER.sub("", glob)):
+        return "braces are for placeholders", f"write a list of paths; placeholders are {known}"
+    return None
 
 
 def sensible(path: str) -> bool:

@@ -11,6 +11,14 @@ from hermes_agent.policy.match import is_unknown
 from hermes_agent.policy.schema import Rule
 
 _LONGEST = 400
+_RUNNERS = frozenset(
+    {"ansible-playbook", "ansible", "bash", "bun", "bundle", "cargo", "cmake", "composer", "dash",
+     "deno", "fish", "gem", "gmake", "go", "gradle", "invoke", "java", "just", "ksh", "lua", "make",
+     "mvn", "ninja", "node", "npm", "npx", "nox", "perl", "php", "pip", "pip3", "pipx", "pnpm",
+     "poetry", "python", "python3", "rake", "rsync", "ruby", "sh", "source", ".", "task", "tox",
+     "uv", "uvx", "yarn", "zsh"}
+)  # fmt: skip
+"""Programs that do what their words name: consent to one run is none to another."""
 
 
 def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
@@ -21,7 +29,13 @@ def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
 
 
 def _is_exact(act: Act, rule: Rule | None) -> bool:
-    return is_unknown(act) or (rule is not None and rule.exact)
+    if is_unknown(act):
+        return True
+    if act.kind == "path":
+        return False  # a path with its access and where it leads says more than its words
+    if rule is not None:
+        return rule.exact
+    return act.kind == "program" and (act.program in _RUNNERS or "/" in act.program)
 
 
 def _is_part(effect: Effect, act: Act) -> bool:

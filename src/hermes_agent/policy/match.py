@@ -16,7 +16,10 @@ from hermes_agent.policy.schema import Match, Rule, Times
 CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
 """Kinds of terminals that keep a command away from what the user has. A pod may be anybody's."""
 
-PROGRAM_KEYS = ("program", "verb", "flag", "no_flag", "argument", "text", "via", "no_via")
+PROGRAM_KEYS = (
+    "program", "verb", "flag", "no_flag", "option", "no_option", "argument", "text", "via",
+    "no_via",
+)  # fmt: skip
 PLACE_KEYS = ("path", "holds", "access", "inside", "outside")
 
 
@@ -137,7 +140,7 @@ def _fits_actor(actors: Words, facts: Facts) -> object:
 
 def _act_tests(rule: Rule) -> Iterator[Test]:
     match = rule.match
-    if rule.action == "allow" and not match.unknown and "unknown" not in (match.kind or ()):
+    if rule.action == "allow" and not match.unknown:
         yield lambda _facts, act: not is_unknown(act)
     if (unknown := match.unknown) is not None:
         yield lambda _facts, act: is_unknown(act) == unknown
@@ -150,6 +153,7 @@ def _act_tests(rule: Rule) -> Iterator[Test]:
     if match.no_flag is not None:
         no_flags = Words(match.no_flag)
         yield lambda _facts, act: not no_flags.fit_any(act.flags)
+    yield from _option_tests(match, whole=rule.action == "allow")
     if match.argument is not None:
         arguments = Words(match.argument)
         yield lambda _facts, act: arguments.fit_any(act.arguments)
@@ -167,6 +171,50 @@ def _act_tests(rule: Rule) -> Iterator[Test]:
         yield _place_test(match, whole)
     if match.host is not None:
         yield _host_test(match.host, whole)
+
+
+def _option_tests(match: Match, *, whole: bool) -> Iterator[Test]:
+    """A value that nobody can tell fits what asks or denies and never what allows. Of an option
+    that is given twice, most programs take the last: so all its values must fit to be allowed."""
+    if match.option is not None:
+        test = _given if whole else _may_be_given
+        options = _options(match.option)
+        yield lambda _facts, act: test(options, act)
+    if match.no_option is not None:
+        no_test = _may_be_given if whole else _given
+        no_options = _options(match.no_option)
+        yield lambda _facts, act: not no_test(no_options, act)
+
+
+Options = tuple[tuple[Words, Words], ...]
+"""Names and values."""
+
+
+def _options(patterns: tuple[str, ...]) -> Options:
+    parts = (pattern.partition("=") for pattern in patterns)
+    return tuple((Words((name,)), Words((value,))) for name, _, value in parts)
+
+
+def _given(options: Options, act: Act) -> bool:
+    """Whether one of the options is given for sure, and with no other value."""
+    named = [
+        (name, value)
+        for name, value in act.options
+        if not name or any(names.fit(name) for names, _ in options)
+    ]
+    return bool(named) and all(
+        value is not None
+        and any(names.fit(name) and values.fit(value) for names, values in options)
+        for name, value in named
+    )
+
+
+def _may_be_given(options: Options, act: Act) -> bool:
+    return any(
+        not name
+        or any(names.fit(name) and (value is None or values.fit(value)) for names, values in options)
+        for name, value in act.options
+    )
 
 
 def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:

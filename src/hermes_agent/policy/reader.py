@@ -2,25 +2,18 @@
 that one look finds all."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from hermes_agent.policy.checks import near
 from hermes_agent.policy.schema import Problem, Strings, Times
 from hermes_agent.policy.yaml_nodes import Node, scalar
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SPAN = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-4]):([0-5]\d)")
 _DURATION = re.compile(r"(\d{1,6})\s*(s|m|min|h|d)")
+_DAY = 24 * 60
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """`did you mean …?` or the whole list."""
-    from difflib import get_close_matches
-
-    names = list(known)
-    close = get_close_matches(word, names, 1, 0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}"
 
 
 class Reader:
@@ -31,19 +24,18 @@ class Reader:
     def wrong(self, node: Node, message: str, hint: str = "") -> None:
         self.problems.append(Problem(self.path, node.line, node.column, message, hint))
 
-    def mapping(self, node: Node, what: str, known: Iterable[str]) -> dict[str, Node]:
+    def mapping(self, node: Node, what: str, known: tuple[str, ...]) -> dict[str, Node]:
         """The values of a mapping by name; a name that is not known is wrong."""
         if node.pairs is None:
             self.wrong(node, f"{what} must be a mapping of names to values")
             return {}
-        names = tuple(known)
         found = {}
         for key, value in node.pairs:
             name = key.text or ""
-            if name in names:
+            if name in known:
                 found[name] = value
             else:
-                self.wrong(key, f"{what} has no key {name!r}", near(name, names))
+                self.wrong(key, f"{what} has no key {name!r}", near(name, known))
         return found
 
     def sequence(self, node: Node, what: str) -> Sequence[Node]:
@@ -65,14 +57,14 @@ class Reader:
             self.wrong(node, f"{what} is an empty list", "leave the key out, or name something")
         return tuple(self.string(item, what) for item in items)
 
-    def choices(self, node: Node, what: str, known: Sequence[str]) -> Strings:
+    def choices(self, node: Node, what: str, known: tuple[str, ...]) -> Strings:
         given = self.strings(node, what)
         for word in given:
             if word not in known:
                 self.wrong(node, f"{what} cannot be {word!r}", near(word, known))
         return given
 
-    def choice(self, node: Node, what: str, known: Sequence[str]) -> str:
+    def choice(self, node: Node, what: str, known: tuple[str, ...]) -> str:
         word = self.string(node, what)
         if word and word not in known:
             self.wrong(node, f"{what} cannot be {word!r}", near(word, known))
@@ -112,9 +104,17 @@ class Reader:
         if node.pairs is not None and not given.keys() & {"hours", "days"}:
             self.wrong(node, "time needs hours or days", 'for instance {hours: "22:00-06:00"}')
         hours = self._hours(given["hours"]) if "hours" in given else ()
-        days = self.choices(given["days"], "days", DAYS) if "days" in given else ()
+        days = self._days(given["days"]) if "days" in given else ()
         zone = self._zone(given["zone"]) if "zone" in given else "UTC"
         return Times(hours, tuple(DAYS.index(day) for day in days if day in DAYS), zone)
+
+    def _days(self, node: Node) -> Strings:
+        days = self.strings(node, "days")
+        for day in days:
+            if day not in DAYS:
+                hint = f"write a list: [{', '.join(DAYS[:3])}]" if "-" in day else near(day, DAYS)
+                self.wrong(node, f"days cannot be {day!r}", hint)
+        return days
 
     def _hours(self, node: Node) -> tuple[tuple[int, int], ...]:
         spans = []
@@ -123,8 +123,11 @@ class Reader:
             if found is None:
                 self.wrong(node, f"hours cannot be {text!r}", 'write them as "22:00-06:00"')
                 continue
-            first, first_minute, last, last_minute = map(int, found.groups())
-            spans.append((first * 60 + first_minute, last * 60 + last_minute))
+            hour, minute, last_hour, last_minute = map(int, found.groups())
+            first, last = hour * 60 + minute, last_hour * 60 + last_minute
+            if first == last or last > _DAY:
+                self.wrong(node, f"hours cannot be {text!r}", "all day is 00:00-24:00")
+            spans.append((first, last))
         return tuple(spans)
 
     def _zone(self, node: Node) -> str:

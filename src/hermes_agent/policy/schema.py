@@ -32,6 +32,8 @@ class Match(Struct, frozen=True):
     verb: Strings | None = None
     flag: Strings | None = None
     no_flag: Strings | None = None
+    option: Strings | None = None
+    no_option: Strings | None = None
     argument: Strings | None = None
     text: Strings | None = None
     via: Strings | None = None
@@ -125,6 +127,9 @@ class PolicyFile(Struct, frozen=True):
     """What becomes of acts that no rule covers; empty: as in the profile it extends."""
     rules: tuple[Rule, ...] = ()
     tests: tuple[Case, ...] = ()
+    profile_at: tuple[int, int] = (1, 1)
+    """Line and column of what it says of its profile, for whoever has to mend it."""
+    extends_at: tuple[int, int] = (1, 1)
 
 
 class Problem(Struct, frozen=True):

@@ -76,7 +76,10 @@ def parse(path: str, text: str) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise _bad(path, line, column, f"this is not YAML: {error.problem}", QUOTE) from None
+        lines = text.splitlines()
+        has_tab = line <= len(lines) and "\t" in lines[line - 1]
+        hint = "indent with spaces, not with tabs" if has_tab else QUOTE
+        raise _bad(path, line, column, f"this is not YAML: {error.problem}", hint) from None
     except (yaml.YAMLError, UnicodeError) as error:
         reason = str(error).splitlines()[0]
         raise _bad(path, 1, 1, f"this is not YAML: {reason}") from None

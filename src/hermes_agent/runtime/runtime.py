@@ -20,13 +20,12 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Health, Inbound, NewSession, Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
-from hermes_agent.policy.adopt import adopt
-from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
+from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.surroundings import look_around
@@ -69,7 +68,7 @@ class Runtime:
         self._redactor = Redactor(environ)
         for name in self._secrets.names():
             self._redactor.learn(name, self._secrets.get(name))
-        self._policies = Policies.of_home(home, Path(environ.get("HOME") or Path.home()))
+        self._gates = Gates(home, Path(environ.get("HOME") or Path.home()))
         self._watches: tuple[asyncio.Task[None], ...] = ()
         self._deleting: set[str] = set()
         self._stopping = False
@@ -196,7 +195,7 @@ class Runtime:
         names = tuple(dict.fromkeys(terminals)) or (self.settings.terminal.default,)
         # What is not known is refused before anything is kept.
         self._shelf.model(model)
-        self._policies.gate(policy)
+        self._gates.expect(policy)
         places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
@@ -293,7 +292,7 @@ class Runtime:
 
     def _adopt(self, rules: str, by: str) -> None:
         """Add rules that somebody has allowed for good."""
-        adopt(self._policies.folder, rules)
+        self._gates.adopt(rules)
         log.info("%s has allowed for good:\n%s", by, rules)
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
@@ -310,7 +309,7 @@ class Runtime:
             journal=self.store,
             model=self._shelf.model_or_reason(session.model),
             tools={tool.name: tool for tool in tools},
-            gate=self._policies.gate(session.policy, granted),
+            gate=self._gates.gate(session.policy, granted),
             terminals=self._shelf.terminals(session),
             settings=self.settings,
             publish=self.bus.publish,

@@ -372,7 +372,11 @@ trouble() {
 read_file() {
   local size
   absolute "$1" && real "$path"
-  if [[ ! -f $answer || ! -r $answer ]]; then trouble "$answer" && no "$why"; return; fi
+  if [[ ! -f $answer || ! -r $answer ]]; then
+    trouble "$answer"
+    # Unless it has come to be in between, which would read as denied.
+    if [[ ! -f $answer || ! -r $answer ]]; then no "$why"; return; fi
+  fi
   size_of "$answer"
   if (($2 && size > $2)); then ok large "$size"; return; fi
   printf 'ok %s\n' "$size"
@@ -403,7 +407,10 @@ write_file() {
 stat_file() {
   local kind=other found
   absolute "$1" && real "$path"
-  if ! found=$(stat -L -c '%s %Y' -- "$answer"); then trouble "$answer"; no "$why"; return; fi
+  if ! found=$(stat -L -c '%s %Y' -- "$answer"); then
+    trouble "$answer"
+    if ! found=$(stat -L -c '%s %Y' -- "$answer"); then no "$why"; return; fi
+  fi
   if [[ -f $answer ]]; then kind=file; elif [[ -d $answer ]]; then kind=folder; fi
   printf 'ok %s %s\n' "$kind" "$found"
   say "$answer"

@@ -64,6 +64,7 @@ class Call:
         self.run.walk.note.program(
             self.name, self.fields, self.run.around, verb=self.reading.verb,
             flags=self.reading.flags, places=[*self.places, *places], hosts=[*self.hosts, *hosts],
+            options=self.reading.given,
         )  # fmt: skip
 
 

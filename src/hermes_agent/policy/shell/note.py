@@ -74,6 +74,22 @@ def places_of(field: Field, access: Access, state: State) -> list[Place]:
     return found
 
 
+def loose_options(fields: Sequence[Field]) -> list[tuple[str, str | None]]:
+    """The options of a program whose options nobody described: the next word may be a value, and
+    letters behind one dash may be one option, several, or a value."""
+    found: list[tuple[str, str | None]] = []
+    for field in fields:
+        text = field.prefix if field.dynamic else field.text
+        if field.maybe_option:
+            found.append(("", None))
+        elif text.startswith("-") and len(text) > 1:
+            name, equals, value = text.partition("=")
+            found.append((name, value if equals and not field.dynamic and not field.glob else None))
+            if not name.startswith("--"):
+                found += [(f"-{letter}", None) for letter in name[1:] if f"-{letter}" != name]
+    return found
+
+
 class Notebook:
     """The acts found so far, each once."""
 
@@ -94,29 +110,31 @@ class Notebook:
             self.add(
                 Act(
                     "path", place.named or place.given, like.program, like.arguments, like.verb,
-                    like.flags, (place,), (), like.via,
+                    like.flags, (place,), (), like.via, options=like.options,
                 )
             )  # fmt: skip
         for host in dict.fromkeys(hosts):
             self.add(
                 Act(
                     "host", host, like.program, like.arguments, like.verb, like.flags, (),
-                    (host,), like.via,
+                    (host,), like.via, options=like.options,
                 )
             )  # fmt: skip
 
     def program(
         self, name: str, fields: Sequence[Field], around: Surroundings, *,
         verb: str = "", flags: Sequence[str] = (), places: Sequence[Place] = (),
-        hosts: Sequence[str] = (),
+        hosts: Sequence[str] = (), options: Sequence[tuple[str, str | None]] | None = None,
     ) -> None:  # fmt: skip
+        if options is None:
+            options = loose_options(fields[1:])
         span = None
         if all(field.start >= 0 for field in fields):
             span = (fields[0].start, fields[-1].end)
         act = Act(
             "program", shown(fields), name, tuple(field.text for field in fields[1:]), verb,
             tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
-            tuple(dict.fromkeys(hosts)), around.via, "", span,
+            tuple(dict.fromkeys(hosts)), around.via, "", span, tuple(dict.fromkeys(options)),
         )  # fmt: skip
         self.add(act)
         self.places(places, hosts, act)

@@ -42,6 +42,8 @@ class Option(Struct, frozen=True):
     role: str
     operands: str
     """What the option makes of the operands: `!role` for all, `^role` for those to read."""
+    names: tuple[str, ...] = ()
+    """All of its names."""
 
 
 class Spec(Struct):
@@ -66,6 +68,8 @@ class Reading(Struct):
     flags: list[str] = []
     values: list[tuple[str, str, Field]] = []
     """Option, role and value of each option with a value."""
+    given: list[tuple[str, str | None]] = []
+    """Options with their values, as `Act.options` has them."""
     operands: list[tuple[str, Field]] = []
     rest: list[Field] | None = None
     """The words of the command that it runs, from the role `run` on."""
@@ -131,10 +135,11 @@ def _add_option(found: Spec, item: str) -> None:
             value = sign
             names, _, role = names.partition(sign)
             break
-    for name in names.split(","):
+    alike = tuple(names.split(","))
+    for name in alike:
         if name in found.options:
             raise ValueError(f"{name!r} stands twice in a line of programs.table")
-        found.options[name] = Option(name, value, role or PLAIN, operands)
+        found.options[name] = Option(name, value, role or PLAIN, operands, alike)
 
 
 @cache
@@ -196,6 +201,8 @@ class _Sorter:
                 self.long(field, text)
             else:
                 self.short(field, text)
+        if reading.unsure:
+            reading.given.append(("", None))
         reading.verb = " ".join(self.verb)
         reading.spec = self.spec
         self.assign_roles()
@@ -257,12 +264,13 @@ class _Sorter:
             self.reading.unsure.append(field)
             return
         option = self.option(name)
-        if option is None:
-            self.reading.unlisted.append(name)
-            return
         attached = None
         if equals:
             attached = Field(field.text, dynamic=True) if field.dynamic else _part(field, value)
+        if option is None:
+            self.reading.unlisted.append(name)
+            self.reading.given.append((name, _known(attached)))
+            return
         self.value(option, attached)
 
     def short(self, field: Field, text: str) -> None:
@@ -275,6 +283,7 @@ class _Sorter:
             option = self.spec.options.get(name)
             if option is None:
                 self.reading.unlisted.append(name)
+                self.reading.given.append((name, None))
             elif option.value or option.operands:
                 attached = None
                 if option.value and field.dynamic:
@@ -284,21 +293,31 @@ class _Sorter:
                 self.value(option, attached)
                 if option.value:
                     return
+            else:
+                self.give(option, "")
         if field.dynamic:
             self.reading.unsure.append(field)
 
     def value(self, option: Option, attached: Field | None) -> None:
         if attached is None and option.value == "=":
             if self.at >= len(self.fields):
+                self.give(option, "")
                 return
             attached = self.fields[self.at]
             self.at += 1
+        self.give(option, "" if attached is None else _known(attached))
         if attached is None and option.role == "unknown":
             attached = Field(option.name)
         if attached is not None and option.value:
             self.reading.values.append((option.name, option.role, attached))
         if option.operands:
             self.changes.append(option.operands)
+
+    def give(self, option: Option, value: str | None) -> None:
+        for name in option.names:
+            self.reading.given.append((name, value))
+            if self.spec.words:
+                self.reading.given.append((f"-{name}", value))
 
     def assign_roles(self) -> None:
         roles = tuple(role for role in self.spec.operands if role not in {"run", "shells"})
@@ -321,6 +340,10 @@ class _Sorter:
 
 def _part(field: Field, value: str) -> Field:
     return Field(value, glob=field.glob)
+
+
+def _known(value: Field | None) -> str | None:
+    return None if value is None or value.dynamic or value.glob else value.text
 
 
 def sort_words(program: str, found: Spec, fields: list[Field]) -> Reading:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.policy.shell.call import Call, follow
 from hermes_agent.policy.shell.interpreters import INTERPRETERS
+from hermes_agent.policy.shell.note import loose_options
 from hermes_agent.policy.shell.options import Reading, sort_words, spec
 from hermes_agent.policy.shell.state import Field
 from hermes_agent.policy.shell.wrappers import WRAPPERS
@@ -30,7 +31,7 @@ def run_program(run: "Run", name: str, fields: list[Field]) -> str | None:
 
 def _unlisted(run: "Run", name: str, fields: list[Field]) -> None:
     """A program that nobody described: what looks like a path is at least read."""
-    reading = Reading()
+    reading = Reading(given=loose_options(fields[1:]))
     call = Call(run, name, fields, reading)
     for field in fields[1:]:
         text = field.prefix if field.dynamic else field.text

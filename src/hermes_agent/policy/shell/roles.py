@@ -35,7 +35,9 @@ _SSH_CODE = re.compile(
     r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
     r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
 )
-_DATABASE_ODD = re.compile(r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*|options)\s*=")
+_DATABASE_ODD = re.compile(
+    r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*|options)\s*="
+)
 _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 
@@ -247,6 +249,7 @@ def _date(call: "Call", field: Field, option: str) -> None:
 
 def _method(call: "Call", field: Field, option: str) -> None:
     """A request is a GET anyway: to say so is no option that counts."""
+    del field
     given = [value for name, _, value in call.reading.values if name == option]
     if not any(value.dynamic or value.text not in {"GET", "HEAD"} for value in given):
         call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
