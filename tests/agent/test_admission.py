@@ -14,6 +14,7 @@ from hermes_agent.core.tools import Permit, Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.egress import guarded_client
 from hermes_agent.policy.redact import Redactor
+from hermes_agent.runtime.absent import UnavailableTerminal
 from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.tools.builtin import load_tools
 from tests.support.gates import Says
@@ -215,7 +216,8 @@ async def test_yes_for_the_session_is_handed_to_the_gate_from_then_on(tmp_path: 
             Reply("ok"),
         )
         await b.say("and once more")
-    assert first == [frozenset(), frozenset({"test/pay|pay"})]
+    assert first[0] == frozenset()
+    assert set(first[1:]) == {frozenset({"test/pay|pay"})}
     assert b.gate.granted[-1] == frozenset({"test/pay|pay"})
     assert purse.paid == [1, 2, 3]
 
@@ -373,3 +375,31 @@ async def test_a_tool_reaches_a_private_address_only_where_a_rule_allows_it(
                 (finished,) = await b.events(ev.CallFinished)
             assert finished.ok is (reach == "allow")
             assert expected in finished.text
+
+
+async def test_what_the_rules_deny_by_the_time_somebody_agrees_is_denied(tmp_path: Path) -> None:
+    purse = Purse()
+    verdicts = [ASK, Verdict("deny", "not any more", "test/late")]
+    async with bench(tmp_path, paying(7), tools=[purse.tool()]) as b:
+        b.gate = Says(lambda _effect: verdicts.pop(0))
+        await answered(b, ("yes", "ann"))
+        (finished,) = await b.events(ev.CallFinished)
+        judged = await b.events(ev.CallJudged)
+    assert finished.text == "refused by policy: not any more"
+    assert [one.action for one in judged] == ["ask", "deny"]
+    assert purse.paid == []
+
+
+async def test_a_tool_that_uses_no_terminal_is_judged_where_it_runs(tmp_path: Path) -> None:
+    def look(path: str) -> str:
+        return Path(path).read_text()
+
+    tool = Tool("look", look, "Look.", paths={"path": "read"})
+    reply = Reply("", (ToolCall.of("1", "look", path="x"),), stop="calls")
+    async with bench(tmp_path, ScriptedModel(reply, Reply("ok")), tools=[tool]) as b:
+        b.terminal, here = UnavailableTerminal("/far", NotFound("out of reach")), b.terminal
+        b.gate = Says(Verdict("deny", "no"))
+        await b.say("go")
+        await here.destroy()
+    (effect,) = b.gate.seen
+    assert (effect.terminal, effect.workspace) == ("local", str(tmp_path / "work"))

@@ -150,9 +150,62 @@ def test_a_broken_file_is_the_explanation(house: House) -> None:
         ["ls", "--tool", "read_file"],
         ["--tool", "x", "--input", "{"],
         ["--tool", "x", "--input", "[1]"],
+        ["  "],
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused(house: House, words: list[str]) -> None:
     done = house.run("policy", "explain", *words)
     assert done.returncode == 2
     assert "hint:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["kubectl", "get", "po"], 'put it in quotes: "kubectl get po"'),
+        (["ls", "--terminal", "prod"], "there are: local, sandbox"),
+        (["ls", "--place", "docker"], "container"),
+        (["--tool", "read_fil", "--input", "{}"], "read_file"),
+    ],
+)
+def test_a_name_that_there_is_not_is_refused_with_the_list(
+    house: House, words: list[str], told: str
+) -> None:
+    done = house.run("policy", "explain", *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_the_kind_of_a_terminal_is_looked_up(house: House) -> None:
+    write(house, "mine", file_of("- {id: no, match: {place: sandbox}, then: deny}"))
+    assert house.json("policy", "explain", "ls", "--terminal", "sandbox")["verdict"] == "deny"
+    assert house.json("policy", "explain", "ls", "--terminal", "local")["verdict"] == "allow"
+
+
+def test_secrets_that_would_be_given_are_named(house: House) -> None:
+    write(house, "mine", file_of("- {id: x, match: {program: ls}, then: allow, secrets: TOKEN}"))
+    assert "it would be given: TOKEN" in house.good("policy", "explain", "ls")
+
+
+def test_a_file_that_does_not_go_with_the_others_is_neither_in_order_nor_added(
+    house: House, tmp_path: Path
+) -> None:
+    draft = tmp_path / "draft.yaml"
+    draft.write_text("version: 1\nprofile: mine\nextends: carefull\n")
+    for action in ("check", "test", "add"):
+        done = house.run("policy", action, str(draft))
+        assert done.returncode == 1
+        assert f"{draft}:3:10: it extends 'carefull'" in done.stdout + done.stderr
+        assert "did you mean 'careful'?" in done.stdout + done.stderr
+    taken = tmp_path / "always.yaml"
+    taken.write_text(NO_RM)
+    assert "Hermes has one" in house.run("policy", "add", str(taken)).stderr
+    assert not (house.home / "policies").exists()
+
+
+def test_a_file_whose_name_is_none_of_a_policy_is_not_added(house: House, tmp_path: Path) -> None:
+    draft = tmp_path / "draft.txt"
+    draft.write_text(NO_RM)
+    done = house.run("policy", "add", str(draft))
+    assert done.returncode == 2
+    assert "NAME.yaml" in done.stderr

@@ -110,8 +110,46 @@ def test_words_that_yaml_takes_for_something_else_stay_words() -> None:
         ("- {id: a, match: {tool: x}, when: act.program, then: ask}", "act.", "string", ""),
         ("- {id: a, match: {tool: x}, when: 1 +, then: ask}", "1 +", "Syntax", ""),
         ("- just a text", "just", "must be a mapping", ""),
+        ("- {id: a, match: {program: rm, flag: -rf}, then: deny}", "-rf", "one by one", "-r, -f"),
+        ("- {id: a, match: {flag: -rf}, then: deny}", "-rf", "one by one", "-r, -f"),
+        ("- {id: a, match: {flag: rf}, then: deny}", "rf", "dash", "-r, -f"),
+        ("- {id: a, match: {no_flag: force}, then: deny}", "force", "dash", "--force"),
+        ("- {id: a, match: {flag: --x=y}, then: deny}", "--x", "no value", 'option: "--x=y"'),
+        ("- {id: a, match: {option: --x}, then: deny}", "--x", "NAME=VALUE", "--namespace="),
+        ("- {id: a, match: {option: x=y}, then: deny}", "x=y", "NAME=VALUE", ""),
+        ("- {id: a, match: {program: git push}, then: deny}", "git", "one word", "verb: push"),
+        ("- {id: a, match: {program: /usr/bin/rm}, then: deny}", "/usr", "never fits", "write rm"),
+        ("- {id: a, match: {program: python3.11}, then: ask}", "py", "never fits", "python3"),
+        ("- {id: a, match: {path: $HOME/x}, then: ask}", "$HOME", "variables", "{home}"),
+        ("- {id: a, match: {path: 'x/{a,b}'}, then: ask}", "'x/", "braces", "a list"),
+        ("- {id: a, match: {path: logs/}, then: ask}", "logs/", "never fits", "logs/**"),
+        ("- {id: a, match: {time: {hours: '9:00-09:00'}}, then: ask}", "'9", "cannot be", ""),
+        ("- {id: a, match: {time: {hours: '09:00-09:00'}}, then: ask}", "'09", "be '09", "24:00"),
+        ("- {id: a, match: {time: {hours: '09:00-24:30'}}, then: ask}", "'09", "be '09", "24:00"),
+        ("- {id: a, match: {time: {days: mon-fri}}, then: ask}", "mon", "'mon-fri'", "a list"),
+        ("- {id: a, match: {time: {days: mnday}}, then: ask}", "mnday", "'mnday'", "there are"),
+        ("- {id: a, match: {tool: terminal}, then: {rewrite: {set: {command: ls}}}}", "{rew",
+         "is judged", "add and remove"),
+        ("- {id: a, match: {path: /x}, then: {rewrite: {add: [-x]}}}", "{rew", "about none",
+         "program"),
+        ("- {id: a, match: {tool: x}, then: {ask: {by: [a, a], count: 2}}}", "{ask", "names 1",
+         "lower count"),
+        ("- {id: a, match: {capability: netwrk}, then: ask}", "netw", "capability", "'network'"),
+        ("- {id: a, match: {place: docker}, then: ask}", "docker", "kind of", "container"),
+        ("- {id: a, match: {actor: jobs/x}, then: ask}", "jobs", "no such actor", "'job'"),
+        ("- {id: a, match: {host: privat}, then: ask}", "privat", "name of a host", "'private'"),
+        ("- {id: a, match: {host: 'a.org:443'}, then: ask}", "'a.org", "port", "host alone"),
+        ("- {id: a, match: {tool: x}, then: allow, secrets: a-b}", "a-b", "variable", "GITHUB"),
+        ("- {id: a, match: {flag: -x, no_flag: [-x, -y]}, then: ask}", "-x", "same", "remove"),
+        ("- {id: a, match: {via: ssh, no_via: ssh}, then: ask}", "ssh", "same", "remove"),
+        ("- {id: a, match: {kind: [program, unknown]}, then: allow}", "[pro", "says so",
+         "unknown: true"),
+        ("- {id: a, match: {access: execute}, then: ask}", "exec", "'execute'",
+         "read, write, delete"),
+        ("- {id: a, match: {tool: x}, when: 'act.kind == \"x\" and true', then: ask}", "'act",
+         "Syntax", "&& for and"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_told_with_its_line_column_and_a_hint(
     rule: str, at: str, message: str, hint: str
 ) -> None:
@@ -166,6 +204,30 @@ def test_a_pattern_without_quotes_gets_the_hint_to_quote_it() -> None:
     for pattern in ("**/.env", "{workspace}/x"):
         problem = problems_of(f"version: 1\nrules:\n  - match:\n      path: {pattern}\n")[0]
         assert "quotes" in problem.hint
+
+
+@pytest.mark.parametrize(
+    "match",
+    [
+        "{program: find, flag: -exec}",
+        "{program: openssl, flag: -text}",
+        "{program: ps, flag: e}",
+        "{program: somebodys, flag: -long}",
+        "{flag: [-r, --force, '--fo*', '-[rf]', '*']}",
+        "{program: [./deploy.sh, '*/rm', python3, my.tool]}",
+        "{path: [/, '/tmp/[$]x', '/tmp/[{]a,b}', '{home}', '{session}/x']}",
+        "{host: [private, localhost, '10.0.0.0/8', '::1', '*.svc', web]}",
+        "{actor: ['*', job, job/nightly, '[ju]*/x']}",
+        "{capability: net*, place: [kubernetes, '*']}",
+    ],
+)
+def test_what_can_fit_is_in_order(match: str) -> None:
+    assert rules_of(f"- {{id: a, match: {match}, then: deny}}")
+
+
+def test_a_tab_gets_the_hint_to_write_spaces() -> None:
+    for text in ("version: 1\nrules:\n\t- id: a\n", "version: 1\nrules:\n  - id: a\n\t- id: b\n"):
+        assert "tabs" in problems_of(text)[0].hint
 
 
 def test_the_page_names_every_key_there_is() -> None:

@@ -109,6 +109,29 @@ def test_the_proposed_rule_is_as_narrow_as_the_grant() -> None:
     assert action(program, effect_of("mkfs x")) == "deny"
 
 
+@pytest.mark.parametrize(
+    ("command", "others"),
+    [
+        ("ssh web-1 uptime", ["ssh web-2 uptime", "ssh web-1 reboot", "ssh web-1 uptime -p"]),
+        ("docker run alpine ls", ["docker run alpine sh", "docker run -v /:/x alpine ls"]),
+        ("kubectl exec pod -- rm /x", ["kubectl exec pod -- rm /y", "rm /x"]),
+    ],
+)
+def test_the_proposed_rule_for_what_runs_elsewhere_is_for_the_very_command(
+    command: str, others: list[str]
+) -> None:
+    rules = ALLOW_ALL_CALLS + "\n"
+    proposal = judge(rules, effect_of(command)).verdict.proposal
+    assert action(proposal + rules, effect_of(command)) == "allow"
+    assert {action(proposal + rules, effect_of(other)) for other in others} == {"ask"}
+
+
+def test_a_path_with_signs_of_the_shell_has_a_proposal_in_order() -> None:
+    effect = effect_of(tool="write_file", paths=(("write", "/tmp/$x/{a,b}"),))
+    proposal = judge(RULES, effect).verdict.proposal
+    assert action(proposal + RULES, effect) == "allow"
+
+
 def test_a_text_that_yaml_cannot_hold_has_no_proposal() -> None:
     assert judge(RULES, effect_of("$X \udc80")).verdict.proposal == ""
 

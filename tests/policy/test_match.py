@@ -4,6 +4,7 @@ from hermes_agent.core.effects import Act, Actor, Place
 from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.globs import Roots, Words, escape
 from hermes_agent.policy.match import Facts
+from hermes_agent.policy.shell import read
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, rules_of
 
 ROOTS = Roots(
@@ -79,7 +80,6 @@ def test_a_rule_fits_a_program_by_its_parts(match: str, expected: bool) -> None:
         ("capability: network", {"capabilities": ("process",)}, False),
         ("actor: job", {"actor": Actor("job", "nightly")}, True),
         ("actor: job/night*", {"actor": Actor("job", "nightly")}, True),
-        ("actor: nightly", {"actor": Actor("job", "nightly")}, False),
         ("actor: job", {"actor": Actor("user", "job")}, False),
         ("session: [job, agent]", {"actor": Actor("agent")}, True),
         ("session: job", {"actor": Actor("user")}, False),
@@ -181,7 +181,8 @@ def test_what_is_not_understood_is_allowed_only_by_a_rule_that_says_so() -> None
     unknown = Act("unknown", "$X", reason="nobody can tell")
     assert not fits("match: {tool: terminal}, then: allow", unknown)
     assert fits("match: {tool: terminal, unknown: true}, then: allow", unknown)
-    assert fits("match: {kind: unknown}, then: allow", unknown)
+    assert not fits("match: {kind: [call, program]}, then: allow", unknown)
+    assert fits("match: {kind: unknown, unknown: true}, then: allow", unknown)
     assert fits("match: {tool: terminal}, then: deny", unknown)
     assert not fits("match: {unknown: true}, then: allow", program())
 
@@ -273,3 +274,59 @@ def test_an_allowed_host_must_be_told_and_be_the_only_one() -> None:
 )
 def test_a_rule_holds_at_its_time(time: str, moment: float, expected: bool) -> None:
     assert fits(f"match: {{time: {time}}}, then: ask", program(), time=moment) == expected
+
+
+IN_PRODUCTION = "--namespace=prod*"
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed", "denied", "allowed_without", "denied_without"),
+    [
+        ("-n production", True, True, False, False),
+        ("-nproduction", True, True, False, False),
+        ("--namespace=production", True, True, False, False),
+        ("--namespace production", True, True, False, False),
+        ("-n staging", False, False, True, True),
+        ("production", False, False, True, True),
+        ("-n staging --namespace production", False, True, False, True),
+        ("-n $WHERE", False, True, False, True),
+        ("--namespace=$WHERE", False, True, False, True),
+        ("-n prod*", False, True, False, True),
+        ("$MORE", False, True, False, True),
+        ("-n production $MORE", False, True, False, True),
+    ],
+)
+def test_the_value_of_an_option_counts_however_it_is_written(
+    words: str, allowed: bool, denied: bool, allowed_without: bool, denied_without: bool
+) -> None:
+    (act,) = read(f"kubectl scale x {words}", folder="/w", home="/home/u")
+
+    def fit(key: str, then: str) -> bool:
+        return fits(f"match: {{{key}: '{IN_PRODUCTION}'}}, then: {then}", act)
+
+    assert (fit("option", "allow"), fit("option", "deny")) == (allowed, denied)
+    assert fit("no_option", "allow") == allowed_without
+    assert fit("no_option", "deny") == denied_without
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "allowed", "denied"),
+    [
+        ("kubectl apply --dry-run", "--dry-run=", True, True),
+        ("kubectl apply --dry-run=none", "--dry-run=server", False, False),
+        ("kubectl delete x --all=false", "--all=false", True, True),
+        ("terraform -chdir=x plan", "--chdir=x", True, True),
+        ("somebodys --to=here", "--to=here", True, True),
+        ("somebodys --to here", "--to=here", False, True),
+        ("somebodys -there", "-t=here", False, True),
+        ("somebodys $X", "--to=here", False, True),
+        ("somebodys here", "--to=here", False, False),
+    ],
+)
+def test_options_of_programs_that_nobody_described_are_judged_with_care(
+    command: str, option: str, allowed: bool, denied: bool
+) -> None:
+    acts = read(command, folder="/w", home="/home/u")
+    act = next(one for one in acts if one.kind == "program")
+    assert fits(f"match: {{kind: program, option: '{option}'}}, then: allow", act) == allowed
+    assert fits(f"match: {{kind: program, option: '{option}'}}, then: ask", act) == denied

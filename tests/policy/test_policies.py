@@ -5,7 +5,8 @@ import pytest
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.policy.acts import recorded
-from hermes_agent.policy.policies import Policies
+from hermes_agent.policy.files import read_file
+from hermes_agent.policy.policies import Policies, together
 from hermes_agent.policy.resolvers import finish
 from tests.support.policies import effect_of
 
@@ -181,22 +182,55 @@ def test_a_profile_that_goes_away_denies(files: Files) -> None:
     assert "no policy called 'mine'" in verdict.reason
 
 
-@pytest.mark.parametrize(
-    ("headers", "message"),
-    [
-        ([["profile: a", "extends: nowhere"]], "no profile"),
-        ([["profile: a", "extends: b"], ["profile: b", "extends: a"]], "extends itself"),
-        ([["profile: a", "extends: plain"], ["profile: a", "extends: b"], ["profile: b"]],
-         "another"),
-    ],
-)  # fmt: skip
-def test_profiles_that_do_not_go_together_are_told(
-    files: Files, headers: list[list[str]], message: str
+MISFITS = [
+    ([["profile: a", "extends: plane"]], "no profile", "did you mean 'plain'?"),
+    ([["profile: a", "extends: nowhere"]], "no profile", "there are: plain"),
+    ([["profile: a", "extends: a"]], "'a' extends itself", "remove"),
+    ([["profile: b", "extends: a"], ["profile: a", "extends: b"]], "a extends b extends a", "one"),
+    ([["profile: b"], ["profile: a", "extends: plain"], ["profile: a", "extends: b"]],
+     "another file lets 'a' extend 'plain'", "write extends: plain"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("headers", "message", "hint"), MISFITS)
+def test_profiles_that_do_not_go_together_are_told_with_their_line(
+    files: Files, headers: list[list[str]], message: str, hint: str
 ) -> None:
     for number, header in enumerate(headers):
         files.write(f"f{number}", "- {id: a, then: ask}", *header)
-    problems = files.policies().load().problems
-    assert any(message in problem.message for problem in problems)
+    problem = files.policies().load().problems[-1]
+    assert message in problem.message
+    assert hint in problem.hint
+    assert (problem.path, problem.line) == (str(files.own / f"f{len(headers) - 1}.yaml"), 3)
+
+
+@pytest.mark.parametrize(("headers", "message", "hint"), MISFITS)
+def test_a_file_that_is_not_in_force_is_judged_together_with_those_that_are(
+    files: Files, tmp_path: Path, headers: list[list[str]], message: str, hint: str
+) -> None:
+    rules = "- {id: a, then: ask}"
+    for number, header in enumerate(headers):
+        files.write(f"f{number}", rules, *header)
+    draft = (files.own / f"f{len(headers) - 1}.yaml").rename(tmp_path / "draft.yaml")
+    loaded = files.policies().load()
+    file, problems = read_file("draft", str(draft), draft.read_text())
+    assert problems == ()
+    problem = together(loaded, [file]).problems[-1]
+    assert message in problem.message
+    assert hint in problem.hint
+
+
+def test_a_file_takes_the_place_of_the_one_of_its_name(files: Files, tmp_path: Path) -> None:
+    files.write("a", "- {id: a, then: ask}", "profile: a")
+    files.write("b", "- {id: b, then: ask}", "profile: b", "extends: a")
+    loaded = files.policies().load()
+    path = str(tmp_path / "a.yaml")
+    same, _ = read_file("a", path, "version: 1\nprofile: a\n")
+    assert together(loaded, [same]).problems == ()
+    assert [file.path for file in together(loaded, [same]).own][0] == path
+    other, _ = read_file("a", path, "version: 1\nprofile: aa\n")
+    (problem,) = together(loaded, [other]).problems
+    assert str(problem).startswith(f"{files.own / 'b.yaml'}:3:10: it extends 'a'")
 
 
 def test_a_name_that_hermes_has_taken_is_refused(files: Files) -> None:

@@ -73,6 +73,7 @@ class Bench:
             redact=self.redact,
             results=self.folder / "results",
             clock=time.time,
+            workspace=self.session.workspace,
             places=dict.fromkeys(self.more, "ssh"),
             secret=self.secret,
             http=self.http,

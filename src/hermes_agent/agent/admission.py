@@ -13,7 +13,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.tools import Permit, Tool
-from hermes_agent.policy.resolvers import finish
+from hermes_agent.policy.resolvers import finish, on_disk
 
 log = logging.getLogger("hermes.admission")
 
@@ -48,10 +48,15 @@ class Admission:
                 "or ask the user for a rule that grants the secret to this tool by name."
             )
         judged = open_call.judged or await self._judge(open_call, tool, given)
+        assert judged is not None
         if judged.action == "deny":
             raise Refused(f"refused by policy: {judged.reason}")
         if judged.action == "ask":
             await self._consent(open_call, judged)
+            # People take their time: what the rules deny by now is denied.
+            again = await self._judge(open_call, tool, given, only_deny=True)
+            if again is not None:
+                raise Refused(f"refused by policy: {again.reason}")
         for name in judged.secrets:
             self._parts.secret(name)  # one that is not there is said before anything runs
 
@@ -106,21 +111,30 @@ class Admission:
         return answered is not None and answered.answer in LEAVE
 
     async def _judge(
-        self, open_call: OpenCall, tool: Tool, given: dict[str, object]
-    ) -> ev.CallJudged:
-        name = self._parts.terminal_name(tool.place(open_call.call.input()))
-        terminal = self._parts.terminals[name]
-        # First, because a far terminal learns by it where its workspace is.
-        folder = await terminal.where() if tool.located else ""
+        self,
+        open_call: OpenCall,
+        tool: Tool,
+        given: dict[str, object],
+        *,
+        only_deny: bool = False,
+    ) -> ev.CallJudged | None:
+        """The gate's word, written down; with `only_deny` nothing else than a no counts."""
+        name, workspace, folder, trace = "local", self._parts.workspace, "", on_disk
+        if tool.located:
+            name = self._parts.terminal_name(tool.place(open_call.call.input()))
+            terminal = self._parts.terminals[name]
+            # First, because a far terminal learns by it where its workspace is.
+            folder = await terminal.where()
+            workspace, trace = terminal.workspace, terminal.trace
         effect = Effect(
             id=open_call.effect,
             tool=tool.name,
             input=given,
             session=self._talk.session,
-            workspace=terminal.workspace,
+            workspace=workspace,
             folder=folder if tool.command else "",
             terminal=name,
-            terminal_kind=self._parts.places.get(name, "local"),
+            terminal_kind=self._parts.places.get(name, "local") if tool.located else "local",
             capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple((access, str(given[key])) for key, access in tool.paths.items()),
@@ -129,7 +143,9 @@ class Admission:
             actor=self._parts.actor,
             time=self._parts.clock(),
         )
-        verdict = await self._parts.gate.judge(effect, terminal.trace, self._talk.granted)
+        verdict = await self._parts.gate.judge(effect, trace, self._talk.granted)
+        if only_deny and verdict.action != "deny":
+            return None
         shown = f"{tool.name} {open_call.call.arguments}"
         judged = ev.CallJudged(
             effect=open_call.effect,

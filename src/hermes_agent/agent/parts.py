@@ -36,6 +36,8 @@ class Parts:
     """Where results that are too large for the model are kept whole."""
     clock: Clock
     actor: Actor = Actor()
+    workspace: str = ""
+    """The session's folder on this machine: what tools that use no terminal work in."""
     places: Mapping[str, str] = field(default_factory=dict)
     """The kind of each terminal, where it is not local."""
     secret: Callable[[str], str] = no_secret

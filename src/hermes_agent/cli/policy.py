@@ -18,6 +18,7 @@ from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.runtime.places import find_home
 
 if TYPE_CHECKING:
+    from hermes_agent.core.settings import Settings
     from hermes_agent.policy.policies import Loaded, Policies
     from hermes_agent.policy.schema import PolicyFile, Problem
     from hermes_agent.policy.testing import Outcome, Touches
@@ -37,12 +38,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("files", nargs="*", metavar="FILE", help="default: all files in force")
     explain = actions.add_parser("explain", help="what the rules say to a command, and why")
     explain.set_defaults(act=_explain)
-    explain.add_argument("command", nargs="?", help="a command, in quotes")
+    explain.add_argument("command", nargs="*", help="a command, in quotes")
     explain.add_argument("--tool", default="terminal", help="another tool than terminal")
     explain.add_argument("--input", default="", help="its arguments, as JSON")
     explain.add_argument("--folder", default="", help="the workspace; default: where you are")
     explain.add_argument("--terminal", default="local", help="the name of a terminal")
-    explain.add_argument("--place", default="", help="the kind of terminal; default: local")
+    explain.add_argument("--place", default="", help="another kind of terminal than that one's")
     add = actions.add_parser("add", help="put a file among your policies, once it passes")
     add.set_defaults(act=_add)
     add.add_argument("file", help="a policy file; it takes the place of one of the same name")
@@ -90,9 +91,13 @@ def _policies(*, tests: bool = False) -> "Policies":
 def _profile(options: argparse.Namespace) -> str:
     if options.profile:
         return str(options.profile)
+    return _settings().policy
+
+
+def _settings() -> "Settings":
     from hermes_agent.runtime.config import load_settings
 
-    return load_settings(Path(find_home(os.environ)) / "config.yaml", os.environ).policy
+    return load_settings(Path(find_home(os.environ)) / "config.yaml", os.environ)
 
 
 # list
@@ -152,9 +157,8 @@ def _check(options: argparse.Namespace) -> int:
     problems: Sequence[Problem] = loaded.problems
     count = len(loaded.files)
     if options.files:
-        read = [_read(name) for name in options.files]
-        problems = [problem for _file, found in read for problem in found]
-        count = len(read)
+        files, _joined, problems = _beside(loaded, options.files)
+        count = len(files)
     if options.json:
         rows = [
             {
@@ -171,6 +175,19 @@ def _check(options: argparse.Namespace) -> int:
         return 1
     print(f"policy files in order: {count}")
     return 0
+
+
+def _beside(
+    loaded: "Loaded", names: Sequence[str]
+) -> "tuple[list[PolicyFile], Loaded, tuple[Problem, ...]]":
+    """Files by their paths, what would be in force with them, and what is wrong with that."""
+    from hermes_agent.policy.policies import together
+
+    read = [_read(name) for name in names]
+    files = [file for file, _problems in read]
+    joined = together(loaded, files)
+    own = (problem for _file, found in read for problem in found)
+    return files, joined, (*own, *joined.problems)
 
 
 def _read(name: str) -> "tuple[PolicyFile, tuple[Problem, ...]]":
@@ -197,9 +214,7 @@ def _test(options: argparse.Namespace) -> int:
     files = list(loaded.files)
     problems = loaded.problems
     if options.files:
-        read = [_read(name) for name in options.files]
-        files = [file for file, _problems in read]
-        problems = tuple(problem for _file, found in read for problem in found)
+        files, loaded, problems = _beside(loaded, options.files)
     if problems:
         raise Broken(problems)
     outcomes: list[Outcome] = []
@@ -266,14 +281,15 @@ def _failure(outcome: "Outcome") -> list[str]:
 
 def _add(options: argparse.Namespace) -> int:
     """Nothing is put in force that is broken, or that fails its own tests."""
-    from hermes_agent.policy.policies import Broken
+    from hermes_agent.policy.policies import ENDINGS, Broken
     from hermes_agent.policy.testing import run_tests
 
-    file, problems = _read(options.file)
+    if not options.file.endswith(ENDINGS) or Path(options.file).name.startswith("."):
+        raise UsageError(f"{options.file!r} is no name of a policy file", "call it NAME.yaml")
+    policies = _policies(tests=True)
+    (file,), loaded, problems = _beside(policies.load(), [options.file])
     if problems:
         raise Broken(problems)
-    policies = _policies(tests=True)
-    loaded = policies.load()
     _check_profiles(loaded, file)
     outcomes = run_tests(loaded, file, _tools(*{case.call for case in file.tests}))
     failed = [outcome for outcome in outcomes if not outcome.passed]
@@ -302,10 +318,11 @@ def _explain(options: argparse.Namespace) -> int:
     from hermes_agent.policy.resolvers import finish, on_disk
     from hermes_agent.policy.testing import make_effect
 
+    _check_tool(options.tool)
     effect = make_effect(
         options.tool, _input(options), _tools(options.tool),
         workspace=os.path.abspath(options.folder or os.getcwd()),
-        terminal=options.terminal, place=options.place or "local", time=time.time(),
+        terminal=options.terminal, place=_place(options), time=time.time(),
     )  # fmt: skip
     gate = _policies().gate(_profile(options))
     judged = finish(gate.consider(effect, on_disk, whole=True))
@@ -316,12 +333,44 @@ def _explain(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_tool(name: str) -> None:
+    """Programs and servers bring tools of their own; a name that is nearly a built-in one is a
+    slip."""
+    from difflib import get_close_matches
+
+    from hermes_agent.tools.builtin import BUILTIN
+
+    if name not in BUILTIN and (not name or get_close_matches(name, BUILTIN, 1, 0.75)):
+        raise UsageError(f"no tool called {name!r}", f"built in are: {', '.join(BUILTIN)}")
+
+
+def _place(options: argparse.Namespace) -> str:
+    """The kind of the terminal that is named."""
+    from hermes_agent.policy.checks import PLACES
+
+    if options.place and options.place not in PLACES:
+        raise UsageError(
+            f"no kind of terminal is called {options.place!r}", f"there are: {', '.join(PLACES)}"
+        )
+    places = _settings().places
+    if options.terminal not in places:
+        raise UsageError(
+            f"no terminal called {options.terminal!r}", f"there are: {', '.join(places)}"
+        )
+    return str(options.place or places[options.terminal].__struct_config__.tag)
+
+
 def _input(options: argparse.Namespace) -> dict[str, Any]:
-    if options.command is not None and (options.input or options.tool != "terminal"):
+    words: list[str] = options.command
+    if words and (options.input or options.tool != "terminal"):
         raise UsageError("either a command, or --tool with --input", "`hermes policy explain -h`")
-    if options.command is not None:
-        return {"command": options.command}
-    if not options.input and options.tool == "terminal":
+    if len(words) > 1:
+        raise UsageError(
+            "the command came as several words", f'put it in quotes: "{" ".join(words)}"'
+        )
+    if words and words[0].strip():
+        return {"command": words[0]}
+    if words or (not options.input and options.tool == "terminal"):
         raise UsageError("no command to explain", '`hermes policy explain "rm -rf build"`')
     try:
         given = json.loads(options.input or "{}")

@@ -13,9 +13,7 @@ from hermes_agent.policy.match import kinds
 from hermes_agent.policy.schema import Match, Rewrite, RuleAction
 
 CAPABILITIES: tuple[str, ...] = get_args(Capability)
-PLACES: tuple[str, ...] = tuple(
-    str(kind.__struct_config__.tag) for kind in get_args(PlaceSettings)
-)
+PLACES: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in get_args(PlaceSettings))
 SESSIONS: tuple[str, ...] = get_args(Actor.__annotations__["kind"])
 
 _GLOB = re.compile(r"[*?[]")

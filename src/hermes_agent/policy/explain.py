@@ -34,6 +34,8 @@ def lines(judged: Judged) -> list[str]:
     found = [f"{verdict.action}: {verdict.reason}", f"decided by {verdict.rule}"]
     if judged.command is not None:
         found.append(f"it would run: {judged.command}")
+    if verdict.secrets:
+        found.append(f"it would be given: {', '.join(verdict.secrets)}")
     for decision in judged.decisions:
         act = decision.act
         through = f" (through {' '.join(act.via)})" if act.via else ""
@@ -60,6 +62,7 @@ def _act(decision: Decision) -> dict[str, Any]:
         "program": act.program,
         "verb": act.verb,
         "flags": list(act.flags),
+        "options": [list(pair) for pair in act.options],
         "via": list(act.via),
         "paths": [_place(place) for place in act.places],
         "hosts": list(act.hosts),

@@ -4,7 +4,7 @@ import re
 from typing import Any, Literal, get_args
 
 from hermes_agent.core.effects import Access, Action, Actor, Consent
-from hermes_agent.policy.checks import SESSIONS, near, pattern_trouble, rule_trouble
+from hermes_agent.policy.checks import PLACES, SESSIONS, near, pattern_trouble, rule_trouble
 from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import (
     Case,
@@ -78,7 +78,7 @@ class _FileReader(Reader):
         return PolicyFile(
             name, self.path, texts["name"] or name, texts["description"], texts["profile"],
             texts["extends"], self._otherwise(given), tuple(rules), tuple(tests),
-            _at(given.get("profile")), _at(given.get("extends")),
+            _at(given.get("extends")),
         )  # fmt: skip
 
     def _otherwise(self, given: dict[str, Node]) -> Literal["", "ask", "deny"]:
@@ -158,7 +158,11 @@ class _FileReader(Reader):
         if node.text is not None:
             word = node.text
             if word not in plain:
-                hint = "write {rewrite: {add: [...]}}" if word == "rewrite" else near(word, plain)
+                hint = (
+                    "write {rewrite: {add: [...]}}"
+                    if word == "rewrite"
+                    else near(word, tuple(plain))
+                )
                 self.wrong(node, f"then cannot be {word!r}", hint)
             return plain.get(word, "deny"), Consent(), Rewrite()
         given = self.mapping(node, "then", ("ask", "rewrite"))
@@ -253,6 +257,8 @@ class _FileReader(Reader):
             for key in ("call", "rule", "becomes", "profile", "terminal", "place", "folder")
             if key in given
         }
+        if "place" in given:
+            self.choice(given["place"], "place", PLACES)
         links = self.anything(given["files"], "files") if "files" in given else {}
         return Case(
             line=node.line, expect=expect,

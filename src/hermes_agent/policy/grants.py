@@ -6,9 +6,11 @@ from typing import Any
 
 from hermes_agent.core.effects import Act, Effect
 from hermes_agent.core.errors import HermesError
+from hermes_agent.policy.acts import is_elsewhere
 from hermes_agent.policy.globs import escape
 from hermes_agent.policy.match import is_unknown
 from hermes_agent.policy.schema import Rule
+from hermes_agent.policy.shell.options import runs_elsewhere
 
 _LONGEST = 400
 _RUNNERS = frozenset(
@@ -70,6 +72,8 @@ def proposal(effect: Effect, asking: Iterable[tuple[Act, Rule | None]]) -> str:
     items: dict[str, None] = {}
     for act, rule in asking:
         match = {**_match(effect, act, _is_exact(act, rule)), "terminal": escape(effect.terminal)}
+        if _is_far(act):
+            match |= _via(act) | _input(effect)
         lines = "".join(f"    {key}: {_written(value)}\n" for key, value in match.items())
         id = "-".join(["allow", *_slug(act), _digest(lines)[:6]])
         items[f"- id: {id}\n  match:\n{lines}  then: allow\n"] = None
@@ -102,8 +106,7 @@ def _match(effect: Effect, act: Act, exact: bool) -> dict[str, Any]:
         if act.kind in ("program", "unknown"):
             match |= _via(act)
         if _is_part(effect, act):
-            names = [name for name, value in effect.input.items() if value == effect.command]
-            match["input"] = {name: escape(effect.command or "") for name in names}
+            match |= _input(effect)
         return match if act.kind != "call" else {"tool": escape(effect.tool), **match}
     match act.kind:
         case "path":
@@ -117,6 +120,19 @@ def _match(effect: Effect, act: Act, exact: bool) -> dict[str, Any]:
         case _:
             return {"kind": "program", "program": escape(act.program), "verb": escape(act.verb),
                     **_via(act)}  # fmt: skip
+
+
+def _input(effect: Effect) -> dict[str, Any]:
+    """The very command."""
+    names = [name for name, value in effect.input.items() if value == effect.command]
+    return {"input": {name: escape(effect.command or "") for name in names}}
+
+
+def _is_far(act: Act) -> bool:
+    """Whether it runs something on another machine or in a container: no program or path says
+    which, so that only the command as a whole can be allowed for good."""
+    runner = act.kind == "program" and runs_elsewhere(act.program, act.verb)
+    return act.kind != "host" and (is_elsewhere(act) or runner)
 
 
 def _via(act: Act) -> dict[str, Any]:

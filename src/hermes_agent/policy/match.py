@@ -212,7 +212,9 @@ def _given(options: Options, act: Act) -> bool:
 def _may_be_given(options: Options, act: Act) -> bool:
     return any(
         not name
-        or any(names.fit(name) and (value is None or values.fit(value)) for names, values in options)
+        or any(
+            names.fit(name) and (value is None or values.fit(value)) for names, values in options
+        )
         for name, value in act.options
     )
 

@@ -6,7 +6,7 @@ this one (by name), the profile's own file, then the same for each profile it ex
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.policy.acts import Homes
+from hermes_agent.policy.checks import near
 from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.files import read_file
 from hermes_agent.policy.gate import RuleGate
@@ -212,10 +213,29 @@ def _read_one(path: Path, tests: bool) -> tuple[PolicyFile, tuple[Problem, ...]]
     return PolicyFile(path.stem, str(path)), (problem,)
 
 
+def together(loaded: Loaded, changed: Sequence[PolicyFile]) -> Loaded:
+    """What would be in force with these files: each takes the place of the one of the same name,
+    or is added. Its problems are those that the files bring, between files."""
+    places = {file.path for file in loaded.bundled}
+    ours = {file.path: file for file in changed if file.path in places}
+    theirs = {Path(file.path).name: file for file in changed if file.path not in places}
+    kept = {Path(file.path).name: file for file in loaded.own}
+    own = tuple(file for _name, file in sorted((kept | theirs).items()))
+    bundled = tuple(ours.get(file.path, file) for file in loaded.bundled)
+    before = set(_misfits(loaded.own, loaded.bundled))
+    names = {file.path for file in changed}
+    found = [
+        problem
+        for problem in _misfits(own, bundled)
+        if problem.path in names or problem not in before
+    ]
+    return Loaded(own, bundled, tuple(found))
+
+
 def _misfits(own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]) -> Iterator[Problem]:
     """What is wrong between files."""
-    taken: Mapping[str, PolicyFile] = {file.name: file for file in bundled}
-    profiles = {file.profile for file in (*own, *bundled)}
+    taken = {file.name for file in bundled}
+    profiles = tuple(dict.fromkeys(f.profile for f in (*bundled, *own) if f.profile))
     parents: dict[str, str] = {}
     seen: set[str] = set()
     for file in (*bundled, *own):
@@ -228,23 +248,31 @@ def _misfits(own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...]) -> It
         seen.add(file.name)
         if not file.extends:
             continue
-        if file.extends not in profiles:
-            names = ", ".join(sorted(profiles - {""}))
-            yield Problem(
-                file.path, 1, 1, f"it extends {file.extends!r}, which is no profile",
-                f"there are: {names}",
-            )  # fmt: skip
-        if parents.setdefault(file.profile, file.extends) != file.extends:
-            yield Problem(
-                file.path, 1, 1, f"another file lets {file.profile!r} extend another profile",
-                "one profile extends one other",
-            )  # fmt: skip
+        if file.extends == file.profile:
+            yield _extends(file, f"the profile {file.profile!r} extends itself", "remove extends")
+        elif file.extends not in profiles:
+            others = tuple(name for name in profiles if name != file.profile)
+            message = f"it extends {file.extends!r}, which is no profile"
+            yield _extends(file, message, near(file.extends, others))
+        elif (other := parents.setdefault(file.profile, file.extends)) != file.extends:
+            message = f"another file lets {file.profile!r} extend {other!r}"
+            hint = f"one profile extends one other: write extends: {other}, or leave it out"
+            yield _extends(file, message, hint)
+    yield from _circles(own, bundled, parents)
+
+
+def _extends(file: PolicyFile, message: str, hint: str) -> Problem:
+    return Problem(file.path, *file.extends_at, message, hint)
+
+
+def _circles(
+    own: tuple[PolicyFile, ...], bundled: tuple[PolicyFile, ...], parents: Mapping[str, str]
+) -> Iterator[Problem]:
     for profile in parents:
         trail = [profile]
         while (parent := parents.get(trail[-1], "")) and parent not in trail:
             trail.append(parent)
         if parent == profile:
-            yield Problem(
-                next(f.path for f in (*own, *bundled) if f.profile == profile), 1, 1,
-                f"the profile {profile!r} extends itself", "remove one extends",
-            )  # fmt: skip
+            file = next(f for f in (*own, *bundled) if f.profile == profile and f.extends)
+            way = " extends ".join((*trail, profile))
+            yield _extends(file, f"the profile extends itself: {way}", "remove one extends")

@@ -3,6 +3,7 @@
 import glob
 import os
 import posixpath
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +11,8 @@ from hermes_agent.core.effects import Resolve
 
 MOST = 500
 _MOST_LINKS = 40
+_ONLY_SHELLS = re.compile(r"\[[^/]*(?:\[[:.=]|\\)")
+"""Sets of signs that Python does not read as shells do."""
 
 T = TypeVar("T")
 
@@ -20,9 +23,15 @@ async def on_disk(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
 
 
 def _found(path: str) -> tuple[str, ...]:
+    """Nothing for a pattern that this finds less for than a shell would."""
     names = [path]
-    if glob.has_magic(path) and not os.path.lexists(path):
-        names = sorted(glob.glob(path))[:MOST] or [path]  # noqa: PTH207 - absolute patterns
+    if glob.has_magic(path):
+        found = glob.glob(path.replace("[^", "[!"))  # noqa: PTH207 - absolute patterns
+        if len(found) > MOST or _ONLY_SHELLS.search(path):
+            return ()
+        names = (
+            sorted({*found, path}) if found and os.path.lexists(path) else sorted(found) or [path]
+        )
     return tuple(dict.fromkeys(os.path.realpath(name) for name in names))
 
 

@@ -127,9 +127,8 @@ class PolicyFile(Struct, frozen=True):
     """What becomes of acts that no rule covers; empty: as in the profile it extends."""
     rules: tuple[Rule, ...] = ()
     tests: tuple[Case, ...] = ()
-    profile_at: tuple[int, int] = (1, 1)
-    """Line and column of what it says of its profile, for whoever has to mend it."""
     extends_at: tuple[int, int] = (1, 1)
+    """Line and column of what it extends, for whoever has to mend it."""
 
 
 class Problem(Struct, frozen=True):

@@ -317,6 +317,7 @@ class Runtime:
             results=self.home.results / session.id,
             clock=self._clock,
             actor=Actor("program" if session.source == "library" else "user", "", session.source),
+            workspace=session.workspace,
             places=self._shelf.kinds(session),
             secret=self._secrets.get,
             http=_client,

@@ -97,6 +97,9 @@ def _source(run: "Run", fields: list[Field]) -> str | None:
     return None
 
 
+_BETWEEN = frozenset({"DEBUG", "ERR", "RETURN", "SIGDEBUG", "SIGERR", "SIGRETURN"})
+
+
 def _trap(run: "Run", fields: list[Field]) -> None:
     _note(run, fields)
     words = fields[1:]
@@ -108,9 +111,13 @@ def _trap(run: "Run", fields: list[Field]) -> None:
         run.unknown(words[0].text, "what the trap runs is not known", "trap")
     else:
         run.walk.text(words[0].text, run.state.later(), run.around)
+    if any(word.dynamic or word.text.upper() in _BETWEEN for word in words[1:]):
+        run.unknown(words[0].text, "it would run between later commands", "trap")
 
 
 def _alias(run: "Run", fields: list[Field]) -> None:
+    from hermes_agent.policy.shell.programs import is_known  # it knows this module
+
     _note(run, fields)
     for field in fields[1:]:
         _, equals, value = field.text.partition("=")
@@ -118,6 +125,9 @@ def _alias(run: "Run", fields: list[Field]) -> None:
             run.unknown(field.text, "what the alias stands for is not known", "alias")
         elif equals:
             run.walk.text(value, run.state.later(), run.around)
+            if is_known(field.text.partition("=")[0]):
+                reason = "later commands would run it in place of a program"
+                run.unknown(field.text, reason, "alias")
 
 
 def _cd(run: "Run", fields: list[Field]) -> str:

@@ -156,6 +156,12 @@ def merged(program: str, verb: str) -> Spec | None:
     )  # fmt: skip
 
 
+def runs_elsewhere(program: str, verb: str) -> bool:
+    """Whether what it runs, runs on another machine or in a container."""
+    found = merged(program, verb) or spec(program)
+    return found is not None and found.far
+
+
 class _Sorter:
     """Sorts one program's words."""
 

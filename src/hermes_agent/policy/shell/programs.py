@@ -29,6 +29,14 @@ def run_program(run: "Run", name: str, fields: list[Field]) -> str | None:
     return None
 
 
+def is_known(name: str) -> bool:
+    """Whether the shell or the table knows a command of this name."""
+    from hermes_agent.policy.shell.builtins import BUILTINS
+
+    known = name in BUILTINS or name in WRAPPERS or name in INTERPRETERS
+    return known or spec(name) is not None
+
+
 def _unlisted(run: "Run", name: str, fields: list[Field]) -> None:
     """A program that nobody described: what looks like a path is at least read."""
     reading = Reading(given=loose_options(fields[1:]))

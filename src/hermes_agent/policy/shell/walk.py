@@ -141,7 +141,13 @@ class Walk:
             state.failed = () if set(failed) == set(state.folders) else tuple(dict.fromkeys(failed))
 
     def define(self, function: Function, state: State, around: Surroundings) -> None:
-        """A body counts as run where it is defined: later commands may call it."""
+        """A body counts as run where it is defined: later commands may call it. One that is called
+        like a program would make another thing of what a later command says."""
+        from hermes_agent.policy.shell.programs import is_known  # it knows this module
+
+        if is_known(function.name):
+            reason = "later commands would run it in place of the program"
+            self.note.unknown(f"{function.name}()", reason, around)
         state.assign("FUNCNAME", None)
         state.functions[function.name] = (function.body,)
         state.unsure.discard(function.name)
