@@ -673,3 +673,12 @@ async def silent(shell: Shell, text: str) -> bool:
 
 async def exists(terminal: Terminal, path: str) -> bool:
     return await terminal.stat(path) is not None
+
+
+async def test_a_glob_that_fits_very_many_leads_nowhere(terminal: Terminal, shell: Shell) -> None:
+    await shell.says("mkdir many; cd many; touch f{1..1001}")
+    few, many = await terminal.trace(
+        [f"{terminal.workspace}/many/f100*", f"{terminal.workspace}/many/*"]
+    )
+    assert len(few) == 3
+    assert many == ()

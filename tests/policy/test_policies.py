@@ -227,7 +227,7 @@ def test_a_file_takes_the_place_of_the_one_of_its_name(files: Files, tmp_path: P
     path = str(tmp_path / "a.yaml")
     same, _ = read_file("a", path, "version: 1\nprofile: a\n")
     assert together(loaded, [same]).problems == ()
-    assert [file.path for file in together(loaded, [same]).own][0] == path
+    assert together(loaded, [same]).own[0].path == path
     other, _ = read_file("a", path, "version: 1\nprofile: aa\n")
     (problem,) = together(loaded, [other]).problems
     assert str(problem).startswith(f"{files.own / 'b.yaml'}:3:10: it extends 'a'")

@@ -126,3 +126,4 @@ def test_the_disk_is_asked_for_links_and_globs(tmp_path: Path) -> None:
     assert found == [
         (f"{here}/real",), (f"{here}/real",), (f"{here}/none*",), (f"{here}/odd[1]",),
     ]  # fmt: skip
+    assert finish(on_disk([f"{here}/[^x]eal", f"{here}/[[:lower:]]eal"])) == [(f"{here}/real",), ()]

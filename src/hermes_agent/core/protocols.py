@@ -123,9 +123,9 @@ class Terminal(Protocol):
         ...
 
     async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
-        """Where each absolute path or glob leads: globs matched as bash does (the first few
-        hundred), links followed. A path that is not there leads to itself, with the links of what
-        is there followed; so does a glob that fits nothing."""
+        """Where each absolute path or glob leads: globs matched as bash does, links followed. A
+        path that is not there leads to itself, with the links of what is there followed; so does a
+        glob that fits nothing. One that fits more than a thousand leads nowhere."""
         ...
 
     async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:

@@ -24,6 +24,13 @@ _LETTERS = {"ps": ("e",)}
 _OPPOSITES = (("flag", "no_flag"), ("option", "no_option"), ("via", "no_via"))
 
 
+CHECKED = frozenset(
+    {"path", "holds", "host", "program", "flag", "no_flag", "option", "no_option", "capability",
+     "place", "actor", "secrets"}
+)  # fmt: skip
+"""Keys whose patterns can be written so that they never fit."""
+
+
 class Wrong(NamedTuple):
     key: str
     """The key that it is about; empty for the rule as a whole."""
@@ -39,7 +46,6 @@ def near(word: str, known: tuple[str, ...]) -> str:
 
 def pattern_trouble(key: str, text: str, match: Match) -> tuple[str, str] | None:
     """What is wrong with one pattern of a rule, and how to write it."""
-    is_glob = _GLOB.search(text) is not None
     match key:
         case "path" | "holds":
             return globs.trouble(text, folders=key == "path")
@@ -53,9 +59,9 @@ def pattern_trouble(key: str, text: str, match: Match) -> tuple[str, str] | None
             name, equals, _value = text.partition("=")
             if not equals or not name.startswith(("-", "*")):
                 return "it is not written as NAME=VALUE", 'for instance "--namespace=production"'
-        case "capability" if not is_glob and text not in CAPABILITIES:
+        case "capability" if text not in CAPABILITIES and not _GLOB.search(text):
             return "there is no such capability", near(text, CAPABILITIES)
-        case "place" if not is_glob and text not in PLACES:
+        case "place" if text not in PLACES and not _GLOB.search(text):
             return "there is no such kind of terminal", near(text, PLACES)
         case "actor" if not _GLOB.search(text.partition("/")[0]):
             if text.partition("/")[0] not in SESSIONS:
@@ -78,12 +84,12 @@ def rule_trouble(
             "kind", "an allow rule covers what is unknown only when it says so",
             "write a rule of its own with unknown: true",
         )  # fmt: skip
-    if consent.by and not any(map(_GLOB.search, consent.by)):
-        if len(set(consent.by)) < consent.count:
-            yield Wrong(
-                "then", f"{consent.count} people must agree, and by names {len(set(consent.by))}",
-                "name more, or lower count",
-            )  # fmt: skip
+    exact = consent.by and not any(map(_GLOB.search, consent.by))
+    if exact and (named := len(set(consent.by))) < consent.count:
+        yield Wrong(
+            "then", f"{consent.count} people must agree, and by names {named}",
+            "name more, or lower count",
+        )  # fmt: skip
     if (rewrite.add or rewrite.remove) and "program" not in kinds(match):
         yield Wrong(
             "then", "add and remove change the words of a program, and this rule is about none",
@@ -129,10 +135,10 @@ def _flag(text: str, programs: tuple[str, ...] | None) -> tuple[str, str] | None
         letters = ", ".join(f"-{letter}" for letter in dict.fromkeys(text))
         way = letters if len(text) < 4 else f"--{text}"
         return "an option begins with a dash: it never fits", f"write {way}"
-    if len(text) > 2 and text[1:].isalnum() and text[1] != "-" and not text[1:].isdigit():
-        if not programs or all(map(_joins_letters, programs, [text] * len(programs))):
-            letters = ", ".join(f"-{letter}" for letter in dict.fromkeys(text[1:]))
-            return "letters behind one dash count one by one", f"write {letters}"
+    several = len(text) > 2 and text[1:].isalnum() and not text[1:].isdigit()
+    if several and all(_joins_letters(name, text) for name in programs or ()):
+        letters = ", ".join(f"-{letter}" for letter in dict.fromkeys(text[1:]))
+        return "letters behind one dash count one by one", f"write {letters}"
     return None
 
 

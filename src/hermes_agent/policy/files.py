@@ -4,7 +4,14 @@ import re
 from typing import Any, Literal, get_args
 
 from hermes_agent.core.effects import Access, Action, Actor, Consent
-from hermes_agent.policy.checks import PLACES, SESSIONS, near, pattern_trouble, rule_trouble
+from hermes_agent.policy.checks import (
+    CHECKED,
+    PLACES,
+    SESSIONS,
+    near,
+    pattern_trouble,
+    rule_trouble,
+)
 from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import (
     Case,
@@ -223,7 +230,7 @@ class _FileReader(Reader):
                 values[key] = self.strings(value, key)
         match = Match(**values)
         for key, value in given.items():
-            if key not in (*_CHOICES, *_BOOLEANS, *_FOLDERS, "time", "input"):
+            if key in CHECKED:
                 self._check_patterns(key, value, values[key], match)
         return match
 

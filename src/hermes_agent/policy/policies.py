@@ -224,9 +224,10 @@ def together(loaded: Loaded, changed: Sequence[PolicyFile]) -> Loaded:
     bundled = tuple(ours.get(file.path, file) for file in loaded.bundled)
     before = set(_misfits(loaded.own, loaded.bundled))
     names = {file.path for file in changed}
+    last = sorted(own, key=lambda file: file.path in names)  # of two that differ, the new is wrong
     found = [
         problem
-        for problem in _misfits(own, bundled)
+        for problem in _misfits(tuple(last), bundled)
         if problem.path in names or problem not in before
     ]
     return Loaded(own, bundled, tuple(found))

@@ -4,8 +4,8 @@ import functools
 import os
 import re
 
-MOST = 300
-"""Matches of one glob that are looked at."""
+MOST = 1000
+"""A glob that fits more than this leads nowhere that can be told: whoever judges it must ask."""
 _MAGIC = re.compile(r"[*?\[]")
 _CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": r"\ \t", "digit": "0-9", "lower": "a-z",
@@ -19,23 +19,26 @@ def trace(path: str) -> tuple[str, ...]:
     """Where an absolute path or glob leads, with links followed."""
     if not _MAGIC.search(path):
         return (os.path.realpath(path),)
-    found = matches(path) or [_plain(path)]
+    found = matches(path)
+    if len(found) > MOST:
+        return ()
+    found = found or [_plain(path)]
     if os.path.lexists(path):  # a file of that very name
         found.append(path)
     return tuple(dict.fromkeys(os.path.realpath(one) for one in found))
 
 
 def matches(pattern: str) -> list[str]:
-    """What an absolute glob fits, in order, no more than `MOST`."""
+    """What an absolute glob fits, in order, and no more than one beyond `MOST`."""
     found = [""]
     for part in pattern.split("/")[1:]:
         if not _MAGIC.search(part):
             found = [f"{top}/{_plain(part)}" for top in found]
             found = [one for one in found if os.path.lexists(one)]
         else:
-            found = [f"{top}/{name}" for top in found for name in _names(top, part)][:MOST]
-        if not found:
-            break
+            found = [f"{top}/{name}" for top in found for name in _names(top, part)]
+        if not found or len(found) > MOST:
+            return found[: MOST + 1]
     return found
 
 

@@ -425,7 +425,7 @@ trace() {
     found=("$given")
     if [[ $given == *[*?[]* ]]; then
       found=($given)
-      found=("${found[@]:0:300}")
+      if ((${#found[@]} > 1000)); then printf '=0\n'; continue; fi # too many to judge
       # Nothing fits it, or there is a file of that very name too.
       if [[ $found == "$given" ]]; then
         found=("${given//\\/}")

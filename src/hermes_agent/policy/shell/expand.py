@@ -62,12 +62,13 @@ class _Fields:
         self.begun = False
         self.prefix: str | None = None
         self.content: str | None = None
-        self.literal_sign = False
+        self.literal_sign = self.literal_in_set = False
 
     def quoted(self, text: str) -> None:
         self.text += text
         self.pattern += "q" * len(text)
         self.literal_sign = self.literal_sign or any(sign in text for sign in "*?[\\")
+        self.literal_in_set = self.literal_in_set or any(sign in text for sign in "]!^-:")
         self.begun = True
 
     def unquoted(self, text: str) -> None:
@@ -93,7 +94,7 @@ class _Fields:
                 raise Unreadable("a word stands for too many")
             self.done.append(self.field())
         self.text = self.pattern = ""
-        self.begun = self.literal_sign = False
+        self.begun = self.literal_sign = self.literal_in_set = False
         self.prefix = self.content = None
 
     def field(self) -> Field:
@@ -105,7 +106,7 @@ class _Fields:
             )  # fmt: skip
         opening = self.pattern.find("[")
         glob = bool(_GLOB.search(self.pattern)) or -1 < opening < self.pattern.rfind("]") - 1
-        if glob and self.literal_sign:
+        if glob and (self.literal_sign or (opening > -1 and self.literal_in_set)):
             # quoted glob signs beside real ones: no pattern says that
             return Field(word.source, dynamic=True, prefix="*", start=word.start, end=word.end)
         return Field(self.text, glob=glob, start=word.start, end=word.end)
