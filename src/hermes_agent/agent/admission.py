@@ -10,7 +10,7 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Effect
+from hermes_agent.core.effects import Effect, Resolve, Verdict
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.tools import Permit, Tool
 from hermes_agent.policy.resolvers import finish, on_disk
@@ -119,9 +119,23 @@ class Admission:
         only_deny: bool = False,
     ) -> ev.CallJudged | None:
         """The gate's word, written down; with `only_deny` nothing else than a no counts."""
-        name, workspace, folder, trace = "local", self._parts.workspace, "", on_disk
+        effect, trace = await self._effect(open_call, tool, given)
+        verdict = await self._parts.gate.judge(effect, trace, self._talk.granted)
+        if only_deny and verdict.action != "deny":
+            return None
+        judged = self._written(effect, verdict, open_call, tool)
+        await self._write(judged)
+        return judged
+
+    async def _effect(
+        self, open_call: OpenCall, tool: Tool, given: dict[str, object]
+    ) -> tuple[Effect, Resolve]:
+        """The call as the gate gets it, and who tells where its paths lead."""
+        name, kind, workspace, folder = "local", "local", self._parts.workspace, ""
+        trace: Resolve = on_disk
         if tool.located:
             name = self._parts.terminal_name(tool.place(open_call.call.input()))
+            kind = self._parts.places.get(name, "local")
             terminal = self._parts.terminals[name]
             # First, because a far terminal learns by it where its workspace is.
             folder = await terminal.where()
@@ -134,7 +148,7 @@ class Admission:
             workspace=workspace,
             folder=folder if tool.command else "",
             terminal=name,
-            terminal_kind=self._parts.places.get(name, "local") if tool.located else "local",
+            terminal_kind=kind,
             capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple((access, str(given[key])) for key, access in tool.paths.items()),
@@ -143,20 +157,22 @@ class Admission:
             actor=self._parts.actor,
             time=self._parts.clock(),
         )
-        verdict = await self._parts.gate.judge(effect, trace, self._talk.granted)
-        if only_deny and verdict.action != "deny":
-            return None
-        shown = f"{tool.name} {open_call.call.arguments}"
-        judged = ev.CallJudged(
-            effect=open_call.effect,
+        return effect, trace
+
+    def _written(
+        self, effect: Effect, verdict: Verdict, open_call: OpenCall, tool: Tool
+    ) -> ev.CallJudged:
+        redact = self._parts.redact
+        return ev.CallJudged(
+            effect=effect.id,
             tool=tool.name,
             action=verdict.action,
-            reason=self._parts.redact(verdict.reason),
+            reason=redact(verdict.reason),
             rule=verdict.rule,
-            text=self._parts.redact(shown)[:TEXT_CHARS],
+            text=redact(f"{tool.name} {open_call.call.arguments}")[:TEXT_CHARS],
             facts=ev.Facts(
                 folder=effect.folder,
-                terminal=name,
+                terminal=effect.terminal,
                 place=effect.terminal_kind,
                 workspace=effect.workspace,
                 runs=tool.command,
@@ -175,8 +191,6 @@ class Admission:
             grants=verdict.grants,
             proposal=verdict.proposal,
         )
-        await self._write(judged)
-        return judged
 
     async def _consent(self, open_call: OpenCall, judged: ev.CallJudged) -> None:
         # Whom a rule names can be reached without whoever sent the message.
