@@ -305,6 +305,7 @@ class Runtime:
 
     def _parts(self, session: Session) -> Parts:
         tools, granted = self._lent.get(session.id, (self._tools, None))
+        self._gates.expect(session.policy)
         return Parts(
             journal=self.store,
             model=self._shelf.model_or_reason(session.model),

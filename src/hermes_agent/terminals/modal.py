@@ -204,7 +204,7 @@ class ModalTransport:
             except ConnectionError as error:
                 log.warning("the sandbox at Modal goes on for up to a day: %s", error)
             finally:
-                await self.close()
+                await self._leave()
 
     async def _let_go(self) -> None:
         if self._keeping is not None:
@@ -216,6 +216,10 @@ class ModalTransport:
             await sandbox.detach.aio()  # type: ignore[no-untyped-call]  # the stub has no types
 
     async def close(self) -> None:
+        async with self._lock:  # an image that is being made replaces the old one first
+            await self._leave()
+
+    async def _leave(self) -> None:
         await self._let_go()
         client, self._client = self._client, None
         if client is not None:
@@ -230,7 +234,7 @@ class ModalTransport:
                 if note.image:
                     await self._discard(note.image)
             self._notes.remove()
-            await self.close()
+            await self._leave()
 
 
 async def _begin(sandbox: modal.Sandbox, argv: Sequence[str]) -> ContainerProcess[bytes]:
