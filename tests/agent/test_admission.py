@@ -209,7 +209,6 @@ async def test_yes_for_the_session_is_handed_to_the_gate_from_then_on(tmp_path: 
         b.gate = Says(once)
         await answered(b, ("session", "ann"))
         first = list(b.gate.granted)
-        b.model = paying(1, 2, 3)
         b.model = ScriptedModel(
             *[Reply("ok")] * 3,
             Reply("", (ToolCall.of("9", "pay", amount=3),), stop="calls"),

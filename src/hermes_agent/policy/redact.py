@@ -40,12 +40,6 @@ class Redactor:
     def __call__(self, text: str) -> str:
         return splice(text, self.spans(text))
 
-    def found(self, text: str) -> tuple[str, ...]:
-        """The names of the known secrets that are in the text, in whatever form."""
-        shadow = text.encode("ascii", "replace")
-        dense = b"\n".join(shadow[start:end] for start, end in _runs(shadow))
-        return tuple(sorted({name for _, _, name in self._known.spans(text, shadow, dense)}))
-
     def known(self, text: str) -> str:
         """The text without the secrets whose values are known, in whatever form; what only looks
         like one is left."""
