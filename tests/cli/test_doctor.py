@@ -107,3 +107,21 @@ def test_a_profile_that_allows_all_on_a_place_that_confines_nothing_is_warned_of
     code, found = findings(house)
     assert code == 1
     assert "no terminal called 'moon'" in found["terminal"]["what"]
+
+
+def test_a_file_of_secrets_that_others_can_read_is_found_and_stops_the_runtime(
+    house: House,
+) -> None:
+    house.home.mkdir(mode=0o700)
+    file = house.home / ".env"
+    file.write_text("A_TOKEN=not-for-everybody\n")
+    file.chmod(0o644)
+    code, found = findings(house)
+    assert code == 1
+    assert "others can read the secrets" in found["secrets"]["what"]
+    done = house.run("up")
+    assert done.returncode == 1
+    assert "chmod 600" in done.stderr
+    file.chmod(0o600)
+    assert findings(house)[1]["secrets"]["state"] == "ok"
+    house.good("up")

@@ -18,6 +18,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings import Settings
 from hermes_agent.models.catalog import open_model
 from hermes_agent.policy.policies import Broken, Policies
+from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime import offline, places
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
@@ -75,6 +76,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield _model(settings, environ)
         yield _policy(home, settings)
         yield _terminal(settings, environ)
+    yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
     yield _keepers(home, settings or Settings(), time.time())
@@ -161,6 +163,15 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> Finding:
         what = f"the profile sandbox allows everything, and {name} confines nothing"
         return Finding("terminal", "warn", what, "`hermes config set terminal.default sandbox`")
     return Finding("terminal", "ok", f"{name}: {kind.summary}")
+
+
+def _secrets(home: Path, environ: Mapping[str, str]) -> Finding:
+    """A `.env` that cannot be used keeps the runtime from starting."""
+    try:
+        count = len(Secrets(environ, home).names())
+    except HermesError as error:
+        return Finding("secrets", "fail", error.message, error.hint)
+    return Finding("secrets", "ok", f"{count} known by name; a rule grants them one by one")
 
 
 def _runtime(home: Path, running: Running | None, settings: Settings | None) -> Finding:
