@@ -14,8 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
-from hermes_agent.core import events, places, settings
+from hermes_agent.core import events, places, services, settings
 from hermes_agent.core.tools import Tool
+from hermes_agent.models.logins import LOGINS
+from hermes_agent.models.services import SERVICES
 from hermes_agent.policy.policies import Policies
 from hermes_agent.tools.builtin import load_tools
 
@@ -95,7 +97,7 @@ def setting_entries(
 
 
 def settings_page() -> str:
-    said = sentences(settings)
+    said = sentences(services) | sentences(settings)
     opening = (
         "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot lies in the "
         "group before the dot. Environment variables override it: see "
@@ -236,10 +238,34 @@ def profiles_page() -> str:
     return "\n\n".join(parts)
 
 
+def services_page() -> str:
+    opening = (
+        "# Model services\n\nWhere models answer. A model is named `service/name`; "
+        "`hermes model list --service NAME` shows those that the catalogue knows, and any other "
+        "name of a known service works too. The key comes from the first variable that is set, "
+        "also in `.env` of the home; [the guide](../guides/models.md) knows other ways. "
+        "`models.services` in `config.yaml` changes a row or adds one."
+    )
+    lines = ["| service | speaks | key | address | another address by | quirks |"]
+    lines += ["|---|---|---|---|---|---|"]
+    for name, row in SERVICES.items():
+        keys = ", ".join(f"`{variable}`" for variable in row.key_variables)
+        if not row.needs_key:
+            keys = f"{keys} (none needed)" if keys else "none needed"
+        elif name in LOGINS:
+            keys += f"{', or ' if keys else ''}`hermes model login {name}`"
+        quirks = ", ".join(row.quirks)
+        url, other = f"`{row.url}`" if row.url else "", row.url_variable
+        cells = (f"`{name}`", row.wire, keys, url, f"`{other}`" if other else "", quirks)
+        lines.append(f"| {' | '.join(cells)} |")
+    return f"{opening}\n\n" + "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "events.md": events_page,
     "profiles.md": profiles_page,
+    "services.md": services_page,
     "settings.md": settings_page,
     "tools.md": tools_page,
 }

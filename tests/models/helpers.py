@@ -1,12 +1,15 @@
 """Short ways to ask a model."""
 
 import random
+from collections.abc import AsyncIterator
+from typing import Protocol
 
 from hermes_agent.core.messages import (
     AssistantMessage,
     Chunk,
     Delta,
     Message,
+    ModelFacts,
     Prompt,
     Reply,
     Request,
@@ -15,9 +18,9 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.core.protocols import Model
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.openai_chat import OpenAIChat, open_named
+from hermes_agent.core.services import Service
+from hermes_agent.models import openai_chat, openai_responses
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 
 KEY = "sk-test-1234567890-do-not-tell"
 FIND = ToolSpec(
@@ -32,11 +35,17 @@ def request(*messages: Message | str, session: str = "s1") -> Request:
     return Request(Prompt("Be brief", (FIND,)), said, session=session)
 
 
-async def chunks(model: Model, asked: Request) -> list[Chunk]:
+class Answering(Protocol):
+    """All that is needed of a model here."""
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]: ...
+
+
+async def chunks(model: Answering, asked: Request) -> list[Chunk]:
     return [chunk async for chunk in model.stream(asked)]
 
 
-async def reply(model: Model, asked: Request) -> Reply:
+async def reply(model: Answering, asked: Request) -> Reply:
     """The reply, after checking that the pieces make up its text."""
     *pieces, last = await chunks(model, asked)
     assert isinstance(last, Reply)
@@ -44,9 +53,40 @@ async def reply(model: Model, asked: Request) -> Reply:
     return last
 
 
-def chat(url: str, settings: ModelSettings | None = None) -> OpenAIChat:
-    environ = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": KEY}
-    return open_named("openai/test-model", settings or ModelSettings(), environ)
+class Keyed:
+    """A speaker with a key, as a model."""
+
+    def __init__(self, speaker: Speaker, credential: Credential) -> None:
+        self.speaker = speaker
+        self.credential = credential
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self.speaker.stream(request, self.credential)
+
+    async def close(self) -> None:
+        await self.speaker.close()
+
+
+def endpoint(
+    url: str = "http://x/v1",
+    service: Service | None = None,
+    facts: ModelFacts | None = None,
+    *,
+    model: str = "test-model",
+    silence: float = 120.0,
+) -> Endpoint:
+    known = facts or ModelFacts()
+    return Endpoint(f"openai/{model}", model, service or Service(), url, known, silence)
+
+
+def chat(url: str, facts: ModelFacts | None = None, silence: float = 120.0) -> Keyed:
+    """A model that speaks OpenAI's chat format with a server."""
+    return speaking(endpoint(url, None, facts, silence=silence))
+
+
+def speaking(with_: Endpoint, credential: Credential | None = None) -> Keyed:
+    module = openai_responses if with_.service.wire == "openai-responses" else openai_chat
+    return Keyed(module.open_speaker(with_), credential or Credential(KEY, label="OPENAI_API_KEY"))
 
 
 def random_conversation(seed: int) -> Request:

@@ -6,17 +6,13 @@ from email.utils import format_datetime
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Reply, Retrying
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.catalog import open_model
-from hermes_agent.models.openai_chat import open_named
-from hermes_agent.models.retry import Retried
+from hermes_agent.core.messages import Reply
 from tests.models.helpers import KEY, chat, chunks, reply, request
-from tests.support.openai_server import FAILURES, OpenAIServer, Raw
+from tests.support.model_server import Raw
+from tests.support.openai_server import FAILURES, OpenAIServer, text_chunk
 
-QUICK = ModelSettings(retry_seconds=0.0)
-IMPATIENT = ModelSettings(silence_seconds=0.3)
-"""Only where nothing is going to come: a loaded machine may be this slow with any answer."""
+PATIENT, IMPATIENT = 120.0, 0.3
+"""The latter only where nothing is going to come: a loaded machine may be this slow."""
 HANGING = ("silent", "stall")
 
 KINDS = {
@@ -31,7 +27,7 @@ KINDS = {
 async def failure(how: str | Raw, retry_after: float | str | None = None) -> ModelError:
     async with OpenAIServer() as server:
         server.fail_next(how, retry_after=retry_after)
-        model = chat(server.url, IMPATIENT if how in HANGING else QUICK)
+        model = chat(server.url, silence=IMPATIENT if how in HANGING else PATIENT)
         with pytest.raises(ModelError) as raised:
             await chunks(model, request("go"))
         await model.close()
@@ -52,7 +48,7 @@ async def test_a_rejected_request_names_the_model_and_what_the_service_said(how:
     error = await failure(how)
     assert "openai/test-model" in error.message
     assert any(word in error.message for word in ("nonsense", "does not exist", "field required"))
-    assert "HERMES_MODEL" in error.hint
+    assert "hermes model list" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -122,7 +118,7 @@ async def test_a_service_that_is_not_there_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
     for address in (url, "http://no-such-host.invalid/v1"):
-        model = chat(address, QUICK)
+        model = chat(address)
         with pytest.raises(ModelError) as raised:
             await chunks(model, request("go"))
         await model.close()
@@ -142,8 +138,7 @@ async def test_errors_do_not_tell_the_key() -> None:
 
 
 async def test_errors_do_not_tell_a_password_in_the_address() -> None:
-    environ = {"OPENAI_BASE_URL": "http://user:secret@no-such-host.invalid/v1"}
-    model = open_named("openai/x", QUICK, environ)
+    model = chat("http://user:secret@no-such-host.invalid/v1")
     with pytest.raises(ModelError) as raised:
         await chunks(model, request("go"))
     await model.close()
@@ -151,38 +146,20 @@ async def test_errors_do_not_tell_a_password_in_the_address() -> None:
     assert "http://no-such-host.invalid/v1" in str(raised.value)
 
 
-async def test_passing_failures_of_a_real_server_are_got_over() -> None:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    passing = [
-        how for how, kind in KINDS.items() if how not in HANGING and ModelError(kind, "").passing
-    ]  # type: ignore[arg-type]
-    async with OpenAIServer([Reply("at last")]) as server:
-        server.fail_next("429", retry_after=3)
-        for how in passing:
-            server.fail_next(how)
-        settings = ModelSettings(retries=len(passing) + 1)
-        model = Retried(chat(server.url, settings), settings, sleep=sleep, random=lambda: 0.0)
-        got = await chunks(model, request("go"))
-        await model.close()
-        assert len(server.requests) == len(passing) + 2
-        server.assert_prefix_stable()
-    retries = [chunk for chunk in got if isinstance(chunk, Retrying)]
-    assert [chunk.kind for chunk in retries] == ["rate_limit", *(KINDS[how] for how in passing)]
-    assert pauses == [chunk.delay for chunk in retries]
-    assert pauses[0] == 3.0
-    assert isinstance(got[-1], Reply)
-    assert got[-1].text == "at last"
+async def test_a_stream_that_breaks_says_what_it_has_cost() -> None:
+    for how in ("cut", "midway", "garbage"):
+        error = await failure(how)
+        assert error.input > 0
+        assert error.output == 4  # "half an answer", by its characters
+    for how in ("429", "empty", "html"):
+        error = await failure(how)
+        assert (error.input, error.output) == (0, 0)
 
 
-async def test_a_model_opened_by_name_retries_by_itself() -> None:
-    async with OpenAIServer([Reply("hi")]) as server:
-        server.fail_next("429", retry_after=0, times=2)
-        model = open_model("openai/x", QUICK, {"OPENAI_BASE_URL": server.url})
-        got = await chunks(model, request("go"))
-        await model.close()
-        assert [type(chunk) for chunk in got[:2]] == [Retrying, Retrying]
-        assert "authorization" not in server.requests[0].headers
+@pytest.mark.parametrize(
+    ("finish", "kind"),
+    [("error", "broken_stream"), ("insufficient_system_resource", "overload")],
+)
+async def test_a_service_that_gives_up_has_given_no_answer(finish: str, kind: str) -> None:
+    raw = Raw.events(text_chunk("half"), text_chunk(None, finish), b"data: [DONE]\n\n")
+    assert (await failure(raw)).kind == kind

@@ -137,7 +137,8 @@ async def test_a_changed_beginning_is_no_compaction(server: OpenAIServer) -> Non
 async def test_conversations_without_a_session_are_told_apart_by_their_beginning(
     server: OpenAIServer, official: AsyncOpenAI
 ) -> None:
-    for messages in (FIRST, [{"role": "user", "content": "other"}], SECOND):
+    other: list[Any] = [{"role": "user", "content": "other"}]
+    for messages in (FIRST, other, SECOND):
         await official.chat.completions.create(model="m", messages=messages)
     assert sorted(len(group) for group in server.conversations().values()) == [1, 2]
 
@@ -145,9 +146,9 @@ async def test_conversations_without_a_session_are_told_apart_by_their_beginning
 def test_the_server_runs_as_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"turns": [{"replies": [{"say": "hello there"}]}]}))
-    program = Path(__file__).parents[1] / "support" / "openai_server.py"
     process = subprocess.Popen(
-        [sys.executable, program, "--port", "0", "--script", script],
+        [sys.executable, "-m", "tests.support.openai_server", "--port", "0", "--script", script],
+        cwd=Path(__file__).parents[2],
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -8,14 +8,19 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Delta,
+    ModelFacts,
+    Rates,
     Reply,
     Request,
+    Thinking,
+    Thought,
     ToolCall,
     Usage,
 )
-from hermes_agent.core.settings import ModelSettings, Price
-from tests.models.helpers import chat, chunks, reply, request
-from tests.support.openai_server import OpenAIServer, Raw, chunk, text_chunk
+from hermes_agent.core.services import Quirk, Service
+from tests.models.helpers import chat, chunks, endpoint, reply, request, speaking
+from tests.support.model_server import Raw
+from tests.support.openai_server import OpenAIServer, chunk, text_chunk
 
 DONE = b"data: [DONE]\n\n"
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": None}
@@ -34,9 +39,9 @@ def piece(
     return made | ({"id": id} if id is not None else {})
 
 
-async def answer_to(raw: Raw, asked: Request | None = None) -> Reply:
+async def answer_to(raw: Raw, asked: Request | None = None, *quirks: Quirk) -> Reply:
     async with OpenAIServer([raw], in_order=True) as server:
-        model = chat(server.url)
+        model = speaking(endpoint(server.url, Service(quirks=quirks)))
         try:
             return await reply(model, asked or request("go"))
         finally:
@@ -46,16 +51,13 @@ async def answer_to(raw: Raw, asked: Request | None = None) -> Reply:
 async def test_text_streams_piece_by_piece_and_ends_in_a_reply() -> None:
     said = Reply("one two three four five six seven", usage=Usage(50, 9, 30))
     async with OpenAIServer([said]) as server:
-        settings = ModelSettings(prices={"openai/test-model": Price(1.0, 10.0, 0.1)})
-        model = chat(server.url, settings)
+        model = chat(server.url, ModelFacts(rates=(Rates(1.0, 10.0, 0.1),)))
         *pieces, last = await chunks(model, request("go"))
         await model.close()
     assert len(pieces) == 3
     assert all(isinstance(piece, Delta) for piece in pieces)
-    assert last == Reply(
-        said.text, (), Usage(50, 9, 30), "end", "openai/test-model",
-        pytest.approx((20 * 1.0 + 30 * 0.1 + 9 * 10.0) / 1e6),
-    )  # fmt: skip
+    cost = (20 * 1.0 + 30 * 0.1 + 9 * 10.0) / 1e6
+    assert last == Reply(said.text, (), Usage(50, 9, 30), "end", "openai/test-model", cost)
 
 
 async def test_parallel_calls_in_interleaved_pieces_are_put_together() -> None:
@@ -244,3 +246,170 @@ async def test_a_listener_may_leave_in_the_middle() -> None:
         await stream.aclose()  # type: ignore[attr-defined]
         assert (await reply(model, request("go"))).stop == "end"
         await model.close()
+
+
+# reasoning
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_reasoning_is_heard_whatever_it_is_called(field: str) -> None:
+    raw = Raw.events(
+        chunk({"role": "assistant", "content": "", field: ""}),
+        chunk({field: "two and ", "content": None}),
+        chunk({field: "two"}),
+        chunk({"content": "4"}, "stop"),
+        DONE,
+    )
+    answer = await answer_to(raw)
+    assert answer.text == "4"
+    assert answer.thoughts == (Thought("openai/test-model", "two and two"),)
+
+
+async def test_reasoning_keeps_its_place() -> None:
+    raw = Raw.events(
+        text_chunk("Let me see. "),
+        call_chunk(piece(0, "{}", "find", "x")),
+        chunk({"reasoning": "hm"}),
+        text_chunk("So.", "tool_calls"),
+    )
+    (thought,) = (await answer_to(raw)).thoughts
+    assert (thought.chars, thought.calls) == (len("Let me see. "), 1)
+
+
+def detail(kind: str, index: int, **more: Any) -> dict[str, Any]:
+    return {"type": f"reasoning.{kind}", "format": "anthropic-claude-v1", "index": index, **more}
+
+
+async def test_details_of_reasoning_are_put_together_and_kept_whole() -> None:
+    streamed: tuple[dict[str, Any], ...] = (
+        {"reasoning": "two and ", "reasoning_details": [detail("text", 0, text="two and ")]},
+        {"reasoning": "two", "reasoning_details": [detail("text", 0, text="two")]},
+        {"reasoning_details": [detail("text", 0, signature="sig", text=None)]},
+        {"reasoning_details": [detail("summary", 1, summary="sum", id="r1")]},
+        {"reasoning_details": [detail("encrypted", 1, data="gAAA", id="r1")]},
+        {"reasoning_details": [detail("encrypted", 1, data="gBBB", id="r1")]},
+    )
+    raw = Raw.events(*map(chunk, streamed), text_chunk("4", "stop"), DONE)
+    answer = await answer_to(raw, None, "reasoning_details")
+    (thought,) = answer.thoughts
+    assert thought.text == "two and twosum"
+    assert "two and" not in thought.body
+    async with OpenAIServer([Reply("ok")] * 2) as server:
+        model = speaking(endpoint(server.url, Service(quirks=("reasoning_details",))))
+        await reply(model, request("go", answer.message, "and?"))
+        await model.close()
+        sent = server.requests[0].json["messages"][2]
+    assert sent["reasoning_details"] == [
+        detail("text", 0, text="two and two", signature="sig"),
+        detail("summary", 1, summary="sum", id="r1"),
+        detail("encrypted", 1, data="gAAA", id="r1"),
+        detail("encrypted", 1, data="gBBB", id="r1"),
+    ]
+
+
+async def test_details_that_make_no_sense_are_passed_over() -> None:
+    odd: list[Any] = [7, "x", [None, 3, {}, {"type": 4, "text": 5}, detail("text", 0, text=7)], {}]
+    raw = Raw.events(
+        *(chunk({"reasoning_details": each}) for each in odd), text_chunk("4", "stop"), DONE
+    )
+    answer = await answer_to(raw, None, "reasoning_details")
+    assert (answer.text, [thought.text for thought in answer.thoughts]) == ("4", [""])
+
+
+@pytest.mark.parametrize("size", [1, 3, 9, 1000])
+async def test_reasoning_between_tags_is_told_apart(size: int) -> None:
+    said = "\n<think>\nIs a < b? </thin king>\n</think>\n\nYes: </think> a<b"
+    pieces = [said[at : at + size] for at in range(0, len(said), size)]
+    raw = Raw.events(*map(text_chunk, pieces), text_chunk(None, "stop"), DONE)
+    answer = await answer_to(raw)
+    assert [thought.text for thought in answer.thoughts] == ["\nIs a < b? </thin king>\n"]
+    assert answer.text == "Yes: </think> a<b"
+
+
+@pytest.mark.parametrize("said", ["<thin", "  ", "<thinking> hm", "a <think>b</think>", "<"])
+async def test_what_only_looks_like_a_tag_is_text(said: str) -> None:
+    raw = Raw.events(*map(text_chunk, said), text_chunk(None, "stop"), DONE)
+    answer = await answer_to(raw)
+    assert (answer.text, answer.thoughts) == (said, ())
+
+
+async def test_thinking_that_never_ends_is_no_text() -> None:
+    raw = Raw.events(text_chunk("<think>on and on </th"), text_chunk(None, "length"), DONE)
+    async with OpenAIServer([raw], in_order=True) as server:
+        model = chat(server.url)
+        *pieces, last = await chunks(model, request("go"))
+        await model.close()
+    assert "".join(piece.text for piece in pieces if isinstance(piece, Thinking)) == (
+        "on and on </th"
+    )
+    assert isinstance(last, Reply)
+    assert (last.text, last.stop) == ("", "length")
+
+
+# usage, in all the ways it is told
+
+
+@pytest.mark.parametrize(
+    ("said", "usage"),
+    [
+        ({"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 36}, Usage(100, 20, 64)),
+        ({"cached_tokens": 64}, Usage(100, 20, 64)),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30}},
+            Usage(100, 20, 60, 30),
+        ),
+        (
+            {"total_tokens": 120, "completion_tokens_details": {"reasoning_tokens": 15}},
+            Usage(100, 20, reasoning=15),
+        ),
+        (
+            {"total_tokens": 135, "completion_tokens_details": {"reasoning_tokens": 15}},
+            Usage(100, 35, reasoning=15),
+        ),
+        ({"prompt_tokens_details": {"cached_tokens": 1000}}, Usage(100, 20, 100)),
+        ({"completion_tokens": -5}, Usage(100, 0)),
+    ],
+)
+async def test_usage_is_understood_however_it_is_told(said: dict[str, Any], usage: Usage) -> None:
+    told = {"prompt_tokens": 100, "completion_tokens": 20, **said}
+    raw = Raw.events(text_chunk("hi", "stop"), {"choices": [], "usage": told}, DONE)
+    assert (await answer_to(raw)).usage == usage
+
+
+async def test_usage_may_come_with_the_last_choice() -> None:
+    last = text_chunk(None, "stop")
+    last["choices"][0]["usage"] = USAGE
+    assert (await answer_to(Raw.events(text_chunk("hi"), last, DONE))).usage == Usage(100, 20)
+
+
+@pytest.mark.parametrize(
+    ("said", "cost"),
+    [
+        ({"cost": 0.0123}, 0.0123),
+        ({"cost": 0}, 0.0),
+        (
+            {"cost": 0.01, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.2}},
+            pytest.approx(0.21),
+        ),
+        ({"cost": {"total": 3}}, None),
+        ({"cost": -1}, None),
+    ],
+)
+async def test_what_the_service_says_it_cost_counts(said: dict[str, Any], cost: Any) -> None:
+    raw = Raw.events(text_chunk("hi", "stop"), {"choices": [], "usage": {**USAGE, **said}}, DONE)
+    assert (await answer_to(raw)).cost == cost
+
+
+# calls that were cut
+
+
+async def test_a_call_that_was_cut_before_its_arguments_is_not_made() -> None:
+    raw = Raw.events(
+        call_chunk(piece(0, '{"pattern":"x"}', "find", "a")),
+        call_chunk(piece(1, "", "find", "b")),
+        text_chunk(None, "length"),
+        DONE,
+    )
+    answer = await answer_to(raw)
+    assert [call.id for call in answer.calls] == ["a"]
+    assert answer.stop == "length"

@@ -9,6 +9,7 @@ from hermes_agent.core.messages import (
     Delta,
     Message,
     ModelFacts,
+    Rates,
     Reply,
     Request,
     ToolCall,
@@ -77,7 +78,7 @@ async def test_a_reply_with_calls_stops_for_them() -> None:
 
 
 async def test_tokens_are_estimated_and_priced_where_the_script_gives_none() -> None:
-    facts = ModelFacts(price_input=1.0, price_output=2.0)
+    facts = ModelFacts(rates=(Rates(1.0, 2.0),))
     answer = await reply(ScriptedModel(Reply("12345678"), facts=facts), request("go"))
     assert answer.usage.output == 2
     assert answer.usage.input > 10
@@ -115,7 +116,7 @@ async def test_a_linear_script_answers_turn_by_turn(tmp_path: Path) -> None:
     model = script(tmp_path, LINEAR)
     assert await talk(model, "whatever", "else") == ["looking", "found", "cut"]
     assert model.name == "scripted/tour"
-    assert model.facts == ModelFacts(context=9000, price_input=1.0, price_output=2.0)
+    assert model.facts == ModelFacts(context=9000, rates=(Rates(1.0, 2.0),))
     with pytest.raises(ModelError, match="2 turns and this is turn 3"):
         await talk(model, "one", "two", "three")
 
@@ -191,7 +192,7 @@ def test_settings_go_before_the_window_and_price_of_the_file(tmp_path: Path) -> 
         context_tokens={"scripted/x": 50}, prices={"scripted/x": Price(3.0, 4.0, 1.0)}
     )
     facts = load_script(tmp_path / "s.yaml", "scripted/x", settings).facts
-    assert facts == ModelFacts(50, price_input=3.0, price_output=4.0, price_cached=1.0)
+    assert facts == ModelFacts(50, rates=(Rates(3.0, 4.0, 1.0),))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from hermes_agent.agent import compact
+from hermes_agent.agent import compact, vision
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.messages import Prompt
+from hermes_agent.core.messages import Prompt, UserMessage
 from hermes_agent.store.store import Store
 
 
@@ -40,7 +40,8 @@ def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded])
     talk = Conversation(session, prompt)
     sent: list[bytes] = []
     checked = 0
-    compacted = False
+    same: int | None = None
+    """Messages before the first that was exchanged for another since the last request."""
     for one in recorded:
         event = one.event
         if isinstance(event, ev.ModelRequested):
@@ -48,17 +49,29 @@ def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded])
             if event.use == "main":
                 assert event.digest == _digest(now), f"{session}: event {one.number} differs"
                 assert event.messages == len(talk.messages)
-                kept = 2 if compacted else len(sent)
+                kept = len(sent) if same is None else 1 + same
                 assert now[:kept] == sent[:kept], f"{session}: event {one.number} broke the prefix"
-                sent, compacted = now, False
+                sent, same = now, None
             else:
-                asked = compact.summary_request(talk, event.messages - 1)
-                shown = [msgspec.json.encode(prompt), *map(msgspec.json.encode, asked.messages)]
-                assert event.digest == _digest(shown), f"{session}: event {one.number} differs"
+                assert event.digest in _asides(talk, event), f"{session}: {one.number} differs"
             checked += 1
         talk.apply(one)
-        compacted = compacted or isinstance(event, ev.Compacted)
+        match event:
+            case ev.Compacted(first=changed) | ev.Described(message=changed):
+                same = changed if same is None else min(same, changed)
     return checked
+
+
+def _asides(talk: Conversation, event: ev.ModelRequested) -> list[str]:
+    """What a request on the side can have been."""
+    requests = [compact.summary_request(talk, event.messages - 1)]
+    if event.use == "vision":
+        seen = [one for one in talk.messages if isinstance(one, UserMessage) and one.files]
+        requests = [vision.request(message, talk.session) for message in seen]
+    return [
+        _digest([msgspec.json.encode(asked.prompt), *map(msgspec.json.encode, asked.messages)])
+        for asked in requests
+    ]
 
 
 def _digest(parts: list[bytes]) -> str:

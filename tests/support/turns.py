@@ -9,12 +9,13 @@ from typing import Any
 
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.parts import Parts, no_secret
+from hermes_agent.agent.purse import Purse
 from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Model, Terminal
-from hermes_agent.core.records import Inbound, NewSession, Session, Turn
+from hermes_agent.core.records import Inbound, NewSession, Session, Turn, Use
 from hermes_agent.core.settings import Settings, TerminalSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.policies import Policies
@@ -42,6 +43,9 @@ class Bench:
     """Terminals beside the local one."""
     secret: Callable[[str], str] = no_secret
     http: Callable[[Callable[[str, str], bool]], Any] | None = None
+    uses: dict[Use, Model] = field(default_factory=dict)
+    """Models for other uses than the conversation itself."""
+    purse: Purse = field(default_factory=Purse)
     sent: int = 0
     latest: TurnWorker | None = None
     """The worker that was made last."""
@@ -61,10 +65,14 @@ class Bench:
         self.latest = TurnWorker(self.parts(), turn, talk)
         return self.latest
 
+    def route(self, use: Use, _chosen: str) -> Model | None:
+        """The one model for everything, but for uses that have their own or want one."""
+        return self.uses.get(use, None if use in ("titles", "vision") else self.model)
+
     def parts(self) -> Parts:
         return Parts(
             journal=self.store,
-            model=self.model,
+            route=self.route,
             tools=self.tools,
             gate=self.gate,
             terminals={"local": self.terminal, **self.more},
@@ -73,6 +81,7 @@ class Bench:
             redact=self.redact,
             results=self.folder / "results",
             clock=time.time,
+            purse=self.purse,
             workspace=self.session.workspace,
             places=dict.fromkeys(self.more, "ssh"),
             secret=self.secret,

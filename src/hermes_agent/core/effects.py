@@ -96,6 +96,27 @@ class Consent(Struct, frozen=True, omit_defaults=True):
     """How long the question stays open; the settings' default when None."""
 
 
+class Facts(Struct, frozen=True, omit_defaults=True):
+    """What the gate knew of a call besides its arguments: enough to judge it again."""
+
+    folder: str = ""
+    terminal: str = "local"
+    place: str = "local"
+    """The terminal's kind."""
+    workspace: str = ""
+    runs: str = ""
+    """The argument that is a command."""
+    capabilities: tuple[str, ...] = ()
+    paths: tuple[tuple[Access, str], ...] = ()
+    hosts: tuple[str, ...] = ()
+    builtin: bool = True
+    actor: Actor = Actor()
+    seen: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Paths as named and where they led."""
+    granted: tuple[str, ...] = ()
+    """What people had allowed for the session before."""
+
+
 class Verdict(Struct, frozen=True):
     """The gate's word on an effect."""
 

@@ -59,14 +59,24 @@ PASSING: frozenset[ModelTrouble] = frozenset(
 
 
 class ModelError(HermesError):
-    """A model call failed. `kind` says how; `retry_after`: seconds the service asked for."""
+    """A model call failed. `kind` says how; `retry_after`: seconds the service asked for. `input`
+    and `output` are the tokens it used all the same, as far as is known."""
 
     def __init__(
-        self, kind: ModelTrouble, message: str, hint: str = "", retry_after: float | None = None
+        self,
+        kind: ModelTrouble,
+        message: str,
+        hint: str = "",
+        retry_after: float | None = None,
+        *,
+        input: int = 0,
+        output: int = 0,
     ) -> None:
         super().__init__(message, hint)
         self.kind: ModelTrouble = kind
         self.retry_after = retry_after
+        self.input = input
+        self.output = output
 
     @property
     def passing(self) -> bool:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Action, Actor, Consent
-from hermes_agent.core.messages import ToolCall, Usage
+from hermes_agent.core.effects import Action, Consent, Facts
+from hermes_agent.core.messages import Media, RouteStep, Thought, ToolCall, Usage
 
 
 class _Event(Struct, frozen=True, tag_field="kind"):
@@ -23,6 +23,22 @@ class SessionOpened(_Event, frozen=True, tag="session_opened"):
     prompt: str
     source: str = "cli"
     terminals: tuple[str, ...] = ("local",)
+    effort: str = ""
+    """How hard the model is to think, where that was chosen."""
+
+
+class ModelChosen(_Event, frozen=True, tag="model_chosen"):
+    """From here on another model answers, or thinks otherwise hard."""
+
+    model: str
+    effort: str = ""
+    by: str = ""
+
+
+class Titled(_Event, frozen=True, tag="titled"):
+    """The session was given a title."""
+
+    title: str
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
@@ -47,6 +63,16 @@ class MessageTaken(_Event, frozen=True, tag="message_taken"):
     text: str
     source: str = "cli"
     interactive: bool = False
+    files: tuple[Media, ...] = ()
+
+
+class Described(_Event, frozen=True, tag="described"):
+    """What the model cannot see was described to it: the files of a message of the conversation
+    (by position) are replaced by words."""
+
+    message: int
+    text: str
+    by: str
 
 
 class ModelRequested(_Event, frozen=True, tag="model_requested"):
@@ -56,7 +82,13 @@ class ModelRequested(_Event, frozen=True, tag="model_requested"):
     model: str
     messages: int
     digest: str
-    use: Literal["main", "compaction"] = "main"
+    use: str = "main"
+    input: int = 0
+    """Tokens it has, by estimate."""
+    most: float | None = None
+    """The most it can cost in dollars, where a budget depends on it."""
+    output: int = 0
+    """Tokens that the reply may have, where a budget depends on it."""
 
 
 class ModelRetried(_Event, frozen=True, tag="model_retried"):
@@ -66,6 +98,30 @@ class ModelRetried(_Event, frozen=True, tag="model_retried"):
     reason: str
     attempt: int
     delay: float
+
+
+class ModelRouted(_Event, frozen=True, tag="model_routed"):
+    """The router decided: another key or model takes the call over, a model is passed over, its
+    circuit opened or closed."""
+
+    step: RouteStep
+    model: str
+    to: str = ""
+    trouble: str = ""
+    reason: str = ""
+
+
+class Charged(_Event, frozen=True, tag="charged"):
+    """A call that is no reply of the conversation was paid for: work on the side, or a try that
+    failed and was not free."""
+
+    model: str
+    use: str
+    usage: Usage
+    cost: float | None = None
+    reason: str = ""
+    again: bool = False
+    """The call that it belongs to goes on with another try."""
 
 
 class Replied(_Event, frozen=True, tag="replied"):
@@ -79,27 +135,8 @@ class Replied(_Event, frozen=True, tag="replied"):
     model: str = ""
     cost: float | None = None
     seconds: float = 0.0
-
-
-class Facts(Struct, frozen=True, omit_defaults=True):
-    """What the gate knew of a call besides its arguments: enough to judge it again."""
-
-    folder: str = ""
-    terminal: str = "local"
-    place: str = "local"
-    """The terminal's kind."""
-    workspace: str = ""
-    runs: str = ""
-    """The argument that is a command."""
-    capabilities: tuple[str, ...] = ()
-    paths: tuple[tuple[Access, str], ...] = ()
-    hosts: tuple[str, ...] = ()
-    builtin: bool = True
-    actor: Actor = Actor()
-    seen: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Paths as named and where they led."""
-    granted: tuple[str, ...] = ()
-    """What people had allowed for the session before."""
+    thoughts: tuple[Thought, ...] = ()
+    """Its reasoning, for its own service to have back."""
 
 
 class CallJudged(_Event, frozen=True, tag="call_judged"):
@@ -148,6 +185,7 @@ class CallFinished(_Event, frozen=True, tag="call_finished"):
     ok: bool = True
     seconds: float = 0.0
     data: dict[str, Any] = {}
+    files: tuple[Media, ...] = ()
 
 
 class CallParked(_Event, frozen=True, tag="call_parked"):
@@ -211,11 +249,22 @@ class InterruptAsked(_Event, frozen=True, tag="interrupt_asked"):
 
 
 class BudgetReached(_Event, frozen=True, tag="budget_reached"):
-    """A budget is used up; the turn asks before it goes on."""
+    """A budget is used up, or what the `next` call may cost at most does not fit into it; the
+    turn asks before it goes on."""
 
     what: str
     used: float
     limit: float
+    next: float = 0.0
+
+
+class BudgetWarned(_Event, frozen=True, tag="budget_warned"):
+    """Half or four fifths of a budget are used."""
+
+    what: str
+    used: float
+    limit: float
+    share: float
 
 
 class Compacted(_Event, frozen=True, tag="compacted"):
@@ -227,6 +276,7 @@ class Compacted(_Event, frozen=True, tag="compacted"):
     summary: str
     usage: Usage = Usage()
     cost: float | None = None
+    model: str = ""
 
 
 class Noted(_Event, frozen=True, tag="noted"):
@@ -254,15 +304,22 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 
 
 Event = (
-    SessionOpened | TurnStarted | TurnResumed | MessageTaken | ModelRequested | ModelRetried
-    | Replied | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided | Asked
-    | Agreed | Answered | InterruptAsked | BudgetReached | Compacted | Noted | TurnFinished
+    SessionOpened | ModelChosen | Titled | TurnStarted | TurnResumed | MessageTaken | Described
+    | ModelRequested | ModelRetried | ModelRouted | Charged | Replied | CallJudged | CallIntended
+    | CallFinished | CallParked | ParkDecided | Asked | Agreed | Answered | InterruptAsked
+    | BudgetReached | BudgetWarned | Compacted | Noted | TurnFinished
 )  # fmt: skip
 """What the journal keeps."""
 
 
 class TextArrived(_Event, frozen=True, tag="text_arrived"):
     """A piece of the reply that is being streamed."""
+
+    text: str
+
+
+class ThoughtArrived(_Event, frozen=True, tag="thought_arrived"):
+    """A piece of the model's reasoning that is being streamed."""
 
     text: str
 
@@ -294,7 +351,7 @@ class RuntimeChanged(_Event, frozen=True, tag="runtime_changed"):
     reason: str = ""
 
 
-Passing = TextArrived | TextVoided | OutputArrived | MessageQueued | RuntimeChanged
+Passing = TextArrived | ThoughtArrived | TextVoided | OutputArrived | MessageQueued | RuntimeChanged
 """What is streamed to listeners and not kept."""
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Protocol
 
 from hermes_agent.core.events import Event, Recorded
-from hermes_agent.core.messages import Prompt
+from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.records import (
     AuditEntry,
     AuditReport,
+    Cost,
+    CostKey,
     Found,
     Health,
     Inbound,
@@ -78,6 +80,14 @@ class Journal(Protocol):
         turn's state) change with it."""
         ...
 
+    async def note(self, session: str, *events: Event) -> Sequence[Recorded]:
+        """Add events to a session that no turn works on now."""
+        ...
+
+    async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> None:
+        """Count a call that belongs to no session."""
+        ...
+
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]: ...
 
     async def last_number(self, session: str) -> int:
@@ -111,6 +121,12 @@ class Journal(Protocol):
 
     async def spent(self, since: float) -> float:
         """Dollars spent by all sessions since a moment."""
+        ...
+
+    async def costs(
+        self, by: CostKey, since: float = 0.0, until: float | None = None, session: str = ""
+    ) -> Sequence[Cost]:
+        """What was spent, by day (UTC, newest first) or by another name, dearest first."""
         ...
 
     async def search(self, query: str, filter: SearchFilter | None = None) -> Sequence[Found]:

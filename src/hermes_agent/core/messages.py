@@ -25,19 +25,48 @@ class ToolCall(Struct, frozen=True):
         """The arguments as an object; a `ToolError` the model can act on when they are none."""
         try:
             return msgspec.json.decode(self.arguments or "{}", type=dict[str, Any])
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ToolError(
                 f"the arguments of {self.name} are not a JSON object: {error}"
             ) from None
 
 
-class UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
+class Media(Struct, frozen=True, omit_defaults=True):
+    """An image or another file that goes with a message."""
+
+    type: str
+    """Its media type, for instance `image/png` or `application/pdf`."""
+    data: bytes
+    name: str = ""
+
+    @property
+    def is_image(self) -> bool:
+        return self.type.startswith("image/")
+
+
+class Thought(Struct, frozen=True, omit_defaults=True):
+    """A piece of a model's reasoning, kept so that its own service can have it back. It stood
+    before `chars` characters of the text and `calls` of the calls had come."""
+
+    by: str
+    """The model that had it, as `service/name`: nobody else is sent it."""
+    text: str = ""
+    """What people may read of it."""
+    body: str = ""
+    """What the service wants back beside the text, as JSON: a signature, ciphertext, an id."""
+    chars: int = 0
+    calls: int = 0
+
+
+class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
     text: str
+    files: tuple[Media, ...] = ()
 
 
 class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
+    thoughts: tuple[Thought, ...] = ()
 
 
 class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
@@ -45,21 +74,30 @@ class ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
     name: str
     text: str
     ok: bool = True
+    files: tuple[Media, ...] = ()
+    """Images among the result."""
 
 
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
 class Usage(Struct, frozen=True):
-    """Tokens of one call. `cached` is the part of `input` the provider had already seen."""
+    """Tokens of one call. `cached` and `written` are the parts of `input` that were read from the
+    provider's cache and put into it; `reasoning` is the part of `output` nobody reads."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
+    written: int = 0
+    reasoning: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
-            self.input + other.input, self.output + other.output, self.cached + other.cached
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.written + other.written,
+            self.reasoning + other.reasoning,
         )
 
     @property
@@ -78,11 +116,13 @@ class Reply(Struct, frozen=True):
     usage: Usage = Usage()
     stop: Stop = "end"
     model: str = ""
+    """Which model gave it, as `service/name`."""
     cost: float | None = None
+    thoughts: tuple[Thought, ...] = ()
 
     @property
     def message(self) -> AssistantMessage:
-        return AssistantMessage(self.text, self.calls)
+        return AssistantMessage(self.text, self.calls, self.thoughts)
 
 
 class ToolSpec(Struct, frozen=True):
@@ -100,15 +140,28 @@ class Prompt(Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
 
 
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+EFFORTS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
+
+
 class Request(Struct, frozen=True):
     prompt: Prompt
     messages: tuple[Message, ...]
     session: str = ""
     max_output: int | None = None
+    """Tokens the reply may have, reasoning included; None leaves it to the service."""
+    effort: Effort | None = None
+    """How hard to think; lowered where a model has fewer steps."""
 
 
 class Delta(Struct, frozen=True):
     """A piece of text that has just arrived."""
+
+    text: str
+
+
+class Thinking(Struct, frozen=True):
+    """A piece of readable reasoning that has just arrived."""
 
     text: str
 
@@ -122,25 +175,89 @@ class Retrying(Struct, frozen=True):
     delay: float
 
 
-Chunk = Delta | Retrying | Reply
-"""What a model streams: pieces, perhaps retries, and one `Reply` at the end."""
+RouteStep = Literal["key", "model", "skipped", "opened", "closed"]
 
 
-class ModelFacts(Struct, frozen=True):
-    """What must be known of a model to use it. Prices are dollars per million tokens."""
+class Rerouted(Struct, frozen=True):
+    """A decision of the router. `key`, `model`: the call goes on with another credential or
+    another model (`to`), and the pieces sent so far are void. `skipped`: a model was not asked
+    since its circuit is open or its keys rest. `opened`, `closed`: its circuit did."""
+
+    step: RouteStep
+    model: str
+    to: str = ""
+    kind: str = ""
+    """The `ModelTrouble` behind it, where there was one."""
+    reason: str = ""
+
+
+class Wasted(Struct, frozen=True):
+    """A try that failed was not free: what it used, as far as one can know."""
+
+    model: str
+    usage: Usage
+    cost: float | None
+
+
+Chunk = Delta | Thinking | Retrying | Rerouted | Wasted | Reply
+"""What a model streams: pieces, perhaps what the router did, and one `Reply` at the end."""
+
+
+class Rates(Struct, frozen=True, omit_defaults=True):
+    """Dollars per million tokens, for requests with more than `above` tokens of input."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Read from the cache; as `input` where it is None."""
+    written: float | None = None
+    """Put into the cache; as `input` where it is None."""
+    above: int = 0
+
+
+class ModelFacts(Struct, frozen=True, omit_defaults=True):
+    """What must be known of a model to use it. The defaults are those of a model that nobody has
+    described."""
 
     context: int = 128_000
     max_output: int = 8_192
-    price_input: float | None = None
-    price_output: float | None = None
-    price_cached: float | None = None
+    rates: tuple[Rates, ...] = ()
+    """By `above`, lowest first; none where the price is not known."""
+    efforts: tuple[Effort, ...] = ()
+    """The steps of reasoning effort it has; none where it has no such switch."""
+    thinking: str = ""
+    """How its wire format is told to think, where there are several ways; see the format."""
+    sees: bool = False
+    """Takes images."""
+    reads: bool = False
+    """Takes PDF files."""
+    tools: bool = True
+
+    @property
+    def priced(self) -> bool:
+        return bool(self.rates)
 
     def cost(self, usage: Usage) -> float | None:
-        if self.price_input is None or self.price_output is None:
+        rates = self._rates(usage.input)
+        if rates is None:
             return None
-        cached = self.price_cached if self.price_cached is not None else self.price_input
-        fresh = usage.input - usage.cached
+        cached = rates.cached if rates.cached is not None else rates.input
+        written = rates.written if rates.written is not None else rates.input
         dollars = (
-            fresh * self.price_input + usage.cached * cached + usage.output * self.price_output
+            (usage.input - usage.cached - usage.written) * rates.input
+            + usage.cached * cached
+            + usage.written * written
+            + usage.output * rates.output
         )
         return dollars / 1_000_000
+
+    def most(self, input: int, output: int) -> float | None:
+        """The most that so many tokens can cost, whatever the cache does."""
+        rates = self._rates(input)
+        if rates is None:
+            return None
+        return (input * max(rates.input, rates.written or 0.0) + output * rates.output) / 1_000_000
+
+    def _rates(self, input: int) -> Rates | None:
+        fitting = [rates for rates in self.rates if input > rates.above or not rates.above]
+        return fitting[-1] if fitting else None

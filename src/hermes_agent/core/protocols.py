@@ -1,6 +1,6 @@
 """The seams between the folders: what the agent is handed. Implementations know only `core`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -16,6 +16,11 @@ class Model(Protocol):
 
     @property
     def facts(self) -> ModelFacts: ...
+
+    @property
+    def ways(self) -> Mapping[str, ModelFacts]:
+        """Every model that may come to answer, this one among them."""
+        ...
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Pieces as they arrive and one `Reply` last. Raises `ModelError`, nothing else, when the

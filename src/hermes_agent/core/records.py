@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hermes_agent.core.effects import Consent
 from hermes_agent.core.events import CallJudged
-from hermes_agent.core.messages import Usage
+from hermes_agent.core.messages import Media, Usage
 
 TurnState = Literal["running", "waiting", "done", "interrupted", "budget", "failed"]
 
@@ -23,6 +23,8 @@ class NewSession(Struct, frozen=True):
     """There is one session of this key: opening it again finds it."""
     terminals: tuple[str, ...] = ("local",)
     """Where its commands run, by name; the first unless a call names another."""
+    effort: str = ""
+    """How hard the model is to think; empty leaves it to the settings."""
 
 
 class Session(Struct, frozen=True):
@@ -47,6 +49,7 @@ class Session(Struct, frozen=True):
     cost: float | None
     """Dollars so far; None where any part of it is unknown and nothing is known."""
     terminals: tuple[str, ...] = ("local",)
+    effort: str = ""
 
 
 class Inbound(Struct, frozen=True):
@@ -57,6 +60,7 @@ class Inbound(Struct, frozen=True):
     source: str = "cli"
     interactive: bool = False
     """Somebody is there to answer questions."""
+    files: tuple[Media, ...] = ()
 
 
 class Turn(Struct, frozen=True):
@@ -121,6 +125,26 @@ class AuditReport(Struct, frozen=True):
     head: str
     """The number and hash of the last entry, as `N:HASH`; keep it elsewhere to notice a cut."""
     troubles: tuple[str, ...] = ()
+
+
+Use = Literal["main", "cheap", "compaction", "review", "titles", "vision", "judge", "test"]
+"""What a model is asked for; each has a list of models of its own."""
+
+CostKey = Literal["day", "session", "job", "model", "service", "use"]
+
+
+class Cost(Struct, frozen=True):
+    """What was spent under one name."""
+
+    name: str
+    calls: int
+    usage: Usage
+    cost: float
+    """Dollars, as far as prices are known."""
+    unpriced: int = 0
+    """Calls whose price is not known."""
+    title: str = ""
+    """A session's."""
 
 
 class SearchFilter(Struct, frozen=True):

@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from hermes_agent.core.messages import Effort
 from hermes_agent.core.places import LocalPlace, PlaceSettings, SandboxPlace
+from hermes_agent.core.services import ServiceSettings
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -53,21 +55,61 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """Dollars per million output tokens."""
     cached: Dollars | None = None
     """Dollars per million input tokens read from the provider's cache; `input` when absent."""
+    written: Dollars | None = None
+    """Dollars per million input tokens put into the provider's cache; `input` when absent."""
+
+
+Names = tuple[str, ...]
+
+
+class UseSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    cheap: Names = ()
+    """Models for routine work, in order; empty means the main ones."""
+    compaction: Names = ()
+    """Models that summarise long conversations; empty means the session's own, whose cache is
+    warm."""
+    review: Names = ()
+    """Models that look back on what was done; empty means the cheap ones."""
+    titles: Names = ()
+    """Models that give sessions a title; empty means that the first line is the title."""
+    vision: Names = ()
+    """Models that describe images to a model that cannot see; empty means that it is told that
+    it cannot see them."""
+    judge: Names = ()
+    """Models that judge results; empty means the main ones."""
 
 
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    fallbacks: Names = ()
+    """Models that take over, in order, when the one that was asked fails, as `service/name`."""
+    uses: UseSettings = UseSettings()
+    """Other models for other work."""
+    reasoning_effort: Effort | None = None
+    """How hard models think: low, medium, high, xhigh or max; the model's own way when absent."""
+    keys: dict[str, Names] = {}
+    """Where a service's keys come from, by service, in order: `env:NAME`, `keyring:NAME`,
+    `command:…` or `login`; several are a pool."""
+    services: dict[str, ServiceSettings] = {}
+    """More services, or other facts of those that are known, by name."""
     silence_seconds: Seconds = 120.0
     """Give a model call up when the service sends nothing for this long."""
     retries: Annotated[int, Meta(ge=0)] = 4
-    """Tries after the first when a model call fails in a way that may pass."""
+    """Tries after the first when a model call fails in a way that may pass and there is no other
+    model to go to."""
     retry_seconds: Annotated[float, Meta(ge=0)] = 1.0
     """The first pause between tries; it doubles, with jitter, unless the service names one."""
     retry_most_seconds: Annotated[float, Meta(ge=0)] = 60.0
     """The longest pause between tries; a service that asks for more is given up."""
+    circuit_failures: Count = 3
+    """Failures in a row after which a model is left alone for a while."""
+    circuit_seconds: Seconds = 30.0
+    """How long it is left alone at first; the time doubles, up to ten minutes, as long as it
+    fails."""
     context_tokens: dict[str, Count] = {}
-    """Context window by model name, where it is not 128,000."""
+    """Context window by model name, where the catalogue is wrong or does not know it."""
     prices: dict[str, Price] = {}
-    """Prices by model name; without one the cost is unknown and dollar budgets refuse to start."""
+    """Prices by model name, where the catalogue is wrong or has none; without one the cost is
+    unknown and dollar budgets refuse to start."""
 
 
 class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.core.effects import Access
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.messages import ToolSpec
+from hermes_agent.core.messages import Media, ToolSpec
 from hermes_agent.core.protocols import Terminal
 
 AT = "at"
@@ -27,6 +27,8 @@ class ToolResult(Struct, frozen=True):
     text: str
     data: dict[str, Any] = {}
     ok: bool = True
+    files: tuple[Media, ...] = ()
+    """Images for the model to look at."""
 
 
 @dataclass(frozen=True)

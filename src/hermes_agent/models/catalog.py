@@ -1,49 +1,243 @@
-"""From the name of a model to the model. Adding a service is adding a line and a file."""
+"""What is known of models: the catalogue that ships, and the one of the home's last refresh."""
 
-from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import cast
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.protocols import Model
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.retry import Retried
+from hermes_agent.core.messages import ModelFacts, Rates
+from hermes_agent.models.services import MAKERS, OWN, SERVICES
 
-Open = Callable[[str, ModelSettings, Mapping[str, str]], Model]
-"""What a service's module offers as `open_named`: the full name, the settings, the environment."""
+SHIPPED = Path(__file__).parent / "catalog.json"
+STALE_DAYS = 90
+"""After so long prices have changed and models have come and gone."""
 
-SERVICES: dict[str, str] = {
-    "openai": "hermes_agent.models.openai_chat",
-    "scripted": "hermes_agent.models.scripted",
-}
-
-EXAMPLES: dict[str, str] = {
-    "openai": "openai/gpt-5.5; the service's own list says which names it knows",
-    "scripted": "scripted/demo, or a file of yours: scripted/./script.yaml",
-}
-"""By service, so that a name without its second half can be completed."""
+_DATED = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d)(?=$|-v\d|:)")
+_SAME = {"openai-chat": "openai"}
+"""Services that have another one's models."""
+_RANK = {service: rank for rank, service in enumerate(dict.fromkeys((*MAKERS, *SERVICES)))}
 
 
-def open_model(name: str, settings: ModelSettings, environ: Mapping[str, str]) -> Model:
-    """The model called `service/name`, ready to answer. Nothing is connected to yet."""
-    services = ", ".join(sorted(SERVICES))
-    if not name:
-        raise UsageError(
-            "no model is configured",
-            "set HERMES_MODEL=service/name or run `hermes config set model service/name` "
-            f"(services: {services}); HERMES_MODEL=scripted/demo needs no key",
+class CatalogueFile(Struct, frozen=True, forbid_unknown_fields=True):
+    date: str
+    """When the facts were gathered, as 2026-01-31."""
+    sources: tuple[str, ...]
+    models: dict[str, ModelFacts]
+    """By `service/model`, sorted."""
+
+
+class Entry(Struct, frozen=True):
+    name: str
+    facts: ModelFacts
+
+
+def home_file(home: Path) -> Path:
+    return home / "models.json"
+
+
+def decoded(data: bytes) -> CatalogueFile:
+    """Raises `ValueError` when it is none."""
+    file = _decoder.decode(data)
+    date.fromisoformat(file.date)
+    return file
+
+
+def encoded(file: CatalogueFile) -> bytes:
+    """One model a line, so that a difference can be read."""
+    encode = _encoder.encode
+    models = b",\n".join(encode(name) + b":" + encode(file.models[name]) for name in file.models)
+    return b'{"date":%b,\n"sources":%b,\n"models":{\n%b\n}}\n' % (
+        encode(file.date),
+        encode(file.sources),
+        models,
+    )
+
+
+def undated(name: str) -> str:
+    """The name without the date of a snapshot."""
+    return _DATED.sub("", name)
+
+
+def overlaid(below: ModelFacts, above: ModelFacts) -> ModelFacts:
+    """The facts above; a price or steps of effort that they lack are those below."""
+    return msgspec.structs.replace(
+        above,
+        rates=above.rates or below.rates,
+        efforts=above.efforts or below.efforts,
+        thinking=above.thinking or below.thinking,
+    )
+
+
+class Catalogue:
+    """Facts by name. Nothing is read before the first question."""
+
+    def __init__(self, home: Path | None = None, services: Iterable[str] = SERVICES) -> None:
+        self._home = home
+        self._services = frozenset(services)
+
+    @property
+    def date(self) -> str:
+        """When the newest of its facts were gathered."""
+        return max(file.date for file in self._files)
+
+    def stale(self, now: float) -> bool:
+        gathered = datetime.combine(date.fromisoformat(self.date), datetime.min.time(), UTC)
+        return now - gathered.timestamp() > STALE_DAYS * 86_400
+
+    def facts(self, name: str) -> ModelFacts | None:
+        """What is known of `service/model`; a dated snapshot is what the model itself is."""
+        service, _, model = name.partition("/")
+        name = f"{_SAME.get(service, service)}/{model}"
+        known = self.models.get(name) or self.models.get(undated(name))
+        if known is None and service in OWN and model:
+            return ModelFacts(rates=(Rates(0.0, 0.0),))
+        return known
+
+    def names(self, service: str) -> tuple[str, ...]:
+        """The models of a service, as `service/model`."""
+        start = f"{_SAME.get(service, service)}/"
+        models = (name[len(start) :] for name in self.models if name.startswith(start))
+        return tuple(f"{service}/{model}" for model in models)
+
+    def search(self, words: str, *, service: str = "", limit: int = 50) -> list[Entry]:
+        """The models whose name holds every word, the best fitting and the newest first. Dashes,
+        dots and the like are one: `opus 4.5` finds `claude-opus-4-5`."""
+        wanted = [_plain(word) for word in words.split()]
+        names = self.names(service) if service else tuple(self.models)
+        fitting = [name for name in names if all(word in _plain(name) for word in wanted)]
+        fitting.sort(key=lambda name: _place(name, wanted))
+        found = ((name, self.facts(name)) for name in fitting[:limit])
+        return [Entry(name, facts) for name, facts in found if facts is not None]
+
+    def resolve(self, written: str) -> str:
+        """The full name of what somebody wrote: `service/model` as it is, known or not, since
+        services add models daily; a model alone when it is clear whose is meant."""
+        if not written:
+            raise UsageError(
+                "no model is configured",
+                "`hermes model NAME` chooses one, `hermes model list` shows which there are; "
+                "`hermes config set model` and HERMES_MODEL=service/name do too; scripted/demo "
+                "needs no key",
+            )
+        service, slash, model = written.partition("/")
+        if service in self._services:
+            if model:
+                return written
+            raise UsageError(f"{written!r} names no model", self._examples(service))
+        having = self._having(written)
+        for maker in MAKERS:
+            if maker in having:
+                return having[maker]
+        if len(having) == 1:
+            return next(iter(having.values()))
+        if having:
+            raise UsageError(
+                f"several services have {written!r}", f"write one of {', '.join(having.values())}"
+            )
+        raise self._unknown(written, service if slash else "")
+
+    @cached_property
+    def models(self) -> dict[str, ModelFacts]:
+        """All of them by `service/model`."""
+        older, *newer = sorted(self._files, key=lambda file: file.date)
+        models = dict(older.models)
+        for file in newer:
+            for name, facts in file.models.items():
+                models[name] = overlaid(models.get(name, facts), facts)
+        return models
+
+    @cached_property
+    def _files(self) -> tuple[CatalogueFile, ...]:
+        shipped = decoded(SHIPPED.read_bytes())
+        if self._home is None:
+            return (shipped,)
+        path = home_file(self._home)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return (shipped,)
+        try:
+            return shipped, decoded(data)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(
+                f"{path} is no catalogue of models: {error}",
+                "remove it, or get a new one with `hermes model refresh`",
+            ) from None
+
+    @property
+    def _shown_services(self) -> str:
+        return ", ".join(sorted(self._services))
+
+    def _having(self, model: str) -> dict[str, str]:
+        """The full names of models that are called so, by service."""
+        low = model.lower()
+        found: dict[str, str] = {}
+        for name in self.models:
+            service, _, own = name.partition("/")
+            if own == model or (own.lower() == low and service not in found):
+                found[service] = name
+        return found
+
+    def _examples(self, service: str) -> str:
+        if service == "scripted":
+            return "for example scripted/demo, or a file of yours: scripted/./script.yaml"
+        best = self.search("", service=service, limit=3)
+        names = ", ".join(entry.name for entry in best) or f"{service}/NAME"
+        return f"for example {names}; the service's own list says which names it knows"
+
+    def _unknown(self, written: str, service: str) -> UsageError:
+        near = self._nearest(written)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        if service:
+            return UsageError(
+                f"no model service is called {service!r}",
+                f"{hint}services: {self._shown_services}",
+            )
+        return UsageError(
+            f"no model is called {written!r}",
+            f"{hint}write service/name, for example openai/{written.strip('/') or 'NAME'}; "
+            "`hermes model list --search WORD` looks for one",
         )
-    service, _, model = name.partition("/")
-    if not model and service in EXAMPLES:
-        raise UsageError(f"{name!r} names no model", f"for example {EXAMPLES[service]}")
-    if not service or not model:
-        raise UsageError(
-            f"{name!r} is not the name of a model",
-            f"write it as service/name, for example openai/{name.strip('/') or 'NAME'}; "
-            f"services: {services}",
-        )
-    if service not in SERVICES:
-        raise UsageError(f"no model service is called {service!r}", f"services: {services}")
-    # At the leaf: a service that is not used is not imported.
-    opener = cast(Open, import_module(SERVICES[service]).open_named)
-    return Retried(opener(name, settings, environ), settings)
+
+    def _nearest(self, written: str) -> Sequence[str]:
+        # At the leaf: only a wrong name needs it.
+        from difflib import get_close_matches
+
+        full = {name: name for name in self.models}
+        by_ranks = sorted(self.models, key=_service_rank, reverse=True)
+        own = {name.partition("/")[2]: name for name in by_ranks}
+        close = get_close_matches(written, [*own, *full], n=6, cutoff=0.5)
+        return list(dict.fromkeys((own | full)[name] for name in close))[:3]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())
+
+
+def _service_rank(name: str) -> int:
+    return _RANK.get(name.partition("/")[0], len(_RANK))
+
+
+def _place(name: str, wanted: Sequence[str]) -> tuple[int, int, tuple[int, ...], str]:
+    """Where a name stands among what was found: by how well it fits, whose it is, how new."""
+    own = _plain(name.partition("/")[2])
+    if own == "-".join(wanted):
+        fit = 0
+    elif all(f"-{word}" in f"-{own}" for word in wanted):
+        fit = 1  # every word at the start of a part
+    else:
+        fit = 2
+    numbers = (int(number) for number in re.findall(r"\d+", own))
+    # The highest version first; larger numbers are dates or sizes. The one at the end puts 5.5
+    # before 5, and what has no number last.
+    newest = (*(-number for number in numbers if number < 100), 1)
+    return fit, _service_rank(name), newest, name
+
+
+_decoder = msgspec.json.Decoder(CatalogueFile)
+_encoder = msgspec.json.Encoder()

@@ -42,6 +42,7 @@ from hermes_agent.core.messages import (
     Chunk,
     Delta,
     ModelFacts,
+    Rates,
     Reply,
     Request,
     Stop,
@@ -75,6 +76,10 @@ class ScriptedModel:
         self.facts = facts or ModelFacts()
         self._replies = replies
         self._delay = delay
+
+    @property
+    def ways(self) -> Mapping[str, ModelFacts]:
+        return {self.name: self.facts}
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         reply, wait = self._next(request)
@@ -151,9 +156,9 @@ class _Script(Struct, frozen=True, forbid_unknown_fields=True):
             return ModelFacts(context=self.context)
         return ModelFacts(
             context=self.context,
-            price_input=self.price.input,
-            price_output=self.price.output,
-            price_cached=self.price.cached,
+            rates=(
+                Rates(self.price.input, self.price.output, self.price.cached, self.price.written),
+            ),
         )
 
 

@@ -5,9 +5,13 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.messages import (
+    EFFORTS,
     AssistantMessage,
+    Effort,
     ModelFacts,
+    Rates,
     Request,
+    Thought,
     ToolCall,
     Usage,
 )
@@ -24,9 +28,7 @@ def known_facts(
     if name in settings.context_tokens:
         said["context"] = settings.context_tokens[name]
     if price := settings.prices.get(name):
-        said["price_input"] = price.input
-        said["price_output"] = price.output
-        said["price_cached"] = price.cached
+        said["rates"] = (Rates(price.input, price.output, price.cached, price.written),)
     return msgspec.structs.replace(otherwise or ModelFacts(), **said)
 
 
@@ -38,6 +40,22 @@ def estimated_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) ->
         if isinstance(message, AssistantMessage):
             sent += _chars(message.calls)
     return Usage(_tokens(sent), _tokens(len(text) + _chars(calls)))
+
+
+def lowered(effort: Effort | None, facts: ModelFacts) -> Effort | None:
+    """The step of effort that a model has: the one wanted, or the highest below it, or its
+    lowest. None where nothing is wanted or the model has no such switch."""
+    if effort is None or not facts.efforts:
+        return None
+    wanted = EFFORTS.index(effort)
+    steps = sorted(facts.efforts, key=EFFORTS.index)
+    below = [step for step in steps if EFFORTS.index(step) <= wanted]
+    return below[-1] if below else steps[0]
+
+
+def own_thoughts(message: AssistantMessage, name: str) -> tuple[Thought, ...]:
+    """The thoughts that this model had itself: nobody else's may be sent to it."""
+    return tuple(thought for thought in message.thoughts if thought.by == name)
 
 
 def replies_so_far(request: Request) -> int:

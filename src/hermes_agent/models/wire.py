@@ -3,12 +3,13 @@
 import asyncio
 import re
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.errors import ModelError, ModelTrouble
+from hermes_agent import __version__
+from hermes_agent.core.errors import ModelError
 
 if TYPE_CHECKING:
     import ssl
@@ -19,7 +20,10 @@ CONNECT_SECONDS = 20.0
 SHOWN_CHARS = 300
 """The most of a service's own words that goes into an error."""
 
-_FIELD = re.compile(rb"(data|event|id|retry)?:")
+MOST_BYTES = 64_000_000
+"""More than this is no answer of a model, whatever it is."""
+
+_FIELDS = (b"event:", b":", b"id:", b"retry:")
 
 
 @cache
@@ -42,12 +46,12 @@ def _tls_context() -> "ssl.SSLContext":
 
 
 class Wire:
-    """A service at a URL. `secret` goes out in the headers and never into an error."""
+    """A service at a URL: one client, one pool of connections and one TLS context for all calls
+    and all keys. The secret of a call goes out in its headers and never into an error."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], secret: str, silence: float) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], silence: float) -> None:
         self._url = url.rstrip("/")
-        self._headers = dict(headers)
-        self._secret = secret
+        self._headers = {"user-agent": f"hermes-agent/{__version__}", **headers}
         self._silence = silence
         self._client: httpx.AsyncClient | None = None
 
@@ -57,8 +61,10 @@ class Wire:
 
     @asynccontextmanager
     async def post(
-        self, path: str, body: bytes, headers: Mapping[str, str]
+        self, path: str, body: bytes, headers: Mapping[str, str], secrets: Sequence[str] = ()
     ) -> AsyncIterator["Answer"]:
+        """Send a request; whatever goes wrong below HTTP is a `ModelError`. No error that leaves
+        here holds one of the `secrets`, not even one that the caller raises."""
         _load_httpx()
         import httpx
 
@@ -68,18 +74,14 @@ class Wire:
             ) as response:
                 yield Answer(self, response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self.trouble(error) from None
+            raise cleaned(self.trouble(error), secrets) from None
+        except ModelError as error:
+            raise cleaned(error, secrets) from None
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-    def error(
-        self, kind: ModelTrouble, message: str, hint: str = "", retry_after: float | None = None
-    ) -> ModelError:
-        """An error whose words do not hold the secret."""
-        return ModelError(kind, self._clean(message), self._clean(hint), retry_after)
 
     def trouble(self, error: Exception) -> ModelError:
         """What went wrong below HTTP."""
@@ -88,25 +90,25 @@ class Wire:
         said = f": {error}" if str(error) else ""
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError():
-                return self.error(
+                return ModelError(
                     "unreachable",
                     f"cannot reach {self.shown_url}{said}",
                     f"check the network and that a service listens at {self.shown_url}",
                 )
             case httpx.TimeoutException():
-                return self.error(
+                return ModelError(
                     "timeout", f"{self.shown_url} sent nothing for {self._silence:g} seconds"
                 )
             case httpx.DecodingError():
-                return self.error("garbage", f"{self.shown_url} sent damaged data{said}")
+                return ModelError("garbage", f"{self.shown_url} sent damaged data{said}")
             case httpx.UnsupportedProtocol() | httpx.InvalidURL() | httpx.LocalProtocolError():
-                return self.error(
+                return ModelError(
                     "bad_request",
                     f"{self.shown_url} cannot be asked{said}",
                     "check the service's address",
                 )
             case _:
-                return self.error(
+                return ModelError(
                     "broken_stream", f"the connection to {self.shown_url} broke{said}"
                 )
 
@@ -127,8 +129,24 @@ class Wire:
             )
         return self._client
 
-    def _clean(self, text: str) -> str:
-        return text.replace(self._secret, "[key]") if self._secret else text
+
+def cleaned(error: ModelError, secrets: Sequence[str]) -> ModelError:
+    """The error in words that hold none of the secrets."""
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "[key]")
+        return text
+
+    return ModelError(
+        error.kind,
+        clean(error.message),
+        clean(error.hint),
+        error.retry_after,
+        input=error.input,
+        output=error.output,
+    )
 
 
 class Answer:
@@ -139,36 +157,77 @@ class Answer:
         self._response = response
         self.status = response.status_code
 
+    def header(self, name: str) -> str:
+        said: str = self._response.headers.get(name, "")
+        return said
+
     def is_json(self) -> bool:
         return "json" in self._response.headers.get("content-type", "")
 
     async def read(self) -> bytes:
-        return await self._response.aread()
+        return b"".join([piece async for piece in self.pieces()])
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The body as it arrives. One that never ends is no answer."""
+        import httpx
+
+        left = MOST_BYTES
+        try:
+            async for piece in self._arriving():
+                left -= len(piece)
+                if left < 0:
+                    raise self._endless()
+                yield piece
+        except httpx.HTTPError as error:
+            raise self._wire.trouble(error) from None
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The `data` of each server-sent event; other fields and comments are passed over."""
         import httpx
 
+        # Not built on `pieces`: every generator between the socket and the listener takes a tenth
+        # of what httpx itself takes. Nor on httpx's own lines: those also end at U+2028 and the
+        # like, which JSON text may hold.
+        left = MOST_BYTES
+        rest: list[bytes] = []
         try:
-            async for line in self._lines():
-                if line.startswith(b"data:"):
-                    yield line[5:].strip()
-                elif line.strip() and not _FIELD.match(line):
-                    raise self._wire.error(
-                        "garbage", f"{self._wire.shown_url} sent no event stream: {shown(line)}"
-                    )
+            async for piece in self._arriving():
+                left -= len(piece)
+                if left < 0:
+                    raise self._endless()
+                lines = piece.split(b"\n")
+                if rest:
+                    rest.append(lines[0])
+                    if len(lines) == 1:
+                        continue
+                    lines[0] = b"".join(rest)
+                rest = [last] if (last := lines.pop()) else []
+                for line in lines:
+                    if line.startswith(b"data:"):
+                        yield line[5:].strip()
+                    elif line:
+                        self._check_field(line)
         except httpx.HTTPError as error:
             raise self._wire.trouble(error) from None
+        line = b"".join(rest)
+        if line.startswith(b"data:"):
+            yield line[5:].strip()
+        else:
+            self._check_field(line)
 
-    async def _lines(self) -> AsyncIterator[bytes]:
-        # Not httpx's own lines: those also end at U+2028 and the like, which JSON text may hold.
-        rest = b""
-        async for piece in self._response.aiter_bytes():
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield line
-        if rest:
-            yield rest
+    def _arriving(self) -> AsyncIterator[bytes]:
+        packed = "content-encoding" in self._response.headers
+        return self._response.aiter_bytes() if packed else self._response.aiter_raw()
+
+    def _endless(self) -> ModelError:
+        most = MOST_BYTES // 1_000_000
+        return ModelError("garbage", f"{self._wire.shown_url} sent more than {most} MB")
+
+    def _check_field(self, line: bytes) -> None:
+        if not line.startswith(_FIELDS) and line.strip():
+            raise ModelError(
+                "garbage", f"{self._wire.shown_url} sent no event stream: {shown(line)}"
+            )
 
     def retry_after(self) -> float | None:
         """Seconds the service asks to be left alone, whichever way it says so."""

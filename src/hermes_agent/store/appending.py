@@ -14,12 +14,15 @@ from hermes_agent.core.events import (
     CallFinished,
     CallIntended,
     CallParked,
+    Charged,
     Compacted,
     Event,
     MessageTaken,
+    ModelChosen,
     ParkDecided,
     Recorded,
     Replied,
+    Titled,
     TurnFinished,
     encode,
     kind_of,
@@ -117,7 +120,7 @@ def _take_message(place: Place, event: MessageTaken) -> None:
 
 
 def _spend(place: Place, model: str, use: str, usage: Usage, cost: float | None) -> None:
-    if cost is None and not usage.total:
+    if not cost and not usage.total:
         return
     add = (
         "set input = input + ?, output = output + ?, cached = cached + ?, "
@@ -126,18 +129,52 @@ def _spend(place: Place, model: str, use: str, usage: Usage, cost: float | None)
     figures = (usage.input, usage.output, usage.cached, cost)
     place.db.execute(f"update sessions {add} where key = ?5", (*figures, place.key))
     place.db.execute(f"update turns {add} where id = ?5", (*figures, place.turn))
-    place.db.execute(
-        "insert into costs values (?, ?, ?, ?, ?, ?, ?)",
-        (place.now, place.key, place.last, model, use, usage.total, cost),
-    )
+    belongs = place.db.execute("select belongs from sessions where key = ?", (place.key,)).get
+    add_cost(place.db, place.now, (place.session, belongs), model, use, usage, cost)
+
+
+def add_cost(
+    db: apsw.Connection,
+    now: float,
+    owner: tuple[str, str],
+    model: str,
+    use: str,
+    usage: Usage,
+    cost: float | None,
+) -> None:
+    """A row of what was spent; `owner` is the session and whose it is."""
+    db.execute(
+        "insert into costs (time, session, belongs, model, use, input, output, cached, written, "
+        "reasoning, cost) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            now, *owner, model, use, usage.input, usage.output, usage.cached, usage.written,
+            usage.reasoning, cost,
+        ),
+    )  # fmt: skip
 
 
 def _reply(place: Place, event: Replied) -> None:
-    _spend(place, event.model, "reply", event.usage, event.cost)
+    _spend(place, event.model, "main", event.usage, event.cost)
 
 
 def _compact(place: Place, event: Compacted) -> None:
-    _spend(place, "", "summary", event.usage, event.cost)
+    _spend(place, event.model, "compaction", event.usage, event.cost)
+
+
+def _charge(place: Place, event: Charged) -> None:
+    _spend(place, event.model, event.use, event.usage, event.cost)
+
+
+def _choose_model(place: Place, event: ModelChosen) -> None:
+    place.db.execute(
+        "update sessions set model = ?, effort = ? where key = ?",
+        (event.model, event.effort, place.key),
+    )
+
+
+def _title(place: Place, event: Titled) -> None:
+    title = event.title[:TITLE_CHARS]
+    place.db.execute("update sessions set title = ? where key = ?", (title, place.key))
 
 
 def _intend(place: Place, event: CallIntended) -> None:
@@ -213,6 +250,9 @@ _PROJECTIONS: dict[type[Event], Callable[[Place, Any], None]] = {
     MessageTaken: _take_message,
     Replied: _reply,
     Compacted: _compact,
+    Charged: _charge,
+    ModelChosen: _choose_model,
+    Titled: _title,
     CallIntended: _intend,
     CallFinished: _finish_call,
     CallParked: _park,

@@ -166,7 +166,44 @@ def m002_terminals_and_audit(db: apsw.Connection) -> None:
     )
 
 
-MIGRATIONS: Sequence[Migration] = (m001_first_tables, m002_terminals_and_audit)
+def m003_models_and_costs(db: apsw.Connection) -> None:
+    """Costs say what they were made of and whose they were, also when their session is gone."""
+    db.execute(
+        """
+        alter table sessions add column effort text not null default '';
+        alter table costs rename to old_costs;
+        create table costs (
+          id integer primary key,
+          time real not null,
+          session text not null,
+          belongs text not null,
+          model text not null,
+          use text not null,
+          input integer not null,
+          output integer not null,
+          cached integer not null,
+          written integer not null,
+          reasoning integer not null,
+          cost real
+        ) strict;
+        create index costs_by_time on costs (time, cost);
+        create index costs_by_session on costs (session);
+        insert into costs (time, session, belongs, model, use, input, output, cached, written,
+            reasoning, cost)
+          select c.time, coalesce(s.id, ''), coalesce(s.belongs, ''), c.model,
+            case c.use when 'reply' then 'main' else 'compaction' end,
+            c.tokens, 0, 0, 0, 0, c.cost
+          from old_costs c left join sessions s on s.key = c.session order by c.time;
+        drop table old_costs;
+        """
+    )
+
+
+MIGRATIONS: Sequence[Migration] = (
+    m001_first_tables,
+    m002_terminals_and_audit,
+    m003_models_and_costs,
+)
 
 
 def applied(db: apsw.Connection) -> list[str]:

@@ -22,7 +22,7 @@ select s.id, s.name, s.title, s.belongs, s.source, s.workspace, s.policy, s.mode
     when exists (select 1 from turns where session = s.key and ended is null) then 'running'
     else 'idle'
   end,
-  s.messages, s.turns, s.input, s.output, s.cached, s.cost, s.terminals
+  s.messages, s.turns, s.input, s.output, s.cached, s.cost, s.terminals, s.effort
 from sessions s
 """
 
@@ -30,7 +30,7 @@ from sessions s
 def _sessions(db: apsw.Connection, rest: str, values: Sequence[str | int]) -> list[Session]:
     found: list[Session] = []
     for row in rows(db, _SESSION + rest, values):
-        fields = [*row[:14], Usage(*row[14:17]), row[17], tuple(row[18].split(","))]
+        fields = [*row[:14], Usage(*row[14:17]), row[17], tuple(row[18].split(",")), row[19]]
         found.append(Session(*fields))
     return found
 
@@ -197,7 +197,3 @@ def _reply(db: apsw.Connection, bodies: Bodies, key: int, number: int) -> Replie
     reply = decode(bodies.unpack(body))
     assert isinstance(reply, Replied)
     return reply
-
-
-def spent(db: apsw.Connection, since: float) -> float:
-    return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)

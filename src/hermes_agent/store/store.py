@@ -12,11 +12,13 @@ import apsw
 from hermes_agent.core.errors import Degraded
 from hermes_agent.core.events import Event, Recorded
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.messages import Prompt
+from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import (
     AuditEntry,
     AuditReport,
+    Cost,
+    CostKey,
     Found,
     Health,
     Inbound,
@@ -28,8 +30,8 @@ from hermes_agent.core.records import (
     Session,
     Turn,
 )
-from hermes_agent.store import audit, care, reading, writing
-from hermes_agent.store.appending import add_events, place_of
+from hermes_agent.store import audit, care, costs, reading, writing
+from hermes_agent.store.appending import add_cost, add_events, place_of
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
 from hermes_agent.store.readers import Readers
@@ -194,6 +196,17 @@ class Store(Journal):
             lambda db: add_events(place_of(db, self._bodies, turn, self._clock()), events),
         )
 
+    async def note(self, session: str, *events: Event) -> Sequence[Recorded]:
+        return await self._write(
+            "note", lambda db: writing.note(db, self._bodies, session, events, self._clock())
+        )
+
+    async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> None:
+        nobody = ("", "")
+        await self._write(
+            "charge", lambda db: add_cost(db, self._clock(), nobody, model, use, usage, cost)
+        )
+
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]:
         return await self._read(lambda db: reading.events(db, self._bodies, session, after))
 
@@ -225,7 +238,12 @@ class Store(Journal):
         return await self._read(lambda db: audit.verify(db, self._bodies, head))
 
     async def spent(self, since: float) -> float:
-        return await self._read(lambda db: reading.spent(db, since))
+        return await self._read(lambda db: costs.spent(db, since))
+
+    async def costs(
+        self, by: CostKey, since: float = 0.0, until: float | None = None, session: str = ""
+    ) -> Sequence[Cost]:
+        return await self._read(lambda db: costs.listed(db, by, since, until, session))
 
     async def search(self, query: str, filter: SearchFilter | None = None) -> Sequence[Found]:
         wanted = filter or SearchFilter()

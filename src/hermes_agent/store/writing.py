@@ -1,7 +1,7 @@
 """What the writer does besides adding events: sessions, messages in, turns."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import apsw
 import msgspec
@@ -57,15 +57,24 @@ def open_session(
         id = new_id()
     db.execute(
         "insert into sessions (id, name, belongs, source, workspace, policy, model, prompt, "
-        "created, updated, terminals) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)",
+        "created, updated, terminals, effort) "
+        "values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)",
         (
             id, new.name, new.key, new.source, new.workspace, new.policy, new.model, digest, now,
-            ",".join(new.terminals),
+            ",".join(new.terminals), new.effort,
         ),
     )  # fmt: skip
-    opened = SessionOpened(new.workspace, new.policy, new.model, digest, new.source, new.terminals)
+    opened = SessionOpened(
+        new.workspace, new.policy, new.model, digest, new.source, new.terminals, new.effort
+    )
     add_events(_place(db, bodies, id, now), [opened])
     return id
+
+
+def note(
+    db: apsw.Connection, bodies: Bodies, session: str, events: Sequence[Event], now: float
+) -> list[Recorded]:
+    return add_events(_place(db, bodies, session, now), events)
 
 
 def rename_session(db: apsw.Connection, id: str, name: str) -> None:
@@ -123,7 +132,7 @@ def _mail(place: Place) -> list[Event]:
     )
     letters = [msgspec.json.decode(place.bodies.unpack(body), type=Inbound) for (body,) in waiting]
     return [
-        MessageTaken(letter.key, letter.text, letter.source, letter.interactive)
+        MessageTaken(letter.key, letter.text, letter.source, letter.interactive, letter.files)
         for letter in letters
     ]
 

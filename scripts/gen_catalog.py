@@ -1,0 +1,47 @@
+"""Write src/hermes_agent/models/catalog.json from public catalogues that somebody has fetched.
+
+    scripts/gen_catalog.py --date 2026-11-15 --ages 2026-09-30 1.108.4 API_JSON LITELLM_JSON
+
+models.dev's `api.json` comes from its site, or from a package that ships it; litellm's catalogue
+is `model_prices_and_context_window_backup.json` inside its wheel. What a model can do is taken
+from the first, prices and the newest models of their makers from the second."""
+
+import argparse
+from datetime import date
+from pathlib import Path
+
+from hermes_agent.models.catalog import SHIPPED, CatalogueFile, encoded
+from hermes_agent.models.convert import Converted, combined, converted, finished
+
+ADDING = frozenset({"anthropic", "openai", "gemini", "mistral", "codex", "sambanova"})
+"""Services whose models litellm lists well; for others it keeps what is long gone."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="write the catalogue that ships")
+    parser.add_argument("models_dev", type=Path)
+    parser.add_argument("litellm", type=Path)
+    parser.add_argument("--date", required=True, help="when the facts were gathered")
+    parser.add_argument(
+        "--ages", nargs=2, required=True, metavar=("DAY", "VERSION"),
+        help="of which day models.dev's is, and of which version litellm's",
+    )  # fmt: skip
+    told = parser.parse_args()
+    today = date.fromisoformat(told.date).isoformat()
+    first = _read(parser, told.models_dev, "models.dev", today)
+    second = _read(parser, told.litellm, "litellm", today)
+    models = finished(combined(first, second, ADDING))
+    sources = (f"models.dev {told.ages[0]}", f"litellm {told.ages[1]}")
+    SHIPPED.write_bytes(encoded(CatalogueFile(today, sources, models)))
+    print(f"{len(models)} models, {SHIPPED.stat().st_size} bytes")
+
+
+def _read(parser: argparse.ArgumentParser, path: Path, shape: str, today: str) -> Converted:
+    found = converted(path.read_bytes(), today)
+    if found.shape != shape:
+        parser.error(f"{path} is the catalogue of {found.shape}, not of {shape}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

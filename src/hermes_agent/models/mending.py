@@ -1,0 +1,52 @@
+"""What strict services demand of a conversation, whatever happened in it."""
+
+from collections.abc import Collection, Iterable
+
+from hermes_agent.core.messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    ModelFacts,
+    ToolMessage,
+    UserMessage,
+)
+
+NO_RESULT = "there is no result: the call was cut short"
+
+
+def paired(messages: Iterable[Message]) -> list[Message]:
+    """The conversation with exactly one result for each call, straight after it and in the order
+    of the calls. A result without its call becomes a user's message; a reply that says nothing
+    and calls nothing is left out. What is appended later changes nothing that stands here."""
+    mended: list[Message] = []
+    places: dict[str, int] = {}
+    for message in messages:
+        match message:
+            case AssistantMessage(text="", calls=()):
+                continue
+            case AssistantMessage(calls=calls):
+                mended.append(message)
+                places = {call.id: len(mended) + n for n, call in enumerate(calls)}
+                mended += [ToolMessage(call.id, call.name, NO_RESULT, ok=False) for call in calls]
+            case ToolMessage(call_id=id) if id in places:
+                mended[places.pop(id)] = message
+            case ToolMessage(name=name, text=text, files=files):
+                mended.append(UserMessage(f"[result of {name}]\n{text}", files))
+            case UserMessage():
+                mended.append(message)
+    return mended
+
+
+def takes(media: Media, facts: ModelFacts, images: Collection[str]) -> bool:
+    """Whether a model can be sent this; `images` are the types its service knows."""
+    if media.is_image:
+        return facts.sees and media.type in images
+    return facts.reads and media.type == "application/pdf"
+
+
+def in_place_of(media: Media) -> str:
+    """What a model is told that cannot be sent this."""
+    named = f" {media.name}" if media.name else ""
+    if media.is_image:
+        return f"[image{named}: this model cannot see it]"
+    return f"[file{named}: this model cannot read it]"

@@ -1,0 +1,318 @@
+"""The answers of the chat-completions format, put together from their chunks."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import ModelError, ModelTrouble
+from hermes_agent.core.messages import Delta, Reply, Request, Stop, Thinking, Thought, Usage
+from hermes_agent.models.listening import Piece, no_answer
+from hermes_agent.models.openai_reasoning import Details, Tags
+from hermes_agent.models.openai_shared import counted, named_calls, text_of
+from hermes_agent.models.refusals import refusal
+from hermes_agent.models.shared import estimated_usage
+from hermes_agent.models.speaking import Credential, Endpoint
+
+STOPS: dict[str, Stop] = {
+    "stop": "end",
+    "tool_calls": "calls",
+    "function_call": "calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "refused",
+    "sensitive": "refused",
+}
+"""Words that are not here are a normal end."""
+
+FAILED: dict[str, ModelTrouble] = {
+    "error": "broken_stream",
+    "network_error": "broken_stream",
+    "insufficient_system_resource": "overload",
+}
+"""Reasons to stop that are no end of an answer."""
+
+
+class _Function(Struct, frozen=True):
+    name: str | None = None
+    arguments: Any = None
+
+
+class _CallPiece(Struct, frozen=True):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Piece(Struct, frozen=True):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: tuple[_CallPiece, ...] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_details: Any = None
+
+
+class _InputDetails(Struct, frozen=True):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct, frozen=True):
+    reasoning_tokens: int | None = None
+
+
+class _CostDetails(Struct, frozen=True):
+    upstream_inference_cost: Any = None
+
+
+class _Usage(Struct, frozen=True):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _InputDetails | None = None
+    completion_tokens_details: _OutputDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost: Any = None
+    cost_details: _CostDetails | None = None
+    is_byok: Any = None
+
+
+class _Choice(Struct, frozen=True):
+    delta: _Piece | None = None
+    message: _Piece | None = None
+    finish_reason: str | None = None
+    usage: _Usage | None = None
+
+
+class _Chunk(Struct, frozen=True):
+    choices: tuple[_Choice, ...] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+
+
+class _OpenCall:
+    """A call whose pieces are still arriving."""
+
+    def __init__(self, index: int | None) -> None:
+        self.index = index
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
+
+    def take(self, piece: _CallPiece) -> None:
+        self.id = self.id or piece.id or ""
+        if piece.function is not None:
+            # Some services repeat the name with every piece.
+            self.name = self.name or piece.function.name or ""
+            self.arguments.append(text_of(piece.function.arguments))
+
+
+class Assembly:
+    """Makes one answer of the chunks of a stream, however a service likes to cut them."""
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        self._endpoint = endpoint
+        self._request = request
+        self._credential = credential
+        self._usage: Usage | None = None
+        self._cost: float | None = None
+        self._finish = ""
+        self._heard = False
+        self._refused = False
+        self._texts: list[str] = []
+        self._chars = 0
+        self._calls: list[_OpenCall] = []
+        self._tags: Tags | None = Tags()
+        self._thoughts: list[str] = []
+        self._thought_at: tuple[int, int] | None = None
+        self._details = Details() if endpoint.has("reasoning_details") else None
+
+    @property
+    def begun(self) -> bool:
+        return self._heard
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._finish)
+
+    def spent(self) -> Usage:
+        if self._usage is not None:
+            return self._usage
+        calls = "".join(call.name + "".join(call.arguments) for call in self._calls)
+        said = "".join((*self._thoughts, *self._texts, calls))
+        return estimated_usage(self._request, said, ())
+
+    def take(self, data: bytes) -> Sequence[Piece]:
+        """Add a chunk; the pieces it brought, reasoning first."""
+        try:
+            chunk = _chunk.decode(data)
+            if chunk.error:
+                raise self._refused_midway(chunk.error, data)
+            return self._take(chunk)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise no_answer(self._endpoint.name, str(error), data) from None
+
+    def end(self) -> Sequence[Piece]:
+        """There is no more: what was held back, in case it was the beginning of a tag."""
+        tags, self._tags = self._tags, None
+        return self._said(*tags.end()) if tags is not None else ()
+
+    def reply(self) -> Reply:
+        endpoint = self._endpoint
+        usage = self.spent()
+        calls = named_calls(self._request, self._made(), endpoint.name, usage)
+        return Reply(
+            text="".join(self._texts),
+            calls=calls,
+            usage=usage,
+            stop=self._stop(),
+            model=endpoint.name,
+            cost=self._cost if self._cost is not None else endpoint.facts.cost(usage),
+            thoughts=self._thought(),
+        )
+
+    def _take(self, chunk: _Chunk) -> Sequence[Piece]:
+        if chunk.usage is not None:
+            self._count(chunk.usage)
+        if not chunk.choices:
+            return ()
+        choice = chunk.choices[0]
+        self._heard = True
+        if choice.usage is not None:
+            self._count(choice.usage)
+        if choice.finish_reason:
+            self._end_by(choice.finish_reason)
+        piece = choice.delta or choice.message
+        if piece is None:
+            return ()
+        if piece.refusal:
+            self._refused = True
+        thought = self._reasoning(piece)
+        text = (piece.content or "") + (piece.refusal or "")
+        if self._tags is not None:
+            if thought:  # a service that tells reasoning apart writes no tags
+                before, said = self._tags.end()
+                thought, text, self._tags = before + thought, said + text, None
+            else:
+                thought, text = self._tags.take(text)
+        pieces = self._said(thought, text)
+        for call in piece.tool_calls or ():
+            self._open_call(call).take(call)
+        return pieces
+
+    def _said(self, thought: str, text: str) -> Sequence[Piece]:
+        pieces: list[Piece] = []
+        if thought:
+            self._thinks()
+            self._thoughts.append(thought)
+            pieces.append(Thinking(thought))
+        if text:
+            self._texts.append(text)
+            self._chars += len(text)
+            pieces.append(Delta(text))
+        return pieces
+
+    def _reasoning(self, piece: _Piece) -> str:
+        """The readable reasoning in a piece, whatever the service calls it."""
+        if self._details is not None and piece.reasoning_details:
+            self._thinks()
+            readable = self._details.take(piece.reasoning_details)
+            if readable:
+                return readable
+        for said in (piece.reasoning_content, piece.reasoning):
+            if said and isinstance(said, str):
+                return said
+        return ""
+
+    def _thinks(self) -> None:
+        if self._thought_at is None:
+            self._thought_at = self._chars, len(self._calls)
+
+    def _thought(self) -> tuple[Thought, ...]:
+        """The format has room for one in a message."""
+        text = "".join(self._thoughts)
+        body = self._details.sealed(text) if self._details is not None else ""
+        if not text and not body:
+            return ()
+        return (Thought(self._endpoint.name, text, body, *(self._thought_at or (0, 0))),)
+
+    def _end_by(self, reason: str) -> None:
+        if reason in FAILED:
+            raise ModelError(FAILED[reason], f"{self._endpoint.name} gave up: {reason}")
+        self._finish = reason
+
+    def _stop(self) -> Stop:
+        if self._refused:
+            return "refused"
+        stop = STOPS.get(self._finish, "end")
+        # Services disagree on the word; whether there are calls is what counts.
+        return ("calls" if self._calls else "end") if stop in ("end", "calls") else stop
+
+    def _made(self) -> Iterator[tuple[str, str, str]]:
+        for call in self._calls:
+            arguments = "".join(call.arguments)
+            if not arguments and call is self._calls[-1] and self._stop() == "length":
+                return  # cut before its arguments began: nobody knows what it would have been
+            yield call.id, call.name, arguments
+
+    def _count(self, said: _Usage) -> None:
+        if said.prompt_tokens is None:
+            return
+        details, more = said.prompt_tokens_details, said.completion_tokens_details
+        told = (
+            details.cached_tokens if details is not None else None,
+            said.prompt_cache_hit_tokens,
+            said.cached_tokens,
+        )
+        reasoning = (more.reasoning_tokens or 0) if more is not None else 0
+        output = said.completion_tokens or 0
+        if said.total_tokens == said.prompt_tokens + output + reasoning:
+            output += reasoning  # a service that counts it apart
+        self._usage = counted(
+            said.prompt_tokens,
+            output,
+            next((count for count in told if count), 0),
+            details.cache_write_tokens if details is not None else 0,
+            reasoning,
+        )
+        self._cost = _dollars(said)
+
+    def _open_call(self, piece: _CallPiece) -> _OpenCall:
+        """The call a piece belongs to: by its index; without one, the last. A second id with a
+        name is a new call even under an old index, as services exist that count only to 0."""
+        named = piece.function is not None and bool(piece.function.name)
+        fitting = [c for c in self._calls if piece.index is None or c.index == piece.index]
+        call = fitting[-1] if fitting else None
+        if call is not None and named:
+            other_id = piece.id and call.id and piece.id != call.id
+            next_whole = piece.index is None and not piece.id
+            call = None if other_id or next_whole else call
+        if call is None:
+            call = _OpenCall(piece.index)
+            self._calls.append(call)
+        return call
+
+    def _refused_midway(self, error: Any, data: bytes) -> ModelError:
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else 500
+        return refusal(self._endpoint, self._credential, status, data)
+
+
+def _dollars(said: _Usage) -> float | None:
+    """What the service says that it cost, with what a key of one's own is charged elsewhere."""
+    cost = _amount(said.cost)
+    if cost is None or said.is_byok is not True or said.cost_details is None:
+        return cost
+    return cost + (_amount(said.cost_details.upstream_inference_cost) or 0.0)
+
+
+def _amount(said: Any) -> float | None:
+    known = isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < 1e6
+    return float(said) if known else None

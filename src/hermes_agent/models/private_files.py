@@ -1,0 +1,39 @@
+"""Files that only the user may read, replaced whole or not at all."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from hermes_agent.core.errors import UsageError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def credentials_file(home: Path, name: str, kind: str) -> Path:
+    """Where something that belongs to the service `name` lies."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a service",
+            "letters, digits, dots, dashes and underscores, with a letter or digit first",
+        )
+    return home / "credentials" / f"{name}.{kind}"
+
+
+def private_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """A reader sees the old content or the new; nobody else sees either."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise

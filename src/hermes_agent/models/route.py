@@ -1,0 +1,180 @@
+"""A model made of several: what one cannot answer, the next is asked, and every step is told."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import (
+    Chunk,
+    Delta,
+    ModelFacts,
+    Reply,
+    Request,
+    Rerouted,
+    Thinking,
+    Usage,
+    Wasted,
+)
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.settings import ModelSettings
+from hermes_agent.models.circuits import Probe
+from hermes_agent.models.pools import Lent
+from hermes_agent.models.shared import estimated_usage
+from hermes_agent.models.trips import Trip, Visit, Way
+
+Sleep = Callable[[float], Awaitable[None]]
+
+KEY_TROUBLE = ("rate_limit", "quota", "auth")
+"""What a service may hold against one key and not against another."""
+
+
+class Routed:
+    """The first of the ways, as long as it answers. The ways belong to whoever made them and are
+    closed there; any number of calls may run at the same time."""
+
+    def __init__(
+        self,
+        ways: Sequence[Way],
+        settings: ModelSettings,
+        *,
+        clock: Clock = time.time,
+        sleep: Sleep = asyncio.sleep,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        self._ways = tuple(ways)
+        self._settings = settings
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random
+
+    @property
+    def name(self) -> str:
+        return self._ways[0].name
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._ways[0].facts
+
+    @property
+    def ways(self) -> Mapping[str, ModelFacts]:
+        return {way.name: way.facts for way in self._ways}
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        trip = Trip(self._ways, self._settings, self._random)
+        reply: Reply | None = None
+        while reply is None:
+            probe = trip.probe_to_wait_for(self._clock())
+            if probe is not None:
+                await probe.ended()
+            async with aclosing(self._try_next(trip, request)) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, Reply):
+                        reply = chunk
+                    else:
+                        yield chunk
+        yield reply
+
+    async def close(self) -> None:
+        """Nothing is held here."""
+
+    async def _try_next(self, trip: Trip, request: Request) -> AsyncGenerator[Chunk, None]:
+        """One try, which brings the reply or is noted as failed; raises when none is to be made."""
+        step = trip.next(self._clock())
+        for chunk in step.told:
+            yield chunk
+        visit = step.visit
+        if step.pause is not None:
+            await self._sleep(step.pause)
+            visit = trip.after_pause(visit, self._clock())
+        now, way = self._clock(), visit.way
+        anyway = not way.is_usable(now)
+        # From the choice to here nobody else has had a turn: only one call gets the probe.
+        probe = way.circuit.enter(now)
+        try:
+            for chunk in trip.going(visit, now):
+                yield chunk
+            async with aclosing(self._ask(trip, visit, request, probe, anyway)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            way.circuit.leave(probe)
+
+    async def _ask(
+        self, trip: Trip, visit: Visit, request: Request, probe: Probe | None, anyway: bool
+    ) -> AsyncGenerator[Chunk, None]:
+        way = visit.way
+        lent: Lent | None = None
+        pieces: list[str] = []
+        reply: Reply | None = None
+        try:
+            lent = await way.pool.lend(way.name, anyway=anyway)
+            if lent is None:
+                return  # other calls have used the last key up just now: choose again
+            if (change := trip.key_change(visit, lent)) is not None:
+                yield change
+            visit.lent = lent
+            stream = way.speaker.stream(request, lent.credential)
+            try:
+                async for chunk in stream:
+                    match chunk:
+                        case Reply():
+                            reply = chunk
+                            break
+                        case Delta(text=text) | Thinking(text=text):
+                            pieces.append(text)
+                    yield chunk
+            finally:
+                # A listener that leaves early must not leave the connection behind.
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+            if reply is None:
+                raise ModelError("broken_stream", f"{way.name} ended without a reply")
+        except ModelError as error:
+            if (wasted := _wasted(way, request, error, "".join(pieces))) is not None:
+                yield wasted
+            if (change := await self._note(trip, visit, lent, error, probe)) is not None:
+                yield change
+            return
+        way.pool.answered(lent)
+        if way.circuit.answered():
+            yield Rerouted("closed", way.name, reason="it answers again")
+        yield reply if reply.model else replace(reply, model=way.name)
+
+    async def _note(
+        self,
+        trip: Trip,
+        visit: Visit,
+        lent: Lent | None,
+        error: ModelError,
+        probe: Probe | None,
+    ) -> Rerouted | None:
+        """Keep a failure where it is to be kept; what that did to the circuit is to be told."""
+        way, another_key = visit.way, False
+        if lent is not None and error.kind in KEY_TROUBLE:
+            another_key = await way.pool.failed(lent, way.name, error)
+        trip.failed(visit, error, another_key=another_key)
+        if lent is None:
+            return None  # nobody was asked
+        if not error.passing:
+            if way.circuit.answered():
+                return Rerouted("closed", way.name, kind=error.kind, reason="it answers again")
+        elif not another_key:
+            seconds = way.circuit.failed(self._clock(), error, probe)
+            if seconds is not None:
+                reason = f"it failed; left alone for {seconds:g} s"
+                return Rerouted("opened", way.name, kind=error.kind, reason=reason)
+        return None
+
+
+def _wasted(way: Way, request: Request, error: ModelError, received: str) -> Wasted | None:
+    """What a try that failed has used: as the service says, or by counting characters."""
+    usage = Usage(error.input, error.output)
+    if received and not (error.input and error.output):
+        guess = estimated_usage(request, received, ())
+        usage = Usage(error.input or guess.input, error.output or guess.output)
+    return Wasted(way.name, usage, way.facts.cost(usage)) if usage.total else None

@@ -1,0 +1,46 @@
+"""What was spent: sums over the rows that every priced call leaves behind."""
+
+import apsw
+
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.records import Cost, CostKey
+from hermes_agent.store.database import rows
+
+_NAMES: dict[CostKey, str] = {
+    "day": "strftime('%Y-%m-%d', time, 'unixepoch')",
+    "session": "session",
+    "job": "case when belongs like 'job:%' then substr(belongs, 5) else '' end",
+    "model": "model",
+    "service": "substr(model, 1, instr(model || '/', '/') - 1)",
+    "use": "use",
+}
+
+
+def spent(db: apsw.Connection, since: float) -> float:
+    return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)
+
+
+def listed(
+    db: apsw.Connection, by: CostKey, since: float, until: float | None, session: str
+) -> list[Cost]:
+    order = "name desc" if by == "day" else "dollars desc, calls desc, name"
+    title = "(select title from sessions where id = name)" if by == "session" else "null"
+    found = rows(
+        db,
+        f"select *, {title} from (select {_NAMES[by]} as name, count(*) as calls, sum(input), "
+        "sum(output), sum(cached), sum(written), sum(reasoning), total(cost) as dollars, "
+        "sum(cost is null) from costs where time >= ?1 and (?2 is null or time < ?2) "
+        f"and (?3 = '' or session = ?3) group by 1) order by {order}",
+        (since, until, session),
+    )
+    return [
+        Cost(
+            name,
+            calls,
+            Usage(input, output, cached, written, reasoning),
+            cost,
+            unpriced,
+            title or "",
+        )
+        for name, calls, input, output, cached, written, reasoning, cost, unpriced, title in found
+    ]

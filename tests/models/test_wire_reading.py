@@ -1,0 +1,58 @@
+"""How an answer is read from the wire, below every format."""
+
+import gzip
+from collections.abc import Iterator
+
+import pytest
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.models.wire import Wire
+from tests.support.model_server import ModelServer, Raw
+
+STREAM = (
+    b": a comment\r\nevent: x\r\ndata: {\"a\": 1}\r\n\r\n\n\nid: 7\nretry: 10\n"
+    b"data:two\n   \ndata:  three \xe2\x80\xa8 \n"
+)  # fmt: skip
+EVENTS = [b'{"a": 1}', b"two", b"three \xe2\x80\xa8"]
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+async def read(server: ModelServer, raw: Raw) -> list[bytes]:
+    server.answer_next(raw)
+    wire = Wire(server.root, {}, 30.0)
+    try:
+        async with wire.post("/x", b"{}", {}) as answer:
+            return [data async for data in answer.events()]
+    finally:
+        await wire.close()
+
+
+async def test_events_are_found_however_they_are_cut(server: ModelServer) -> None:
+    whole = STREAM
+    for size in (1, 2, 3, 5, 17, len(whole)):
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        assert await read(server, Raw(pieces)) == EVENTS
+
+
+async def test_the_last_line_counts_without_its_end(server: ModelServer) -> None:
+    assert await read(server, Raw([b"data: one\n\ndata: two"])) == [b"one", b"two"]
+    assert await read(server, Raw([b"data: one\n", b"dat", b"a: two"])) == [b"one", b"two"]
+
+
+async def test_a_packed_answer_is_unpacked(server: ModelServer) -> None:
+    packed = gzip.compress(STREAM)
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    assert await read(server, Raw([packed[:20], packed[20:]], 200, headers)) == EVENTS
+
+
+@pytest.mark.parametrize("line", [b"<html>", b"data", b"dataset: 1", b"what: 1", b"{}"])
+async def test_a_line_that_is_no_field_is_garbage(server: ModelServer, line: bytes) -> None:
+    for raw in (Raw([b"data: 1\n" + line + b"\ndata: 2\n"]), Raw([b"data: 1\n" + line])):
+        with pytest.raises(ModelError) as caught:
+            await read(server, raw)
+        assert caught.value.kind == "garbage"
