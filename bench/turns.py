@@ -18,6 +18,7 @@ from bench.commands import HERMES, environment, model_server
 from bench.table import Figure
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.purse import Purse
 from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.cli.client import Api
 from hermes_agent.core import events as ev
@@ -107,10 +108,11 @@ async def _calls(folder: Path) -> list[float]:
                 taken.append(time.perf_counter() - asked)
 
     parts = Parts(
-        journal=store, model=model, tools=tools,
+        journal=store, route=lambda _use, _name: model, tools=tools,
         gate=Policies.of_home(folder, folder).gate("sandbox"),
         terminals={"local": terminal}, settings=settings, publish=publish, redact=Redactor({}),
         results=folder / "results", clock=time.time,
+        purse=Purse(),
     )  # fmt: skip
     await store.receive(session.id, Inbound("1", "go"))
     turn = await store.start_turn(session.id)

@@ -118,7 +118,7 @@ def test_words_without_quotes_are_told_about_quotes(house: House) -> None:
 
 
 def test_half_a_model_is_completed_by_an_example(house: House) -> None:
-    for model, example in (("scripted/", "scripted/demo"), ("openai/", "openai/gpt-5.5")):
+    for model, example in (("scripted/", "scripted/demo"), ("openai/", "openai/gpt-")):
         assert example in house.run("ask", "hi", "--model", model).stderr
 
 

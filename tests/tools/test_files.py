@@ -209,3 +209,24 @@ async def test_a_written_link_keeps_leading_to_its_file(here: Caller, tmp_path: 
     await here.call(patch, path="link.txt", old="a", new="b")
     assert (here.workspace / "link.txt").is_symlink()
     assert (here.workspace / "real.txt").read_text() == "b\n"
+
+
+POINT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108020000009077"
+    "53de0000000c49444154789c63f8cfc0000003010100c9fe92ef0000000049454e44ae426082"
+)
+
+
+async def test_an_image_is_shown_to_the_model(here: Caller) -> None:
+    (here.workspace / "point.dat").write_bytes(POINT)
+    result = await here.call(read_file, path="point.dat")
+    assert [(file.type, file.data, file.name) for file in result.files] == [
+        ("image/png", POINT, "point.dat")
+    ]
+    assert "image/png" in result.text
+
+
+async def test_an_image_that_no_service_takes_is_refused(here: Caller) -> None:
+    (here.workspace / "huge.png").write_bytes(POINT + bytes(5_000_000))
+    with pytest.raises(ToolError, match="is an image of"):
+        await here.call(read_file, path="huge.png")

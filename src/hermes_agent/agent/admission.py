@@ -10,7 +10,7 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Effect, Resolve, Verdict
+from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.tools import Permit, Tool
 from hermes_agent.policy.resolvers import finish, on_disk
@@ -170,7 +170,7 @@ class Admission:
             reason=redact(verdict.reason),
             rule=verdict.rule,
             text=redact(f"{tool.name} {open_call.call.arguments}")[:TEXT_CHARS],
-            facts=ev.Facts(
+            facts=Facts(
                 folder=effect.folder,
                 terminal=effect.terminal,
                 place=effect.terminal_kind,

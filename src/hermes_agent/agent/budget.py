@@ -1,22 +1,103 @@
 """Budgets: what may be used before the agent pauses and asks."""
 
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.core.errors import HermesError
+from collections.abc import Awaitable, Callable
+
+from hermes_agent.agent.fold import Conversation, rounds
+from hermes_agent.agent.purse import Account, Unit
+from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import BudgetReached
+from hermes_agent.core.protocols import Model
+from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
 
+Used = Callable[[], Awaitable[float]]
 
-def reached(settings: Settings, talk: Conversation, day_dollars: float) -> BudgetReached | None:
-    """The first budget that is used up, or None. Each consent of the user adds the same again."""
+_DAY = 86_400.0
+
+
+def today(now: float) -> float:
+    """When this day began (UTC)."""
+    return now // _DAY * _DAY
+
+
+def accounts(settings: Settings, talk: Conversation, turn: int, spent_today: Used) -> list[Account]:
+    """The budgets that a call of a turn draws on. Each consent of the user adds the same again."""
+
+    async def turn_tokens() -> float:
+        return talk.turn.usage.total
+
+    async def turn_dollars() -> float:
+        return talk.turn.dollars
+
+    async def session_tokens() -> float:
+        return talk.whole.usage.total
+
+    async def session_dollars() -> float:
+        return talk.whole.dollars
+
     budgets = settings.budgets
+    return [
+        *_account("tokens", "turn", str(turn), budgets.turn_tokens, turn_tokens, talk),
+        *_account("dollars", "turn", str(turn), budgets.turn_dollars, turn_dollars, talk),
+        *_wider(settings, talk.session, session_tokens, session_dollars, spent_today, talk),
+    ]
+
+
+def accounts_beside(
+    settings: Settings, id: str, session: Callable[[], Awaitable[Session]], spent_today: Used
+) -> list[Account]:
+    """The budgets of a call that belongs to a session and to none of its turns."""
+
+    async def tokens() -> float:
+        return (await session()).usage.total
+
+    async def dollars() -> float:
+        return (await session()).cost or 0.0
+
+    return _wider(settings, id, tokens, dollars, spent_today, None)
+
+
+def day_accounts(settings: Settings, spent_today: Used) -> list[Account]:
+    """The budget that every call draws on, whoever makes it."""
+    return _account("dollars", "day", "", settings.budgets.day_dollars, spent_today, None)
+
+
+def _wider(
+    settings: Settings,
+    session: str,
+    tokens: Used,
+    dollars: Used,
+    spent_today: Used,
+    talk: Conversation | None,
+) -> list[Account]:
+    budgets = settings.budgets
+    return [
+        *_account("tokens", "session", session, budgets.session_tokens, tokens, talk),
+        *_account("dollars", "session", session, budgets.session_dollars, dollars, talk),
+        *_account("dollars", "day", "", budgets.day_dollars, spent_today, talk),
+    ]
+
+
+def _account(
+    unit: Unit,
+    scope: str,
+    whose: str,
+    limit: float | None,
+    used: Used,
+    talk: Conversation | None,
+) -> list[Account]:
+    if limit is None:
+        return []
+    what = f"{unit} of this {scope}"
+    whole = limit * (1 + (talk.extensions.get(what, 0) if talk else 0))
+    return [Account(what, f"{scope}:{whose}:{unit}", whole, unit, used, shared=scope == "day")]
+
+
+def reached(settings: Settings, talk: Conversation) -> BudgetReached | None:
+    """The first of the budgets that no single call can overshoot, if it is used up."""
     rows: tuple[tuple[str, float, float | None], ...] = (
         ("steps of this turn", talk.turn.steps, settings.loop.max_steps),
-        ("tokens of this turn", talk.turn.usage.total, budgets.turn_tokens),
-        ("seconds of this turn", talk.turn.seconds, budgets.turn_seconds),
-        ("dollars of this turn", talk.turn.dollars, budgets.turn_dollars),
-        ("tokens of this session", talk.whole.usage.total, budgets.session_tokens),
-        ("dollars of this session", talk.whole.dollars, budgets.session_dollars),
-        ("dollars of this day", day_dollars, budgets.day_dollars),
+        ("seconds of this turn", talk.turn.seconds, settings.budgets.turn_seconds),
     )
     for what, used, limit in rows:
         if limit is not None and used >= limit * (1 + talk.extensions.get(what, 0)):
@@ -24,16 +105,36 @@ def reached(settings: Settings, talk: Conversation, day_dollars: float) -> Budge
     return None
 
 
-def wants_price(settings: Settings) -> bool:
+def said(full: BudgetReached) -> str:
+    """What is wrong, in words."""
+    following = f", and the next call may take {full.next:g}" if full.next else ""
+    return f"{full.what}: {full.used:g} used of {full.limit:g}{following}"
+
+
+def question(full: BudgetReached, already: int) -> str:
+    more = rounds(full, already)
+    amount = "as much" if more == 1 else f"{more} times as much"
+    return f"{said(full)}. Go on for {amount} again?"
+
+
+def hint(what: str) -> str:
+    """The way out when a budget is used up."""
+    amount, _, scope = what.partition(" of this ")
+    setting = "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
+    later = ", or wait for tomorrow (UTC)" if scope == "day" else ""
+    return f"`hermes config set {setting} NUMBER`{later}"
+
+
+def refuse_unpriced(settings: Settings, model: Model) -> None:
+    """A dollar budget that cannot be kept is refused before the first call, not after the bill."""
     budgets = settings.budgets
     dollars = (budgets.turn_dollars, budgets.session_dollars, budgets.day_dollars)
-    return any(limit is not None for limit in dollars)
-
-
-def refuse_unpriced(settings: Settings, model: str, priced: bool) -> None:
-    """A dollar budget that cannot be kept is refused before the first call, not after the bill."""
-    if wants_price(settings) and not priced:
-        raise HermesError(
-            f"a dollar budget is set, but no price is known for {model!r}",
-            f"add it under models.prices in config.yaml: {model}: {{input: …, output: …}}",
-        )
+    if all(limit is None for limit in dollars):
+        return
+    for name, facts in model.ways.items():
+        if not facts.priced:
+            raise ModelError(
+                "bad_request",
+                f"a dollar budget is set, but no price is known for {name!r}",
+                f"add it under models.prices in config.yaml: {name}: {{input: …, output: …}}",
+            )

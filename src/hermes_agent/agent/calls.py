@@ -141,7 +141,8 @@ class Calls:
             if other.finished and other is not open_call and other.finished.ok:
                 same = (other.call.name, other.call.arguments)
                 if same == (open_call.call.name, open_call.call.arguments):
-                    return ToolResult(other.finished.text, other.finished.data)
+                    twin = other.finished
+                    return ToolResult(twin.text, twin.data, files=twin.files)
         return None
 
     # running
@@ -295,6 +296,7 @@ class Calls:
                 ok=result.ok,
                 seconds=round(seconds, 6),
                 data=result.data,
+                files=result.files,
             )
         )
 

@@ -2,6 +2,7 @@
 events through the same code, so they cannot disagree."""
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -10,8 +11,10 @@ import msgspec
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import (
     AssistantMessage,
+    Media,
     Message,
     Prompt,
+    Request,
     ToolCall,
     ToolMessage,
     Usage,
@@ -57,6 +60,36 @@ class Spent:
         return self.dollars if self.priced or self.dollars else None
 
 
+IMAGE_TOKENS = 6_000
+"""More than any service counts for one image."""
+
+
+def _file_tokens(file: Media) -> int:
+    """The most that a file can come to."""
+    return IMAGE_TOKENS if file.is_image else max(IMAGE_TOKENS, len(file.data) // 4)
+
+
+def most_tokens(request: Request) -> int:
+    """The most that a request can hold, whoever counts: a token for each byte."""
+    sizes = (_size(message, _encoder.encode(message)) for message in request.messages)
+    return len(_encoder.encode(request.prompt)) + sum(sizes)
+
+
+def _size(message: Message, encoded: bytes) -> int:
+    size = len(encoded)
+    for file in getattr(message, "files", ()):
+        size += _file_tokens(file) - len(file.data) * 4 // 3
+    return size
+
+
+def rounds(full: ev.BudgetReached, already: int) -> int:
+    """How often a budget that was extended so often must be extended for the next call to fit."""
+    if not full.limit:
+        return 0
+    missing = full.used + full.next - full.limit * (1 + already)
+    return max(1, math.floor(missing / full.limit) + 1)
+
+
 def summary_message(summary: str) -> UserMessage:
     return UserMessage(f"[The earlier part of this conversation, summarised]\n{summary}")
 
@@ -65,6 +98,9 @@ def summary_message(summary: str) -> UserMessage:
 class Conversation:
     session: str
     prompt: Prompt
+    model: str = ""
+    """The one that was chosen, at the beginning or since."""
+    effort: str = ""
     messages: list[Message] = field(default_factory=list)
     """What the model is sent."""
     calls: list[OpenCall] = field(default_factory=list)
@@ -87,13 +123,32 @@ class Conversation:
     """How often the user has extended each budget in this turn."""
     last_text: str = ""
     context_tokens: int = 0
+    """What the next request holds, by the service's count and an estimate of what came since."""
+    asked: ev.ModelRequested | None = None
+    """A request to which nothing has come back yet."""
+    turns: int = 0
     turn_began: int = 0
     """The number of the event that began the latest turn."""
+    _bytes: int = 0
+    _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What each model counted last, and how many bytes that were."""
     _resting: bool = True
     _time: float = 0.0
 
     def __post_init__(self) -> None:
-        self._hash = hashlib.sha256(_encoder.encode(self.prompt))
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        prompt = _encoder.encode(self.prompt)
+        self._hash = hashlib.sha256(prompt)
+        self.context_tokens = 0
+        self._bytes, self._counts = len(prompt), {}
+
+    def most_tokens(self, model: str) -> int:
+        """The most that the next request can hold as this model counts: what it has counted, and
+        a token for each byte since."""
+        counted, bytes = self._counts.get(model, (0, 0))
+        return counted + self._bytes - bytes
 
     @property
     def digest(self) -> str:
@@ -121,18 +176,29 @@ class Conversation:
     def apply(self, recorded: ev.Recorded) -> None:
         self._pass_time(recorded)
         match recorded.event:
+            case ev.SessionOpened() | ev.ModelChosen() as chosen:
+                self.model, self.effort = chosen.model, chosen.effort
+            case ev.ModelRequested() as asked:
+                self.asked = asked
             case ev.TurnStarted():
                 self.turn_began = recorded.number
+                self.turns += 1
                 self.turn, self.extensions = Spent(), {}
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
             case ev.MessageTaken() as taken:
                 self.interactive = taken.interactive
-                self._say(UserMessage(taken.text))
+                self._say(UserMessage(taken.text, taken.files))
             case ev.Replied() as replied:
                 self._reply(recorded.number, replied)
             case ev.Compacted() as compacted:
                 self._compact(compacted)
+            case ev.Described() as described:
+                self._describe(described)
+            case ev.Charged() as charged:
+                self._charge(charged)
+            case ev.TurnFinished():
+                self.asked = None
             case ev.BudgetReached() as reached:
                 self.budget = reached
             case ev.InterruptAsked():
@@ -150,15 +216,19 @@ class Conversation:
         self.messages.append(message)
         encoded = _encoder.encode(message)
         self._hash.update(encoded)
-        self.context_tokens += len(encoded) // 4
+        size = _size(message, encoded)
+        self._bytes += size
+        self.context_tokens += size // 4
 
     def _reply(self, number: int, replied: ev.Replied) -> None:
-        self._say(AssistantMessage(replied.text, replied.calls))
-        for spent in (self.turn, self.whole):
-            spent.steps += 1
-            spent.add(replied.usage, replied.cost)
-        if replied.usage.total:
+        self._say(AssistantMessage(replied.text, replied.calls, replied.thoughts))
+        self.asked = None
+        self.turn.steps += 1
+        self.whole.steps += 1
+        self._spend(replied.usage, replied.cost)
+        if replied.usage.total and replied.stop != "interrupted":  # else it is our own estimate
             self.context_tokens = replied.usage.total
+            self._counts[replied.model] = (replied.usage.total, self._bytes)
         self.last_text = replied.text
         self.calls = [
             OpenCall(call, f"{self.session}-{number}-{index}")
@@ -167,12 +237,33 @@ class Conversation:
 
     def _compact(self, compacted: ev.Compacted) -> None:
         self.messages[compacted.first : compacted.last] = [summary_message(compacted.summary)]
-        for spent in (self.turn, self.whole):
-            spent.add(compacted.usage, compacted.cost)
-        self._hash = hashlib.sha256(_encoder.encode(self.prompt))
-        kept, self.messages, self.context_tokens = self.messages, [], 0
+        self.asked = None
+        self._spend(compacted.usage, compacted.cost)
+        self._say_again()
+
+    def _describe(self, described: ev.Described) -> None:
+        text = f"{self.messages[described.message].text}\n\n{described.text}"
+        self.messages[described.message] = UserMessage(text.strip())
+        self._say_again()
+
+    def _say_again(self) -> None:
+        """The messages are others now."""
+        self._begin_again()
+        kept, self.messages = self.messages, []
         for message in kept:
             self._say(message)
+
+    def _charge(self, charged: ev.Charged) -> None:
+        if charged.use == "titles":  # it may fall into any turn, and belongs to none
+            self.whole.add(charged.usage, charged.cost)
+            return
+        self._spend(charged.usage, charged.cost)
+        if not charged.again:
+            self.asked = None
+
+    def _spend(self, usage: Usage, cost: float | None) -> None:
+        for spent in (self.turn, self.whole):
+            spent.add(usage, cost)
 
     def _answer(self, answered: ev.Answered) -> None:
         question = self.questions.pop(answered.id, None)
@@ -181,8 +272,8 @@ class Conversation:
             self.granted |= frozenset(question.grants)
         if question is not None and question.purpose == "budget" and self.budget is not None:
             if answered.answer == "yes":
-                what = self.budget.what
-                self.extensions[what] = self.extensions.get(what, 0) + 1
+                already = self.extensions.get(self.budget.what, 0)
+                self.extensions[self.budget.what] = already + rounds(self.budget, already)
             self.budget = None
 
     def _advance_call(self, event: ev.Event | ev.Passing) -> None:
@@ -210,7 +301,7 @@ class Conversation:
         for call in self.calls:
             if call.finished is not None:
                 done = call.finished
-                self._say(ToolMessage(call.call.id, done.tool, done.text, done.ok))
+                self._say(ToolMessage(call.call.id, done.tool, done.text, done.ok, done.files))
         self.calls = []
 
     def _pass_time(self, recorded: ev.Recorded) -> None:

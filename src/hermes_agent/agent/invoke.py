@@ -45,7 +45,7 @@ def _result(value: Any) -> ToolResult:
 def writable(result: ToolResult, redact: Redactor) -> ToolResult:
     """The result without secrets, and with nothing in it that JSON cannot hold."""
     data = {str(key): _plain(value) for key, value in result.data.items()}
-    return ToolResult(redact(_valid(result.text)), redact.deep(data), result.ok)
+    return ToolResult(redact(_valid(result.text)), redact.deep(data), result.ok, result.files)
 
 
 def _valid(text: str) -> str:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.agent.purse import Purse
 from hermes_agent.core.effects import Actor, Gate
 from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.events import Recorded
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.protocols import Clock, Model, Terminal
+from hermes_agent.core.records import Use
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.redact import Redactor
@@ -22,7 +24,8 @@ def no_secret(name: str) -> str:
 @dataclass(frozen=True)
 class Parts:
     journal: Journal
-    model: Model
+    route: Callable[[Use, str], Model | None]
+    """The model for a use, in a session that has chosen this one; None where none was named."""
     tools: Mapping[str, Tool]
     gate: Gate
     terminals: Mapping[str, Terminal]
@@ -35,6 +38,8 @@ class Parts:
     results: Path
     """Where results that are too large for the model are kept whole."""
     clock: Clock
+    purse: Purse
+    """What calls under way may still cost, of all sessions together."""
     actor: Actor = Actor()
     workspace: str = ""
     """The session's folder on this machine: what tools that use no terminal work in."""

@@ -1,30 +1,28 @@
 """One turn: ask the model, settle its calls, until it has nothing more to do."""
 
 import asyncio
-import hashlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec.structs import replace
-
-from hermes_agent.agent import budget, compact
+from hermes_agent.agent import budget, compact, vision
+from hermes_agent.agent.asking import Asking, NoRoom
 from hermes_agent.agent.calls import Calls
-from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.fold import Conversation, most_tokens
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError
-from hermes_agent.core.messages import Delta, Reply, Request, Retrying, ToolCall
+from hermes_agent.core.messages import Reply, UserMessage
+from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import Turn
 
 log = logging.getLogger("hermes.turn")
 
 T = TypeVar("T")
 
-DAY = 86_400.0
+INSTRUCTION_TOKENS = 500
+"""More than the words that ask for a summary can have."""
 RETRY_WRITE_SECONDS = 1.0
 """How long to wait before trying again to write what the store could not keep."""
 
@@ -44,8 +42,15 @@ class TurnWorker:
         patience = parts.settings.approvals.timeout_seconds
         self.people = People(talk, self._write, parts.clock, patience)
         self._calls = Calls(parts, talk, self.people, self._write)
+        self._asking = Asking(parts, talk, turn.id, self._write, self._publish)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
+        self._description_failed = False
+        self._why_not_more: HermesError | None = None
+
+    async def add(self, *events: ev.Event) -> None:
+        """Write down what comes from outside: another model was chosen, a title was found."""
+        await self._write(*events)
 
     async def interrupt(self, by: str = "") -> bool:
         """Stop at once, and write down that this was asked for. False when it is over already."""
@@ -71,18 +76,22 @@ class TurnWorker:
             return await self._run()
         except* Fenced:
             log.warning("turn %s was taken by another runtime; leaving it alone", self.turn.id)
+        finally:
+            self._asking.let_go()
         return None
 
     async def _run(self) -> ev.TurnFinished:
         if self.turn.resumed:
             left = sum(call.intended is not None for call in self.talk.unfinished)
             await self._write(ev.TurnResumed(self.turn.id, self.turn.fence, left))
+            await self._asking.charge_lost()
         if self.talk.interrupted:
             self._interrupted.set()
         try:
             reason: ev.TurnEnd = await self._steps()
-            return await self._end(reason)
+            return await self._end(reason, self._why_not_more)
         except Interrupted:
+            await self._asking.cut_short()
             await self._calls.give_up("the user interrupted", park=False)
             return await self._end("interrupted")
         except ModelError as error:
@@ -102,147 +111,116 @@ class TurnWorker:
                 self._note(recorded)
             if self.talk.answered:
                 return "done"
-            if not await self._unless_interrupted(self._within_budget()):
-                return "budget"
-            if compact.due(self.talk, self._parts.settings.loop, self._parts.model.facts.context):
+            await self._unless_interrupted(self._describe())
+            if compact.due(self.talk, self._parts.settings.loop, self._asking.main.facts.context):
                 await self._unless_interrupted(self._compact())
-            await self._ask_model()
+            if not await self._ask_model():
+                return "budget"
 
     # the model
 
-    async def _ask_model(self) -> None:
-        try:
-            await self._one_reply()
-        except ModelError as error:
-            # A window that is smaller than we believed: make room once and try again.
-            if error.kind != "context_too_long":
-                raise
+    async def _ask_model(self) -> bool:
+        """The next reply; False when no budget is left for it."""
+        trouble: ModelError | None = None
+        while True:
+            model = await self._unless_interrupted(self._within_budget())
+            if model is None:
+                return False
+            try:
+                await self._unless_interrupted(self._asking.reply(model))
+                return True
+            except NoRoom:
+                continue  # with what is left, if that is enough
+            except ModelError as error:
+                # A window that is smaller than we believed: make room once and try again.
+                if error.kind != "context_too_long" or trouble is not None:
+                    raise
+                trouble = error
             if not await self._unless_interrupted(self._compact()):
-                raise
-            await self._one_reply()
-
-    async def _one_reply(self) -> None:
-        talk, model = self.talk, self._parts.model
-        step = talk.turn.steps + 1
-        request = Request(talk.prompt, tuple(talk.messages), session=talk.session)
-        await self._write(ev.ModelRequested(step, model.name, len(request.messages), talk.digest))
-        started = time.perf_counter()
-        so_far: list[str] = []
-        try:
-            reply = await self._unless_interrupted(self._stream(request, so_far))
-        except Interrupted:
-            # What was said so far is kept: the user has read it.
-            if so_far:
-                await self._reply(step, Reply("".join(so_far), stop="interrupted"), started)
-            raise
-        await self._reply(step, reply, started)
-
-    async def _reply(self, step: int, reply: Reply, started: float) -> None:
-        await self._write(
-            ev.Replied(
-                step=step,
-                text=self._parts.redact(reply.text),
-                calls=tuple(self._without_secrets(call) for call in reply.calls),
-                usage=reply.usage,
-                stop=reply.stop,
-                model=reply.model or self._parts.model.name,
-                cost=reply.cost,
-                seconds=round(time.perf_counter() - started, 6),
-            )
-        )
-
-    def _without_secrets(self, call: ToolCall) -> ToolCall:
-        """A call that carries a secret we know is refused later; the journal must not have it."""
-        return replace(call, arguments=self._parts.redact.known(call.arguments))
-
-    async def _stream(self, request: Request, so_far: list[str]) -> Reply:
-        async for chunk in self._parts.model.stream(request):
-            match chunk:
-                case Delta(text=text):
-                    so_far.append(text)
-                    self._publish(ev.TextArrived(text))
-                case Retrying() as again:
-                    if so_far:
-                        self._publish(ev.TextVoided(again.reason))
-                        so_far.clear()
-                    await self._write(
-                        ev.ModelRetried(again.kind, again.reason, again.attempt, again.delay)
-                    )
-                case Reply() as reply:
-                    return reply
-        raise ModelError("broken_stream", f"{self._parts.model.name} ended without a reply")
+                raise trouble
 
     async def _compact(self) -> bool:
         """Summarise the middle; False when that gains nothing or the summary failed."""
-        settings, model = self._parts.settings.loop, self._parts.model
-        part = compact.middle(self.talk, settings, model.facts.context)
-        if part is None or self._compaction_failed:
+        model = self._parts.route("compaction", self.talk.model)
+        window = self._asking.main.facts.context
+        part = compact.middle(self.talk, self._parts.settings.loop, window)
+        if part is None or model is None or self._compaction_failed:
             return False
+
+        def kept(reply: Reply) -> list[ev.Event]:
+            summary = self._parts.redact(reply.text)
+            return [ev.Compacted(*part, summary, reply.usage, reply.cost, reply.model)]
+
+        def input(name: str) -> int:
+            return self.talk.most_tokens(name) + INSTRUCTION_TOKENS
+
         request = compact.summary_request(self.talk, part[1])
-        digest = hashlib.sha256(msgspec.json.encode(request.prompt))
-        for message in request.messages:
-            digest.update(msgspec.json.encode(message))
-        await self._write(
-            ev.ModelRequested(
-                0, model.name, len(request.messages), digest.hexdigest(), "compaction"
-            )
-        )
         try:
-            reply = await self._stream_quietly(request)
+            done = await self._asking.aside("compaction", model, request, input, kept)
         except ModelError as error:
-            self._compaction_failed = True
+            done = False
             await self._write(
                 ev.Noted(f"the conversation could not be summarised: {error.message}", "warning")
             )
-            return False
-        await self._write(
-            ev.Compacted(*part, self._parts.redact(reply.text), reply.usage, reply.cost)
-        )
-        return True
+        self._compaction_failed = not done
+        return done
 
-    async def _stream_quietly(self, request: Request) -> Reply:
-        reply: Reply | None = None
-        async for chunk in self._parts.model.stream(request):
-            if isinstance(chunk, Reply):
-                reply = chunk
-        if reply is None or not reply.text.strip():
-            raise ModelError("garbage", "the model wrote no summary")
-        return reply
+    async def _describe(self) -> None:
+        """Images for a model that cannot see are put into words by one that can."""
+        model = self._parts.route("vision", self.talk.model)
+        if model is None or self._asking.main.facts.sees:
+            return
+        for position, message in enumerate(self.talk.messages):
+            if self._description_failed:
+                return
+            if isinstance(message, UserMessage) and any(f.is_image for f in message.files):
+                await self._describe_one(model, position, message)
+
+    async def _describe_one(self, model: Model, position: int, message: UserMessage) -> None:
+        def kept(reply: Reply) -> list[ev.Event]:
+            words = vision.words(message, self._parts.redact(reply.text), reply.model)
+            return [
+                ev.Charged(reply.model, "vision", reply.usage, reply.cost),
+                ev.Described(position, words, reply.model),
+            ]
+
+        request = vision.request(message, self.talk.session)
+        most = most_tokens(request)
+        try:
+            done = await self._asking.aside("vision", model, request, lambda _: most, kept)
+        except ModelError as error:
+            done = False
+            await self._write(
+                ev.Noted(f"the images could not be described: {error.message}", "warning")
+            )
+        self._description_failed = not done
 
     # limits and people
 
-    async def _within_budget(self) -> bool:
-        """Go on? A budget that is used up is extended by the user or ends the turn."""
-        model = self._parts.model
-        priced = model.facts.price_input is not None
-        budget.refuse_unpriced(self._parts.settings, model.name, priced)
+    async def _within_budget(self) -> Model | None:
+        """The model that is asked next, with enough set aside for its reply. A budget that is
+        used up is extended by the user, or there is no next call."""
         while True:
-            spent = 0.0
-            if self._parts.settings.budgets.day_dollars is not None:
-                spent = await self._spent_today()
-            full = budget.reached(self._parts.settings, self.talk, spent)
+            model = self._asking.main
+            full = budget.reached(self._parts.settings, self.talk)
             if full is None:
-                return True
-            if self.talk.budget is None:
+                full = await self._asking.hold(model, self.talk.most_tokens)
+            if full is None:
+                if self._asking.main.name == model.name:
+                    return model
+                continue  # another one was chosen while we waited
+            if self.talk.budget is None or self.talk.budget.what != full.what:
                 await self._write(full)
-            if not self.talk.interactive:
-                return False
-            if not await self._extension(full):
-                return False
-
-    async def _spent_today(self) -> float:
-        while True:
-            try:
-                return await self._parts.journal.spent(self._parts.clock() // DAY * DAY)
-            except Degraded:
-                await asyncio.sleep(RETRY_WRITE_SECONDS)
+            if not self.talk.interactive or not full.limit or not await self._extension(full):
+                self._why_not_more = HermesError(budget.said(full), budget.hint(full.what))
+                return None
 
     async def _extension(self, full: ev.BudgetReached) -> bool:
         already = self.talk.extensions.get(full.what, 0)
         question = ev.Asked(
             id=f"{self.talk.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
             purpose="budget",
-            text=f"{full.what}: {full.used:g} used of {full.limit:g}. Go on for as much again?",
+            text=budget.question(full, already),
             choices=("yes", "no"),
         )
         return await self.people.ask(question) == "yes"

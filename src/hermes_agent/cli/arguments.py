@@ -8,6 +8,17 @@ from hermes_agent.core.errors import UsageError
 
 MOST = 1_000_000_000
 NAME_LENGTH = 100
+MOST_FILE_BYTES = 20_000_000
+STEPS = ("low", "medium", "high", "xhigh", "max")
+"""Of reasoning effort; the same as `EFFORTS` in core, which takes its time to import."""
+
+_FILE_TYPES = (
+    (b"\x89PNG\r\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+"""How the files that models take begin; beside them WebP."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,6 +49,56 @@ def chosen_terminals(options: argparse.Namespace) -> list[str]:
     """Those named on the command line, else the one of the environment, else none."""
     named = options.terminal or [os.environ.get("HERMES_TERMINAL", "")]
     return [name for name in named if name]
+
+
+def effort_option(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--effort", default="", metavar="STEP", choices=STEPS,
+        help=f"how hard the model thinks, {what}: {', '.join(STEPS)}",
+    )  # fmt: skip
+
+
+def file_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--file", action="append", default=[], metavar="PATH",
+        help="send an image or a PDF with it; again for more",
+    )  # fmt: skip
+
+
+def read_files(paths: list[str]) -> list[dict[str, str]]:
+    """Files as a message carries them: their type by how they begin, their bytes in base 64."""
+    if not paths:
+        return []
+    from base64 import b64encode
+
+    files = []
+    for path in paths:
+        try:
+            with open(os.path.expanduser(path), "rb") as file:
+                data = file.read(MOST_FILE_BYTES + 1)
+        except OSError as error:
+            raise UsageError(
+                f"cannot read {path}: {error.strerror}", "name a file of this machine"
+            ) from None
+        if len(data) > MOST_FILE_BYTES:
+            most = MOST_FILE_BYTES // 1_000_000
+            raise UsageError(f"{path} has more than {most} MB", "send a smaller one, or its path")
+        content = b64encode(data).decode()
+        name = os.path.basename(path)
+        files.append({"type": _file_type(path, data), "data": content, "name": name})
+    return files
+
+
+def _file_type(path: str, data: bytes) -> str:
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    for begin, type in _FILE_TYPES:
+        if data.startswith(begin):
+            return type
+    raise UsageError(
+        f"{path} is neither an image (PNG, JPEG, GIF, WebP) nor a PDF",
+        "name its path in the message instead: the agent can read files",
+    )
 
 
 def positive(text: str) -> int:
@@ -75,8 +136,10 @@ def session_name(given: str) -> str:
 
 
 def absolute_model(model: str) -> str:
-    """A script named by a path means the same file wherever the runtime works."""
+    """A file named by a path means the same file wherever the runtime works."""
     service, _, script = model.partition("/")
+    if service == "local" and script.startswith(("./", "../")):
+        return f"local/{os.path.abspath(script)}"
     if service != "scripted" or script.startswith("~/"):
         return model
     if "/" not in script and not script.endswith((".yaml", ".yml", ".json")):

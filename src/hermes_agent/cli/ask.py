@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.arguments import (
     absolute_model,
     chosen_terminals,
+    effort_option,
+    file_option,
     json_option,
+    read_files,
     session_name,
     terminal_option,
 )
@@ -35,9 +38,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--session", help="go on with a session: its id or name")
     parser.add_argument("--name", help="name the new session")
     parser.add_argument("--model", default="", help="service/name, for a new session")
+    effort_option(parser, "for a new session")
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
     terminal_option(parser)
+    file_option(parser)
     parser.add_argument(
         "--no-runtime", action="store_true", help="work in this process; no runtime is started"
     )
@@ -47,15 +52,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     text = standard_input() if options.text == "-" else options.text
-    if not text.strip():
+    if not text.strip() and not options.file:
         raise UsageError("the message is empty", 'say something: hermes ask "…"')
     if options.session is not None and not options.session.strip():
         raise UsageError("name a session", "`hermes sessions` lists them")
     chosen = (options.model, options.policy, options.workspace, options.name, options.terminal)
-    if options.session and any(chosen):
+    if options.session and any((*chosen, options.effort)):
         raise UsageError(
             "a session keeps its model, policy, workspace, terminals and name",
-            "leave --session out to open a new one",
+            "leave --session out to open a new one; "
+            "`hermes model NAME --session ID` lets another model go on with it",
         )
     interactive = sys.stdin.isatty() and sys.stderr.isatty() and not options.json
     message: dict[str, object] = {
@@ -68,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
         "workspace": os.path.abspath(options.workspace or os.getcwd()),
         "interactive": interactive,
         "terminals": chosen_terminals(options),
+        "effort": options.effort,
+        "files": read_files(options.file),
     }
     printer = Printer(
         live=sys.stdout.isatty() and not options.json, quiet=options.quiet or options.json
@@ -180,7 +188,7 @@ def budget_used_up(outcome: Event) -> HermesError:
     setting = budget_setting(outcome["budget"])
     return HermesError(
         f"stopped: the budget for {outcome['budget']} is used up",
-        f"`hermes config set {setting} NUMBER`, then `hermes restart`",
+        f"`hermes config set {setting} NUMBER`, then ask again",
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from hermes_agent.cli.arguments import (
     absolute_model,
     chosen_terminals,
+    effort_option,
     session_name,
     terminal_option,
 )
@@ -29,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", help="name the new session")
     parser.add_argument("--model", default="", help="service/name, for a new session")
+    effort_option(parser, "for a new session")
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
     terminal_option(parser)
@@ -43,10 +45,11 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.session and options.last:
         raise UsageError("--session and --continue name two sessions", "leave one of them out")
-    if (options.session or options.last) and chosen:
+    if (options.session or options.last) and (chosen or options.effort):
         raise UsageError(
             "a session keeps its model, policy, workspace, terminals and name",
-            "leave --session and --continue out to open a new one",
+            "leave --session and --continue out to open a new one; /model in the chat lets another "
+            "model go on",
         )
     api = Api()
     api.ensure()
@@ -71,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
             "policy": options.policy or os.environ.get("HERMES_POLICY", ""),
             "workspace": os.path.abspath(options.workspace or os.getcwd()),
             "terminals": chosen_terminals(options),
+            "effort": options.effort,
         },
     )
 
@@ -86,10 +90,9 @@ def converse(
     new = opening or {"workspace": os.getcwd()}
     status = api.get("/v1/status")
     if session is None and not new.get("model") and not status["model"]:
-        from hermes_agent.core.settings import ModelSettings
-        from hermes_agent.models.catalog import open_model
+        from hermes_agent.models.catalog import Catalogue
 
-        open_model("", ModelSettings(), os.environ)  # says what to do
+        Catalogue().resolve("")  # says what to do
     talk = Talk(api, new, session=session, interactive=terminal)
     talk.model = talk.model or status["model"]
     if terminal and os.environ.get("TERM", "dumb") != "dumb":

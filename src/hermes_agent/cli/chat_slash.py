@@ -8,11 +8,12 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from hermes_agent.cli.approvals import answer_question, questions_text
-from hermes_agent.cli.arguments import session_name
+from hermes_agent.cli.arguments import STEPS, absolute_model, read_files, session_name
 from hermes_agent.cli.chat_talk import Talk
 from hermes_agent.cli.export import export
 from hermes_agent.cli.parked import DECISIONS, decide, parked_text
 from hermes_agent.cli.sessions import found_text, sessions_text
+from hermes_agent.cli.show import tokens_said
 from hermes_agent.cli.status import current_status, status_lines
 from hermes_agent.cli.words import dollars
 from hermes_agent.core.errors import HermesError, UsageError
@@ -108,11 +109,55 @@ def _cost(talk: Talk, _words: str) -> str:
     if not talk.id:
         return "nothing was spent yet"
     session = talk.session()
-    usage = session["usage"]
-    return (
-        f"{dollars(session['cost'])}, {usage['input']} tokens in "
-        f"({usage['cached']} of them cached), {usage['output']} out"
-    )
+    return f"{dollars(session['cost'])}, {tokens_said(session['usage'])}"
+
+
+def _model(talk: Talk, words: str) -> str:
+    """Without words: which one. `/model [NAME] [EFFORT] [anyway]` switches."""
+    said = words.split()
+    efforts = [word for word in said if word in STEPS]
+    names = [word for word in said if word not in (*STEPS, "anyway")]
+    if len(names) > 1 or len(efforts) > 1:
+        raise UsageError("name one model", f"/model NAME EFFORT; efforts: {', '.join(STEPS)}")
+    name, effort = "".join(names), "".join(efforts)
+    if not (name or effort):
+        return _which(talk)
+    if not talk.id:
+        return _open_with(talk, name, effort)
+    choice = talk.choose_model(absolute_model(name), effort, "anyway" in said)
+    if not choice["switched"]:
+        return f"{choice['warning']}\n/model {words} anyway  switches all the same"
+    return f"{choice['model']} answers from here on{_with_effort(choice['effort'])}"
+
+
+def _which(talk: Talk) -> str:
+    effort = talk.session()["effort"] if talk.id else talk.effort
+    return f"{talk.model or 'none'}{_with_effort(effort)}; /model NAME [EFFORT] switches"
+
+
+def _with_effort(effort: str) -> str:
+    return f", reasoning effort {effort}" if effort else ""
+
+
+def _open_with(talk: Talk, name: str, effort: str) -> str:
+    from hermes_agent.cli.model import home_and_settings, open_models
+
+    models = open_models(*home_and_settings())
+    full = models.resolve(absolute_model(name or talk.model))
+    models.check(full)
+    talk.open_with(full, effort)
+    return f"your next message opens a session with {full}{_with_effort(effort)}"
+
+
+def _file(talk: Talk, words: str) -> str:
+    if not words:
+        names = ", ".join(file["name"] for file in talk.files)
+        return f"goes with your next message: {names or 'nothing'}"
+    if words == "none":
+        talk.files = []
+        return "no file goes with your next message"
+    talk.files += read_files([words])
+    return f"{talk.files[-1]['name']} ({talk.files[-1]['type']}) goes with your next message"
 
 
 def _export(talk: Talk, words: str) -> str:
@@ -145,6 +190,8 @@ SLASHES = {
     "search": Slash(_search, "/search WORDS", "find what was said, in all sessions"),
     "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", "unknown outcomes"),
     "approvals": Slash(_approvals, "/approvals [ID yes|no|TEXT]", "open questions"),
+    "model": Slash(_model, "/model [NAME] [EFFORT]", "which model answers, or another one"),
+    "file": Slash(_file, "/file [PATH|none]", "send an image or a PDF with your next message"),
     "cost": Slash(_cost, "/cost", "what this session used"),
     "export": Slash(_export, "/export [FILE]", "write this session as Markdown"),
     "quit": Slash(_quit, "/quit", "leave; the agent goes on"),

@@ -34,6 +34,8 @@ class Talk:
         self._opening = opening
         self._interactive = interactive
         self._keys: set[str] = set()
+        self.files: list[dict[str, str]] = []
+        """What goes with the next message."""
         if session is not None:
             self.enter(session)
 
@@ -54,8 +56,11 @@ class Talk:
         self._keys.add(key)
         where = {"session": self.id} if self.id else self._opening
         message = {**where, "text": text, "key": key, "interactive": self._interactive}
+        if self.files:
+            message["files"] = self.files
         try:
             sent = send(self.api, message)
+            self.files = []
         except NotFound as error:
             raise (self._deleted() if self.id else error) from None
         if not self.id:
@@ -76,6 +81,24 @@ class Talk:
         else:
             check_free(self.api, name)
             self._opening = {**self._opening, "name": name}
+
+    def choose_model(self, name: str, effort: str, anyway: bool) -> dict[str, Any]:
+        """Let another model go on with this session."""
+        asked = {"model": name, "effort": effort, "anyway": anyway, "by": myself()}
+        choice: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/model", asked))
+        if choice["switched"]:
+            self.model = choice["model"]
+        return choice
+
+    def open_with(self, name: str, effort: str) -> None:
+        """The next session is opened with this model."""
+        self._opening = {**self._opening, "model": name, "effort": effort}
+        self.model = name
+
+    @property
+    def effort(self) -> str:
+        """What the next session is opened with."""
+        return str(self._opening.get("effort") or "")
 
     def interrupt(self) -> bool:
         if not self.id:

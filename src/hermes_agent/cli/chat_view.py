@@ -6,12 +6,14 @@ from typing import Any, Literal, NamedTuple
 
 from hermes_agent.cli.show import (
     MARKS,
+    budget_said,
     budget_setting,
     call_line,
     clean,
     consent_typed,
     one_line,
     question_lines,
+    route_said,
 )
 from hermes_agent.cli.transcript import tool_line
 
@@ -20,6 +22,8 @@ TEXT_LINES = 8
 TAIL_LINES = 4
 """Lines of a running command's output that are shown."""
 TAIL_CHARS = 4_000
+THOUGHT_CHARS = 60
+"""How much of what a model is thinking is shown."""
 
 Event = dict[str, Any]
 
@@ -108,6 +112,7 @@ class View:
         self._owns = owns
         self._clock = clock
         self._blocks = Blocks()
+        self._thought = ""
         self._calls: dict[str, str] = {}
         self._running: dict[str, Running] = {}
         self._questions: dict[str, Event] = {}
@@ -139,6 +144,8 @@ class View:
     def live(self) -> list[str]:
         """The part that changes, line by line."""
         lines = clean(self._blocks.rest).strip("\n").splitlines()[-TEXT_LINES:]
+        if self._thought:
+            lines.append(f"thinking … {' '.join(self._thought.split())[-THOUGHT_CHARS:]}")
         for call in self._running.values():
             lines.append(f"→ {call.line}  {self._clock() - call.since:.0f} s")
             lines += [f"  │ {line}" for line in call.tail.splitlines()[-TAIL_LINES:]]
@@ -180,20 +187,31 @@ class View:
     def _turn_started(self, _event: Event) -> None:
         self._begun()
 
+    def _thought_arrived(self, event: Event) -> None:
+        self._thought = (self._thought + clean(event["text"]))[-TAIL_CHARS:]
+
     def _text_arrived(self, event: Event) -> list[Piece]:
+        self._thought = ""
         return [Piece("markdown", clean(text)) for text in self._blocks.feed(event["text"])]
 
     def _text_voided(self, event: Event) -> list[Piece]:
-        self._blocks.forget()
+        self._forget()
         return [warning(f"the reply broke off ({one_line(event['reason'])}); asking again")]
 
+    def _forget(self) -> bool:
+        """What has arrived of the reply is void; whether some of it was printed."""
+        self._thought = ""
+        return self._blocks.forget()
+
     def _replied(self, event: Event) -> list[Piece]:
+        self._thought = ""
         rest = clean(self._blocks.end(event["text"]))
         self._calls.update((call["id"], clean(call_line(call))) for call in event["calls"])
         return [Piece("markdown", rest)] if rest.strip() else []
 
     def _turn_finished(self, event: Event) -> list[Piece]:
         rest = clean(self._blocks.end(""))
+        self._thought = ""
         self._running.clear()
         self._questions.clear()
         self._parked.clear()
@@ -263,13 +281,13 @@ class View:
 
     def _reconnected(self, _event: Event) -> list[Piece]:
         self._trouble = ""
-        self._blocks.forget()
+        self._forget()
         return [warning("the runtime had gone away; it is back")]
 
     def _turn_resumed(self, _event: Event) -> list[Piece]:
         self._trouble = ""
         self._begun()
-        again = "; its reply begins anew" if self._blocks.forget() else ""
+        again = "; its reply begins anew" if self._forget() else ""
         return [warning(f"the runtime came back and goes on where it was{again}")]
 
     def _runtime_changed(self, event: Event) -> list[Piece]:
@@ -288,12 +306,24 @@ class View:
         why = one_line(event["reason"])
         return [warning(f"{why}; trying again in {event['delay']:.1f} s")]
 
+    def _model_routed(self, event: Event) -> list[Piece]:
+        if event["step"] in ("model", "opened"):
+            return [warning(route_said(event))]
+        return [Piece("quiet", f"· {clean(route_said(event))}")]
+
+    def _model_chosen(self, event: Event) -> list[Piece]:
+        effort = f", reasoning effort {event['effort']}" if event["effort"] else ""
+        return [Piece("quiet", f"· {clean(event['model'])} answers from here on{effort}")]
+
+    def _budget_warned(self, event: Event) -> list[Piece]:
+        return [warning(budget_said(event))]
+
     def _compacted(self, _event: Event) -> list[Piece]:
         return [Piece("quiet", "· the middle of the conversation was summarised to make room")]
 
     def _budget_reached(self, event: Event) -> list[Piece]:
         setting = budget_setting(event["what"])
-        self._raise_it = f"\nhint: `hermes config set {setting} NUMBER`, then `hermes restart`"
+        self._raise_it = f"\nhint: `hermes config set {setting} NUMBER`, then ask again"
         return [warning(f"{event['what']}: {event['used']:g} of {event['limit']:g} used")]
 
     def _noted(self, event: Event) -> list[Piece]:

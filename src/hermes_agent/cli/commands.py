@@ -29,6 +29,8 @@ COMMANDS = (
     Command("Run", "logs", "logs", "Show the runtime's log"),
     Command("Run", "doctor", "doctor", "Check everything and say what to mend"),
     Command("Run", "serve", "serve", "Run the runtime in the foreground"),
+    Command("Keep", "model", "model", "Which model answers, and which there are"),
+    Command("Keep", "cost", "cost", "What was spent, by day, session, model and use"),
     Command("Keep", "config", "config", "Show, get and set settings"),
     Command("Keep", "backup", "backup", "Write a checked copy of the home to a file"),
     Command("Keep", "restore", "restore", "Bring a home back from a backup"),

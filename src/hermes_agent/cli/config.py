@@ -121,7 +121,6 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
 
 def _unusable(settings: Any, name: str) -> HermesError | None:
     """Why a session could not be opened with this model, policy or terminal."""
-    from hermes_agent.models.catalog import open_model
     from hermes_agent.policy.policies import Policies
     from hermes_agent.runtime.places import find_home
 
@@ -134,7 +133,9 @@ def _unusable(settings: Any, name: str) -> HermesError | None:
                 name = settings.terminal.default
                 raise UsageError(f"no terminal called {name!r}", f"there are: {there}")
         else:
-            open_model(settings.model, settings.models, os.environ)
+            from hermes_agent.cli.model import open_models
+
+            open_models(Path(find_home(os.environ)), settings).check(settings.model)
     except HermesError as error:
         return error
     return None

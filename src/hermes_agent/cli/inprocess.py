@@ -15,6 +15,7 @@ from hermes_agent.cli.prompt import TERMINAL, answer_typed, drop_question, print
 from hermes_agent.cli.show import Printer
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
+from hermes_agent.core.messages import Media
 from hermes_agent.core.records import Inbound
 from hermes_agent.runtime.places import find_home
 from hermes_agent.runtime.runtime import Runtime
@@ -47,11 +48,15 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
             policy=message["policy"],
             name=message["name"],
             terminals=message["terminals"],
+            effort=message["effort"],
         )
     after = await runtime.store.last_number(session.id)
     key = message["key"]
     _stop_on_control_c(runtime, session.id)
-    await runtime.submit(session, Inbound(key, message["text"], "cli", message["interactive"]))
+    files = msgspec.convert(message["files"], tuple[Media, ...])
+    await runtime.submit(
+        session, Inbound(key, message["text"], "cli", message["interactive"], files)
+    )
     outcome: Event = {"session": session.id, "parked": []}
     asking = _Asking(runtime)
     ours = False

@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
 from hermes_agent.cli.client import Api, session_path
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import clean, one_line, tokens_said
 from hermes_agent.cli.words import ago, dollars, moment, print_json, stamp, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
 
@@ -111,8 +111,7 @@ def _show(api: Api, options: argparse.Namespace) -> None:
     print(f"workspace  {clean(session['workspace'])}")
     if session["terminals"] != ["local"]:
         print(f"terminals  {', '.join(session['terminals'])}")
-    usage = session["usage"]
-    print(f"spent      {usage['input']} tokens in, {usage['output']} out", end="")
+    print(f"spent      {tokens_said(session['usage'])}", end="")
     print("" if session["cost"] is None else f", {dollars(session['cost'])}")
     for piece in plain(journal):
         print(clean(piece))

@@ -91,6 +91,40 @@ def budget_setting(what: str) -> str:
     return "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
 
 
+def route_said(event: Event) -> str:
+    """A `model_routed` event in words."""
+    reason = one_line(event["reason"])
+    match event["step"]:
+        case "model":
+            return f"{event['to']} takes over from {event['model']}: {reason}"
+        case "key":
+            return f"{event['model']} is asked with {event['to']}: {reason}"
+        case "skipped":
+            return f"{event['model']} is passed over: {reason}"
+        case "opened":
+            return f"{event['model']} is left alone for a while: {reason}"
+        case _:
+            return f"{event['model']} is asked again: {reason}"
+
+
+def budget_said(event: Event) -> str:
+    """A `budget_warned` event in words."""
+    return (
+        f"{event['share']:.0%} of a budget are used: {event['what']}, "
+        f"{event['used']:g} of {event['limit']:g}"
+    )
+
+
+def hit_rate(usage: dict[str, int]) -> str:
+    """How much of the input came from the service's cache."""
+    return f"{100 * usage['cached'] // usage['input']} %" if usage["input"] else "-"
+
+
+def tokens_said(usage: dict[str, int]) -> str:
+    cached = f" ({hit_rate(usage)} from the cache)" if usage["cached"] else ""
+    return f"{usage['input']:,} tokens in{cached}, {usage['output']:,} out"
+
+
 def call_line(call: dict[str, Any]) -> str:
     import json
 
@@ -196,6 +230,16 @@ class Printer:
             f" (try {event['attempt'] + 1})",
             "!",
         )
+
+    def _model_routed(self, event: Event) -> None:
+        self.say(route_said(event), "!" if event["step"] in ("model", "opened") else "·")
+
+    def _model_chosen(self, event: Event) -> None:
+        effort = f", reasoning effort {event['effort']}" if event["effort"] else ""
+        self.say(f"{event['model']} answers from here on{effort}")
+
+    def _budget_warned(self, event: Event) -> None:
+        self.say(budget_said(event), "!")
 
     def _compacted(self, _event: Event) -> None:
         self.say("the middle of the conversation was summarised to make room")

@@ -4,11 +4,14 @@ Exit code 0 when it runs or is stopped, 1 when something keeps it from working."
 
 import argparse
 import os
+import time
 from typing import Any
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api, Gone
-from hermes_agent.cli.words import print_json, span
+from hermes_agent.cli.show import one_line
+from hermes_agent.cli.words import dollars, print_json, span
+from hermes_agent.core.errors import HermesError
 from hermes_agent.runtime.places import socket_paths
 
 ANSWER_SECONDS = 10.0
@@ -16,7 +19,7 @@ ANSWER_SECONDS = 10.0
 
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
-    "parked", "questions", "listeners",
+    "parked", "questions", "listeners", "models", "today", "day_dollars",
 )  # fmt: skip
 
 
@@ -37,9 +40,23 @@ def current_status(api: Api) -> dict[str, Any]:
     """What the runtime says of itself, or what a look at its home says."""
     try:
         told = api.get("/v1/status")
+        if told["state"] == "running":
+            told |= _models(api)
     except Gone:
         told = _look(api.home)
     return {**dict.fromkeys(KEYS), **told}
+
+
+def _models(api: Api) -> dict[str, Any]:
+    """How the models that were asked are doing, and what they cost today."""
+    models = api.get("/v1/models/health")
+    try:
+        costs = api.get("/v1/costs", since=time.time())
+    except Gone:
+        raise
+    except HermesError:  # the settings cannot be read, which the status says
+        return {"models": models}
+    return {"models": models, "today": costs["today"], "day_dollars": costs["day_dollars"]}
 
 
 def _look(home: str) -> dict[str, Any]:
@@ -80,7 +97,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     lines += [
         f"pid        {status['pid']}",
         f"version    {status['version']}",
-        f"model      {status['model'] or 'none; `hermes config set model service/name`'}",
+        f"model      {status['model'] or 'none; `hermes model NAME` chooses one'}",
         f"policy     {status['policy']}",
         f"up for     {span(status['uptime'])}",
         f"works on   {working}",
@@ -89,6 +106,27 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
     if status["questions"]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
+    if status["day_dollars"] is not None:
+        lines.append(
+            f"spent      {dollars(status['today'])} of {dollars(status['day_dollars'])} today"
+        )
+    lines += [f"trouble    {line}" for line in _troubles(status["models"] or [], time.time())]
     if status["hint"]:
         lines.append(f"hint: {status['hint']}")
     return lines
+
+
+def _troubles(models: list[dict[str, Any]], now: float) -> list[str]:
+    """Models that are left alone for a while, and keys that rest."""
+    lines: list[str] = []
+    for model in models:
+        if model["circuit"] != "closed" or model["until"]:
+            wait = f" for {span(model['until'] - now)}" if model["until"] > now else ""
+            alone = "is being tried again" if model["circuit"] == "half-open" else "is left alone"
+            why = f": {one_line(model['reason'])}" if model["reason"] else ""
+            lines.append(f"{model['model']} {alone}{wait}{why}")
+        service = model["model"].partition("/")[0]
+        for key in model["resting"]:
+            kind, wait = key["kind"].replace("_", " "), span(key["until"] - now)
+            lines.append(f"{key['model'] or service}: {key['label']} rests for {wait}: {kind}")
+    return list(dict.fromkeys(lines))

@@ -33,6 +33,10 @@ class Secrets:
         named = {name: value for name, value in environ.items() if is_secret(name, value)}
         self._values = {**_read(self._file), **named}
 
+    def beside(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment with what the file adds to it."""
+        return {**self._values, **environ}
+
     def names(self) -> tuple[str, ...]:
         return tuple(sorted(self._values))
 

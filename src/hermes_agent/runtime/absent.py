@@ -1,10 +1,10 @@
 """What stands for a model or a terminal that cannot be had: whoever needs it is told why."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Literal, NoReturn
 
 from hermes_agent.core.errors import HermesError, ModelError, ToolError
-from hermes_agent.core.messages import Chunk, ModelFacts, Request
+from hermes_agent.core.messages import Chunk, ModelFacts, Rates, Request
 from hermes_agent.core.protocols import Command, CommandState, FileFacts, Match
 
 
@@ -13,8 +13,12 @@ class UnavailableModel:
 
     def __init__(self, name: str, error: HermesError) -> None:
         self.name = name
-        self.facts = ModelFacts(price_input=0.0, price_output=0.0)
+        self.facts = ModelFacts(rates=(Rates(0.0, 0.0),))
         self._error = error
+
+    @property
+    def ways(self) -> Mapping[str, ModelFacts]:
+        return {self.name: self.facts}
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:  # noqa: ARG002 - the protocol's
         raise ModelError("bad_request", self._error.message, self._error.hint)

@@ -3,8 +3,10 @@ death, interrupted and answered for here."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+from weakref import WeakValueDictionary
 
 from hermes_agent.agent.calls import DIED
 from hermes_agent.agent.fold import Conversation
@@ -26,7 +28,8 @@ AGAIN_SECONDS = 1.0
 
 class Desk:
     """Works the turns of one store. `parts` puts together what a session's turn is handed;
-    `is_ours` says whether a session can be worked here: a program's tools come with the program."""
+    `is_ours` says whether a session can be worked here: a program's tools come with the program;
+    `ended` is called, apart, when a turn has come to its end."""
 
     def __init__(
         self,
@@ -35,15 +38,19 @@ class Desk:
         clock: Clock,
         parts: Callable[[Session], Parts],
         is_ours: Callable[[Session], bool],
+        ended: Callable[[Session, Conversation], Coroutine[Any, Any, None]],
     ) -> None:
         self._store = store
         self._bus = bus
         self._clock = clock
         self._parts = parts
         self._is_ours = is_ours
+        self._ended = ended
+        self._afterwards: set[asyncio.Task[None]] = set()
         self._workers: dict[str, TurnWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._taking_over = asyncio.Lock()
+        self._doors: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closing = False
         self.taken_over = False
         """Whether what the last runtime left has been taken up."""
@@ -104,9 +111,10 @@ class Desk:
         if session.id in self._tasks or self._closing:
             return
         await self._take_over()
-        turn = None if session.id in self._tasks else await self._store.start_turn(session.id)
-        if turn is not None:
-            self._work(session, turn)
+        async with self._door(session):
+            turn = None if session.id in self._tasks else await self._store.start_turn(session.id)
+            if turn is not None:
+                self._work(session, turn)
 
     async def continue_turn(self, session: Session) -> None:
         """Go on with a turn that has waited for its program."""
@@ -142,6 +150,15 @@ class Desk:
         end_of_turn = await worker.run()
         if end_of_turn is not None and end_of_turn.reason == "failed":
             log.warning("turn %s of %s failed: %s", turn.id, session.id, end_of_turn.error)
+        if end_of_turn is not None and not self._closing:
+            after = asyncio.create_task(self._ended(session, worker.talk))
+            self._afterwards.add(after)
+            after.add_done_callback(self._came_after)
+
+    def _came_after(self, task: asyncio.Task[None]) -> None:
+        self._afterwards.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("what came after a turn broke", exc_info=error)
 
     async def _worker(self, session: Session, turn: Turn) -> TurnWorker:
         while True:
@@ -190,14 +207,38 @@ class Desk:
 
     # people
 
+    async def add(self, session: Session, *events: ev.Event) -> None:
+        """Add to a session's journal what comes from outside of its turns. One that is at work
+        knows of it at once: a model that was chosen is asked from the next request on."""
+        async with self._door(session):
+            if not await self._add_to_turn(session, events):
+                for recorded in await self._store.note(session.id, *events):
+                    self._bus.publish(recorded)
+
+    def _door(self, session: Session) -> asyncio.Lock:
+        """No turn of a session begins while something is added to its journal."""
+        return self._doors.setdefault(session.id, asyncio.Lock())
+
+    async def _add_to_turn(self, session: Session, events: Sequence[ev.Event]) -> bool:
+        worker = await self._worker_of(session)
+        try:
+            if worker is not None:
+                await worker.add(*events)
+        except Fenced:
+            return False  # it has just ended
+        return worker is not None
+
+    async def _worker_of(self, session: Session) -> TurnWorker | None:
+        while session.id in self._tasks and session.id not in self._workers:
+            await asyncio.sleep(0.001)  # it is just beginning
+        return self._workers.get(session.id)
+
     async def interrupt(self, session: Session, by: str) -> bool:
         """Stop the session's turn at once; False when it has none. Written down before this
         returns: a runtime that dies now does not forget it."""
         if session.id not in self._tasks:
             await self.continue_turn(session)
-        while session.id in self._tasks and session.id not in self._workers:
-            await asyncio.sleep(0.001)  # it is just beginning
-        worker = self._workers.get(session.id)
+        worker = await self._worker_of(session)
         return worker is not None and await worker.interrupt(by)
 
     async def answer(self, id: str, answer: str, by: str, adopt: Adopt) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent import __version__
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings import Settings
-from hermes_agent.models.catalog import open_model
+from hermes_agent.models.house import Models
 from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime import offline, places
@@ -31,7 +31,7 @@ LOW_BYTES = 500_000_000
 """With less room than this a warning is given."""
 
 NOT_YET = (
-    "other model formats than OpenAI chat", "chat channels", "a dashboard", "scheduled jobs",
+    "chat channels", "a dashboard", "scheduled jobs",
     "memory", "skills", "subagents", "MCP", "web tools", "`hermes update`",
 )  # fmt: skip
 
@@ -73,7 +73,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
     if settings is not None:
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
         yield Finding("config", "ok", there)
-        yield _model(settings, environ)
+        yield _model(home, settings, environ)
         yield _policy(home, settings)
         yield _terminal(settings, environ)
     yield _secrets(home, environ)
@@ -129,12 +129,19 @@ def _home(home: Path) -> Iterator[Finding]:
     )
 
 
-def _model(settings: Settings, environ: Mapping[str, str]) -> Finding:
+def _model(home: Path, settings: Settings, environ: Mapping[str, str]) -> Finding:
     try:
-        open_model(settings.model, settings.models, environ)
+        models = Models(settings.models, Secrets(environ, home).beside(environ), home)
+        models.check(settings.model)
+        for name in settings.models.fallbacks:
+            models.check(name)
     except HermesError as error:
         return Finding("model", "fail", error.message, error.hint)
-    return Finding("model", "ok", f"{settings.model}; what it needs is set")
+    if models.catalogue.stale(time.time()):
+        old = f"the catalogue of models is of {models.catalogue.date}; prices may have changed"
+        return Finding("model", "warn", old, "`hermes model refresh`")
+    others = f" and {len(settings.models.fallbacks)} more" if settings.models.fallbacks else ""
+    return Finding("model", "ok", f"{settings.model}{others}; what it needs is set")
 
 
 def _policy(home: Path, settings: Settings) -> Finding:

@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.prompt import build_prompt
+from hermes_agent.agent.purse import Purse
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
@@ -20,15 +22,18 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Health, Inbound, NewSession, Session
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
+from hermes_agent.models.house import Models
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime.bus import Bus
+from hermes_agent.runtime.choosing import Choosing, check_effort
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.surroundings import look_around
+from hermes_agent.runtime.uses import Uses
 from hermes_agent.store.store import Store
 from hermes_agent.tools.builtin import load_tools
 
@@ -64,10 +69,17 @@ class Runtime:
         self._tools = tuple(load_tools() if tools is None else tools)
         self._lent: dict[str, tuple[tuple[Tool, ...], frozenset[str]]] = {}
         self._store_hook = store_hook
-        self._secrets = Secrets(environ, home)
         self._redactor = Redactor(environ)
-        for name in self._secrets.names():
-            self._redactor.learn(name, self._secrets.get(name))
+        self._secrets = self._learned(Secrets(environ, home))
+        self.models = Models(
+            self.settings.models,
+            self._secrets.beside(environ),
+            home,
+            clock=clock,
+            learn=self._redactor.learn,
+        )
+        self._uses = Uses(self.models)
+        self._purse = Purse()
         self._gates = Gates(home, Path(environ.get("HOME") or Path.home()))
         self._watches: tuple[asyncio.Task[None], ...] = ()
         self._deleting: set[str] = set()
@@ -85,7 +97,13 @@ class Runtime:
                 self.home.path, clock=self._clock, hook=self._store_hook, readonly=not writable
             )
             self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self._clock)
-            self._desk = Desk(self.store, self.bus, self._clock, self._parts, self._is_ours)
+            self._desk = Desk(
+                self.store, self.bus, self._clock, self._parts, self._is_ours, self._turn_ended
+            )
+            self.choosing = Choosing(
+                self.models, self._uses, self.store, self._desk, self._purse, self._clock,
+                lambda: self.settings, self._redactor,
+            )  # fmt: skip
             await self._take_up()
         except BaseException:
             self._lock.release()
@@ -98,6 +116,11 @@ class Runtime:
 
     def _is_ours(self, session: Session) -> bool:
         return session.source != "library" or session.id in self._lent
+
+    async def _turn_ended(self, session: Session, talk: Conversation) -> None:
+        """The first turn of a session is over: it may have a title."""
+        if talk.turns == 1 and self.settings.models.uses.titles and len(talk.messages) > 1:
+            await self.choosing.give_title(session, (talk.messages[0].text, talk.last_text))
 
     async def _take_up(self) -> None:
         """Go on with what the last runtime left, as soon as the store can keep it."""
@@ -124,7 +147,7 @@ class Runtime:
         for watch in self._watches:
             watch.cancel()
         await self.end_idle_shells()
-        await self._shelf.close_models()
+        await self.models.close()
         await self.store.close()
         self._lock.release()
 
@@ -186,15 +209,17 @@ class Runtime:
         key: str = "",
         once: bool = False,
         terminals: Sequence[str] = (),
+        effort: str = "",
         tools: Sequence[Tool] | None = None,
     ) -> Session:
         """A new conversation. Its prompt, tools, model, policy and terminals are fixed here."""
-        self._refresh_settings()
-        model = model or self.settings.model
+        self.refresh_settings()
+        model = self.models.resolve(model or self.settings.model)
         policy = policy or self.settings.policy
         names = tuple(dict.fromkeys(terminals)) or (self.settings.terminal.default,)
         # What is not known is refused before anything is kept.
-        self._shelf.model(model)
+        self.models.open([model])
+        check_effort(effort)
         self._gates.expect(policy)
         places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
@@ -202,15 +227,25 @@ class Runtime:
         shown = self._tools if tools is None else tools
         around = look_around(workspace, self.home.soul, self._clock(), places)
         prompt = build_prompt(around, shown)
-        new = NewSession(os.path.realpath(workspace), policy, model, source, name, key, once, names)
+        new = NewSession(
+            os.path.realpath(workspace), policy, model, source, name, key, once, names, effort
+        )
         return await self.store.open_session(new, prompt)
 
-    def _refresh_settings(self) -> None:
+    def refresh_settings(self) -> None:
         """What was changed in config.yaml since holds for new sessions and for turns that begin
         from now on."""
         if self._own_settings:
             self.settings = load_settings(self.home.config, self._environ)
             self._shelf.settings = self.settings
+            self._secrets = self._learned(Secrets(self._environ, self.home.path))
+            self.models.renew(self.settings.models, self._secrets.beside(self._environ))
+
+    def _learned(self, secrets: Secrets) -> Secrets:
+        """What is secret is taken out of everything from now on."""
+        for name in secrets.names():
+            self._redactor.learn(name, secrets.get(name))
+        return secrets
 
     def lend(self, session: str, tools: Sequence[Tool], granted: frozenset[str]) -> None:
         """Give a session the tools and capabilities of the program that opened it."""
@@ -308,7 +343,7 @@ class Runtime:
         self._gates.expect(session.policy)
         return Parts(
             journal=self.store,
-            model=self._shelf.model_or_reason(session.model),
+            route=self._uses.route,
             tools={tool.name: tool for tool in tools},
             gate=self._gates.gate(session.policy, granted),
             terminals=self._shelf.terminals(session),
@@ -317,6 +352,7 @@ class Runtime:
             redact=self._redactor,
             results=self.home.results / session.id,
             clock=self._clock,
+            purse=self._purse,
             actor=Actor("program" if session.source == "library" else "user", "", session.source),
             workspace=session.workspace,
             places=self._shelf.kinds(session),

@@ -17,11 +17,14 @@ from hermes_agent.core.errors import (
     Degraded,
     HermesError,
     HomeLocked,
+    ModelError,
     NotFound,
     Stopping,
     UsageError,
 )
-from hermes_agent.core.records import Inbound, SearchFilter, Session
+from hermes_agent.core.messages import Media, Usage
+from hermes_agent.core.records import CostKey, Inbound, SearchFilter, Session
+from hermes_agent.runtime.choosing import Trial
 from hermes_agent.runtime.runtime import Runtime
 
 MOST_SESSIONS = 100_000
@@ -50,6 +53,8 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     source: str = "cli"
     interactive: bool = False
     terminals: tuple[str, ...] = ()
+    effort: str = ""
+    files: tuple[Media, ...] = ()
 
 
 class Decided(msgspec.Struct, forbid_unknown_fields=True):
@@ -67,6 +72,24 @@ class _Look(msgspec.Struct, forbid_unknown_fields=True):
     session: str = ""
     limit: int = 10_000
     after: int = 0
+
+
+class NewChoice(msgspec.Struct, forbid_unknown_fields=True):
+    model: str = ""
+    effort: str = ""
+    anyway: bool = False
+    by: str = "cli"
+
+
+class NewTrial(msgspec.Struct, forbid_unknown_fields=True):
+    model: str = ""
+
+
+class _Costs(msgspec.Struct, forbid_unknown_fields=True):
+    by: CostKey = "day"
+    since: float = 0.0
+    until: float | None = None
+    session: str = ""
 
 
 class NewName(msgspec.Struct, forbid_unknown_fields=True):
@@ -93,6 +116,10 @@ class Api:
             ("GET", "/v1/sessions/{id}/events", self.events),
             ("GET", "/v1/sessions/{id}/prompt", self.prompt),
             ("POST", "/v1/sessions/{id}/interrupt", self.interrupt),
+            ("POST", "/v1/sessions/{id}/model", self.choose_model),
+            ("POST", "/v1/models/test", self.test_model),
+            ("GET", "/v1/models/health", self.models_health),
+            ("GET", "/v1/costs", self.costs),
             ("GET", "/v1/search", self.search),
             ("GET", "/v1/parked", self.parked),
             ("POST", "/v1/parked/{id}", self.decide),
@@ -110,7 +137,14 @@ class Api:
         ]
 
     async def status(self, request: Request) -> Response:
-        return reply({**await self._runtime.status(), "version": __version__})
+        told = await self._runtime.status()
+        try:
+            self._runtime.refresh_settings()
+            told["model"] = self._runtime.settings.model
+            told["policy"] = self._runtime.settings.policy
+        except HermesError as error:  # the settings were broken since: it goes on with the old ones
+            told |= {"reason": told["reason"] or error.message, "hint": told["hint"] or error.hint}
+        return reply({**told, "version": __version__})
 
     async def stop(self, request: Request) -> Response:
         self._stop()
@@ -119,12 +153,12 @@ class Api:
     async def message(self, request: Request) -> Response:
         new = _body(await request.body(), NewMessage)
         runtime = self._runtime
-        if not new.text.strip():
+        if not new.text.strip() and not new.files:
             raise UsageError("the message is empty", 'say something: hermes ask "…"')
         key = new.key or secrets.token_hex(8)
         session = await self._session_for(new, key)
         after = await runtime.store.last_number(session.id)
-        inbound = Inbound(key, new.text, new.source, new.interactive)
+        inbound = Inbound(key, new.text, new.source, new.interactive, new.files)
         fresh = await runtime.submit(session, inbound)
         if not fresh:  # sent again: the turn may have begun, or be over
             after = await runtime.before(session.id, key, after)
@@ -135,6 +169,7 @@ class Api:
         """The session a message is for. One that opens a session and is sent again, because the
         answer got lost, finds the session it opened."""
         if new.session:
+            self._runtime.refresh_settings()  # what its last turn lacked may be there
             return await self._runtime.store.session(new.session)
         if not new.workspace:
             raise UsageError("a new session needs a workspace", "name the folder to work in")
@@ -147,6 +182,7 @@ class Api:
             key=f"{new.source}:{key}",
             once=True,
             terminals=new.terminals,
+            effort=new.effort,
         )
 
     async def sessions(self, request: Request) -> Response:
@@ -185,6 +221,44 @@ class Api:
     async def interrupt(self, request: Request) -> Response:
         session = await self._session(request)
         return reply({"interrupted": await self._runtime.interrupt(session.id, "cli")})
+
+    async def choose_model(self, request: Request) -> Response:
+        session = await self._session(request)
+        new = _body(await request.body(), NewChoice)
+        self._runtime.refresh_settings()
+        choice = await self._runtime.choosing.choose(
+            session, new.model, new.effort, new.by, new.anyway
+        )
+        return reply(choice)
+
+    async def test_model(self, request: Request) -> Response:
+        asked = _body(await request.body(), NewTrial)
+        self._runtime.touch()
+        self._runtime.refresh_settings()
+        try:
+            return reply(await self._runtime.choosing.test(asked.model))
+        except ModelError as error:  # it was not even asked
+            told = error.kind, error.message, error.hint
+            return reply(Trial(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
+
+    async def models_health(self, request: Request) -> Response:
+        return reply(self._runtime.models.health())
+
+    async def costs(self, request: Request) -> Response:
+        look = msgspec.convert(dict(request.query_params), _Costs, strict=False)
+        self._runtime.refresh_settings()
+        session, store = look.session, self._runtime.store
+        gone: NotFound | None = None
+        try:
+            session = (await store.session(session)).id if session else ""
+        except NotFound as error:  # what a session cost is known when it is deleted, by its id
+            gone = error
+        found = await store.costs(look.by, look.since, look.until, session)
+        if gone is not None and not found and not await store.costs("day", 0.0, None, session):
+            raise gone
+        budgets = self._runtime.settings.budgets
+        today = await self._runtime.choosing.spent_today()
+        return reply({"costs": found, "today": today, "day_dollars": budgets.day_dollars})
 
     async def search(self, request: Request) -> Response:
         given = dict(request.query_params)

@@ -1,4 +1,4 @@
-"""Things opened once and used by many turns: models by name, terminals by session."""
+"""Terminals, opened once and used by many turns of a session."""
 
 import asyncio
 import logging
@@ -8,11 +8,10 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.places import LocalPlace, PlaceSettings
-from hermes_agent.core.protocols import Clock, Model, Terminal
+from hermes_agent.core.protocols import Clock, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
-from hermes_agent.models.catalog import open_model
-from hermes_agent.runtime.absent import UnavailableModel, UnavailableTerminal
+from hermes_agent.runtime.absent import UnavailableTerminal
 from hermes_agent.terminals.kinds import kind_of, open_terminal
 
 log = logging.getLogger("hermes.shelf")
@@ -30,20 +29,8 @@ class Shelf:
         self.settings = settings
         self._environ = environ
         self._spools = spools
-        self._models: dict[str, Model] = {}
         self._terminals: dict[tuple[str, str], Terminal] = {}
         self._used: dict[str, float] = {}
-
-    def model(self, name: str) -> Model:
-        if name not in self._models:
-            self._models[name] = open_model(name, self.settings.models, self._environ)
-        return self._models[name]
-
-    def model_or_reason(self, name: str) -> Model:
-        try:
-            return self.model(name)
-        except HermesError as error:
-            return UnavailableModel(name, error)
 
     def place(self, name: str) -> PlaceSettings:
         places = self.settings.places
@@ -143,10 +130,6 @@ class Shelf:
             session = spool.parent.name
             if session not in busy and (session, "local") not in self._terminals:
                 await self._let_go(self._open(session, "/", "local", LocalPlace()))
-
-    async def close_models(self) -> None:
-        for model in self._models.values():
-            await model.close()
 
 
 async def _is_running(terminal: Terminal) -> bool:

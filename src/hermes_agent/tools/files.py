@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.messages import Media
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 from hermes_agent.tools.replace import Replaced, replace
 
@@ -16,6 +17,14 @@ READ_BYTES = 10_000_000
 """The largest file that is read into memory as text."""
 READ_CHARS = 15_000
 """The most one reading shows; the loop would cut a longer one without saying how to go on."""
+IMAGE_BYTES = 5_000_000
+"""The largest image that services take."""
+_IMAGES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
 LINE_CHARS = 2_000
 """The most of one line that is shown."""
 DIFF_BYTES = 200_000
@@ -39,8 +48,11 @@ async def read_file(
     start: Annotated[int, Meta(ge=1)] = 1,
     lines: Annotated[int, Meta(ge=1)] = 400,
 ) -> ToolResult:
-    """Read a text file as `number|line`, from line `start`."""
-    data = await _content(context, path)
+    """Read a text file as `number|line`, from line `start`; an image is shown."""
+    data = await _bytes(context, path)
+    if (kind := _image_type(data)) is not None:
+        return _image(path, data, kind)
+    _refuse_binary(path, data)
     text, note = _decoded(path, data)
     there = _lines(text)
     if not there:
@@ -166,6 +178,38 @@ async def _present(context: ToolContext, path: str) -> bytes | None:
 
 async def _content(context: ToolContext, path: str) -> bytes:
     """The bytes of a text file of reasonable size."""
+    data = await _bytes(context, path)
+    _refuse_binary(path, data)
+    return data
+
+
+def _refuse_binary(path: str, data: bytes) -> None:
+    if b"\0" in data:
+        raise ToolError(f"{path!r} is not text ({len(data)} bytes)", "a command can inspect it")
+
+
+def _image_type(data: bytes) -> str | None:
+    """The media type of an image that models take, by how it begins."""
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((type for start, type in _IMAGES.items() if data.startswith(start)), None)
+
+
+def _image(path: str, data: bytes, type: str) -> ToolResult:
+    if len(data) > IMAGE_BYTES:
+        raise ToolError(
+            f"{path!r} is an image of {len(data)} bytes; {IMAGE_BYTES} are the most",
+            "a command can make it smaller",
+        )
+    facts = {"path": path, "bytes": len(data), "type": type}
+    name = path.rpartition("/")[2]
+    return ToolResult(
+        f"[{name}: {type}, {len(data)} bytes]", facts, files=(Media(type, data, name),)
+    )
+
+
+async def _bytes(context: ToolContext, path: str) -> bytes:
+    """The bytes of a file of reasonable size."""
     facts = await context.terminal.stat(path)
     names = "search_files with mode 'names' finds files"
     if facts is None:
@@ -177,10 +221,7 @@ async def _content(context: ToolContext, path: str) -> bytes:
             f"{path!r} is too large: {facts.size} bytes, the limit is {READ_BYTES}",
             "search_files finds the lines, or take a part with a command such as sed or tail",
         )
-    data = await context.terminal.read(path)
-    if b"\0" in data:
-        raise ToolError(f"{path!r} is not text ({len(data)} bytes)", "a command can inspect it")
-    return data
+    return await context.terminal.read(path)
 
 
 def _decoded(path: str, data: bytes) -> tuple[str, str]:

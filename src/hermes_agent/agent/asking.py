@@ -1,0 +1,364 @@
+"""The model calls of a turn: within the budgets, written down before and after, whoever answers."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.agent import budget
+from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.parts import Parts
+from hermes_agent.agent.purse import Account, Bill, Held, Short
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, ModelError
+from hermes_agent.core.messages import (
+    Delta,
+    Effort,
+    Reply,
+    Request,
+    Rerouted,
+    Retrying,
+    Thinking,
+    Thought,
+    ToolCall,
+    Usage,
+    Wasted,
+)
+from hermes_agent.core.protocols import Model
+from hermes_agent.core.records import Use
+
+log = logging.getLogger("hermes.models")
+
+BUDGETED_OUTPUT = 16_000
+"""Tokens of output that are set aside for one call, where a budget must hold and nobody has said
+how long the reply may be."""
+AGAIN_SECONDS = 1.0
+CHARS_PER_TOKEN = 4
+
+
+class NoRoom(Exception):
+    """Tries that failed were not free, and what is left does not cover another."""
+
+
+@dataclass
+class Call:
+    """A call under way."""
+
+    use: Use
+    model: Model
+    pieces: list[str] = field(default_factory=list)
+    """What has arrived of the text."""
+    bytes: int = 0
+    """What has arrived of anything, in this try."""
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Asking:
+    """Makes the calls of one turn, one at a time: `hold`, then the call. `write` puts events into
+    the journal; `tell` only streams. A call that is cancelled stays open until `cut_short` or
+    `let_go`."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        talk: Conversation,
+        turn: int,
+        write: Callable[..., Awaitable[None]],
+        tell: Callable[[ev.Passing], None],
+    ) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._turn = turn
+        self._write = write
+        self._tell = tell
+        self._held = Held()
+        self._call: Call | None = None
+
+    @property
+    def main(self) -> Model:
+        model = self._parts.route("main", self._talk.model)
+        assert model is not None
+        return model
+
+    @property
+    def effort(self) -> Effort | None:
+        chosen = self._talk.effort or self._parts.settings.models.reasoning_effort
+        return msgspec.convert(chosen, Effort) if chosen else None
+
+    # budgets
+
+    async def hold(self, model: Model, input: Callable[[str], int]) -> ev.BudgetReached | None:
+        """Set aside the most that a call can come to, or say which budget it does not fit in.
+        `input` is the most tokens that the model of a name can find in it."""
+        self.let_go()
+        budget.refuse_unpriced(self._parts.settings, model)
+        ways = [(facts, input(name)) for name, facts in model.ways.items()]
+        wanted = min(model.facts.max_output, BUDGETED_OUTPUT)
+        held = await self._parts.purse.hold(self._accounts(), Bill(ways, wanted))
+        if not isinstance(held, Short):
+            self._held = held
+            return None
+        account = held.account
+        limit = account.limit / (1 + self._talk.extensions.get(account.what, 0))
+        return ev.BudgetReached(account.what, round(held.used, 6), limit, round(held.needed, 6))
+
+    def let_go(self) -> None:
+        """Give back what was set aside."""
+        self._call = None
+        self._held.release()
+        self._held = Held()
+
+    def _accounts(self) -> list[Account]:
+        return budget.accounts(self._parts.settings, self._talk, self._turn, self._spent_today)
+
+    async def _spent_today(self) -> float:
+        while True:
+            try:
+                return await self._parts.journal.spent(budget.today(self._parts.clock()))
+            except Degraded:
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _warn(self, usage: Usage, cost: float | None) -> None:
+        """Say it when this call took a budget past one of the marks."""
+        for account in self._accounts():
+            after = await account.used()
+            before = after - (usage.total if account.unit == "tokens" else cost or 0.0)
+            share = self._parts.purse.passed(account, before, after)
+            if share is not None:
+                await self._write(
+                    ev.BudgetWarned(account.what, round(after, 6), account.limit, share)
+                )
+
+    # calls
+
+    async def reply(self, model: Model) -> None:
+        """The next reply of the conversation, in the journal."""
+        talk, output = self._talk, self._held.output
+        step = talk.turn.steps + 1
+        request = Request(talk.prompt, tuple(talk.messages), talk.session, output, self.effort)
+        async with self._under_way(Call("main", model)) as call:
+            await self._requested(call, step, request, talk.digest, talk.context_tokens)
+            reply = await self._stream(call, request)
+            await self._replied(call, step, reply)
+        if reply.stop == "length":
+            limit = f" of {output} tokens" if output else ""
+            await self._write(ev.Noted(f"the reply was cut at its limit{limit}", "warning"))
+        await self._warn(reply.usage, reply.cost)
+
+    async def aside(
+        self,
+        use: Use,
+        model: Model,
+        request: Request,
+        input: Callable[[str], int],
+        kept: Callable[[Reply], Sequence[ev.Event]],
+    ) -> bool:
+        """A call on the side, paid for by the same budgets. `kept` is what the journal keeps of
+        its reply, the payment among it. False when no budget is left for it, which is noted."""
+        full = await self.hold(model, input)
+        try:
+            if full is None:
+                await self._aside(Call(use, model), request, input(model.name), kept)
+                return True
+        except NoRoom:
+            pass
+        why = f": {full.what}" if full is not None else ""
+        await self._write(ev.Noted(f"no budget left for {use}{why}", "warning"))
+        return False
+
+    async def _aside(
+        self, call: Call, request: Request, input: int, kept: Callable[[Reply], Sequence[ev.Event]]
+    ) -> None:
+        request = replace(request, max_output=self._held.output)
+        async with self._under_way(call):
+            await self._requested(call, 0, request, digest_of(request), input // CHARS_PER_TOKEN)
+            try:
+                reply = await self._stream(call, request)
+            except ModelError as error:
+                reason = f"it failed: {error.kind}"
+                await self._write(ev.Charged(call.model.name, call.use, Usage(), 0.0, reason))
+                raise
+            if not reply.text.strip():
+                reason = "nothing was said"
+                await self._write(
+                    ev.Charged(reply.model, call.use, reply.usage, reply.cost, reason)
+                )
+                raise ModelError("garbage", f"{call.model.name} had nothing to say")
+            await self._write(*kept(reply))
+        await self._warn(reply.usage, reply.cost)
+
+    @asynccontextmanager
+    async def _under_way(self, call: Call) -> AsyncIterator[Call]:
+        """What is set aside is given back when the payment is in the journal, not before."""
+        self._call = call
+        try:
+            yield call
+        except asyncio.CancelledError:
+            raise  # whoever cancelled it says what becomes of it
+        except BaseException:
+            self.let_go()
+            raise
+        self.let_go()
+
+    async def _requested(
+        self, call: Call, step: int, request: Request, digest: str, input: int
+    ) -> None:
+        held = self._held
+        await self._write(
+            ev.ModelRequested(
+                step,
+                call.model.name,
+                len(request.messages),
+                digest,
+                call.use,
+                held.input or input,
+                held.dollars,
+                held.output or 0,
+            )
+        )
+
+    async def cut_short(self) -> None:
+        """The user has interrupted. What was said so far is kept, since it was read, and both
+        that and the question are paid for."""
+        call = self._call
+        if call is not None and self._talk.asked is not None:
+            usage, cost = self._so_far(call)
+            text = "".join(call.pieces)
+            if text:
+                reply = Reply(text, (), usage, "interrupted", call.model.name, cost)
+                await self._replied(call, self._talk.turn.steps + 1, reply)
+            else:
+                await self._write(ev.Charged(call.model.name, call.use, usage, cost, "interrupted"))
+            await self._warn(usage, cost)
+        self.let_go()
+
+    def _so_far(self, call: Call) -> tuple[Usage, float | None]:
+        """What a call that was cut short has used: an estimate, or the most it can have been
+        where a budget depends on it. Who thinks unseen may have used all that it was given."""
+        assert self._talk.asked is not None
+        held, ways = self._held, call.model.ways.values()
+        if held.output is None:
+            usage = Usage(self._talk.asked.input, call.bytes // CHARS_PER_TOKEN)
+            return usage, call.model.facts.cost(usage)
+        unseen = any(facts.efforts or facts.thinking for facts in ways)
+        usage = Usage(held.input, held.output if unseen else min(held.output, call.bytes))
+        if held.dollars is None:
+            return usage, call.model.facts.cost(usage)
+        most = max(facts.most(usage.input, usage.output) or 0.0 for facts in ways)
+        return usage, min(held.dollars, most)
+
+    async def charge_lost(self) -> None:
+        """The last runtime died while a call was under way. What it cost nobody knows: what can
+        be known is counted, and the most it can have been where a budget depends on it."""
+        lost = self._talk.asked
+        if lost is None:
+            return
+        usage = Usage(lost.input, lost.output)
+        model = self._parts.route("main", lost.model)
+        known = model.facts.cost(usage) if model is not None else None
+        cost = lost.most if lost.most is not None else known
+        reason = "the runtime ended while this call was under way"
+        await self._write(ev.Charged(lost.model, lost.use, usage, cost, reason))
+        await self._warn(usage, cost)
+
+    async def _replied(self, call: Call, step: int, reply: Reply) -> None:
+        await self._write(
+            ev.Replied(
+                step=step,
+                text=self._parts.redact(reply.text),
+                calls=tuple(self._without_secrets(call) for call in reply.calls),
+                usage=reply.usage,
+                stop=reply.stop,
+                model=reply.model or call.model.name,
+                cost=reply.cost,
+                seconds=round(time.perf_counter() - call.started, 6),
+                thoughts=self._thoughts(reply),
+            )
+        )
+
+    def _without_secrets(self, call: ToolCall) -> ToolCall:
+        """A call that carries a secret we know is refused later; the journal must not have it."""
+        return replace(call, arguments=self._parts.redact.known(call.arguments))
+
+    def _thoughts(self, reply: Reply) -> tuple[Thought, ...]:
+        """Reasoning to be kept. Where a secret had to be taken out of it, or out of the text that
+        it stands in, its service would not know it again: the seal is left out."""
+        if self._parts.redact(reply.text) != reply.text:
+            return ()
+        kept = []
+        for thought in reply.thoughts:
+            text = self._parts.redact(thought.text)
+            sealed = text == thought.text and self._parts.redact.known(thought.body) == thought.body
+            kept.append(replace(thought, text=text, body=thought.body if sealed else ""))
+        return tuple(kept)
+
+    async def _stream(self, call: Call, request: Request) -> Reply:
+        """One answer; only pieces of the conversation's own are shown."""
+        stream, shown = call.model.stream(request), call.use == "main"
+        try:
+            async for chunk in stream:
+                match chunk:
+                    case Delta(text=text):
+                        call.bytes += len(text.encode())
+                        if shown:
+                            call.pieces.append(text)
+                            self._tell(ev.TextArrived(text))
+                    case Thinking(text=text):
+                        call.bytes += len(text.encode())
+                        if shown:
+                            self._tell(ev.ThoughtArrived(text))
+                    case Reply() as reply:
+                        return reply
+                    case step:
+                        await self._on_the_way(call, step)
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+        raise ModelError("broken_stream", f"{call.model.name} ended without a reply")
+
+    async def _on_the_way(self, call: Call, step: Retrying | Rerouted | Wasted) -> None:
+        match step:
+            case Retrying():
+                self._void(call, step.reason)
+                await self._write(ev.ModelRetried(step.kind, step.reason, step.attempt, step.delay))
+            case Rerouted():
+                await self._rerouted(call, step)
+            case Wasted():
+                await self._wasted(call, step)
+
+    async def _wasted(self, call: Call, wasted: Wasted) -> None:
+        usage, cost = wasted.usage, wasted.cost
+        call.bytes = 0  # counted with this
+        again = await self._parts.purse.covers(self._held, usage, cost)
+        await self._write(
+            ev.Charged(wasted.model, call.use, usage, cost, "a try failed", again=again)
+        )
+        await self._warn(usage, cost)
+        if not again:
+            raise NoRoom
+
+    async def _rerouted(self, call: Call, step: Rerouted) -> None:
+        if step.step in ("key", "model"):
+            self._void(call, step.reason)
+        reason = self._parts.redact.known(step.reason)
+        log.warning("%s: %s %s %s (%s)", self._talk.session, step.step, step.model, step.to, reason)
+        await self._write(ev.ModelRouted(step.step, step.model, step.to, step.kind, reason))
+
+    def _void(self, call: Call, reason: str) -> None:
+        if call.pieces:
+            self._tell(ev.TextVoided(reason))
+            call.pieces.clear()
+
+
+def digest_of(request: Request) -> str:
+    """The hash of the prompt and the messages of a request."""
+    digest = hashlib.sha256(msgspec.json.encode(request.prompt))
+    for message in request.messages:
+        digest.update(msgspec.json.encode(message))
+    return digest.hexdigest()

@@ -1,0 +1,131 @@
+"""Models, files and thoughts in `hermes ask` and `hermes chat`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.cli.chat_view import View
+from tests.support.cli import House
+from tests.support.openai_server import OpenAIServer
+from tests.support.served import ANSWER, served
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6360606060000000050001a5f64540"
+    "0000000049454e44ae426082"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with OpenAIServer([ANSWER] * 9) as running:
+        yield running
+
+
+@pytest.fixture
+def at_home(house: House, server: OpenAIServer) -> House:
+    served(house, server)
+    return house
+
+
+def test_a_chat_names_its_model_and_switches_it(at_home: House) -> None:
+    lines = ["/model", "/model mine/z high", "/model", "hello", "/model mine/x", "/model low",
+             "/model mine/x anyway", "/model"]  # fmt: skip
+    done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout.splitlines()
+    assert shown[0].startswith("mine/x; /model NAME")
+    assert shown[1] == "your next message opens a session with mine/z, reasoning effort high"
+    assert shown[2].startswith("mine/z, reasoning effort high;")
+    assert shown[3] == "Good day."
+    assert "tokens of this conversation in its cache" in shown[4]
+    assert shown[5] == "/model mine/x anyway  switches all the same"
+    assert shown[6] == "mine/z answers from here on, reasoning effort low"
+    assert shown[7].startswith("mine/x answers from here on")
+    assert shown[8].startswith("mine/x, reasoning effort low;")
+
+
+def test_a_model_that_cannot_be_is_refused_in_a_chat(at_home: House) -> None:
+    lines = ["/model gpt-5", "/model nobody/x", "/model one two", "hello", "/model gpt-5"]
+    done = at_home.run("chat", input="\n".join([*lines, ""]))
+    assert done.returncode == 1
+    assert done.stderr.count("OPENAI_API_KEY is not set") == 2
+    assert "no model service is called 'nobody'" in done.stderr
+    assert "name one model" in done.stderr
+    assert "Good day." in done.stdout
+
+
+def test_files_go_with_the_next_message_only(at_home: House, server: OpenAIServer) -> None:
+    (at_home.work / "dot.png").write_bytes(PIXEL)
+    (at_home.work / "notes.txt").write_text("words")
+    lines = ["/file dot.png", "/file", "hello", "/file", "/file dot.png", "/file none", "again",
+             "/file notes.txt", "/file nowhere.png"]  # fmt: skip
+    done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
+    assert "dot.png (image/png) goes with your next message" in done.stdout
+    assert "goes with your next message: nothing" in done.stdout
+    assert "no file goes with your next message" in done.stdout
+    assert "notes.txt is neither an image" in done.stderr
+    assert "cannot read nowhere.png" in done.stderr
+    with_file, without = [
+        json.dumps([m for m in request.json["messages"] if m["role"] == "user"][-1])
+        for request in server.requests
+    ]
+    assert "dot.png" in with_file
+    assert "dot.png" not in without
+
+
+def test_ask_sends_a_file_and_an_effort(house: House) -> None:
+    (house.work / "dot.png").write_bytes(PIXEL)
+    told = house.json("ask", "what is it?", "--file", "dot.png", "--effort", "high")
+    session = house.api.get(f"/v1/sessions/{told['session']}")
+    assert session["effort"] == "high"
+    journal = house.api.get(f"/v1/sessions/{told['session']}/journal")
+    (taken,) = [one["event"] for one in journal if one["event"]["kind"] == "message_taken"]
+    assert [(file["name"], file["type"]) for file in taken["files"]] == [("dot.png", "image/png")]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--file", "nowhere.png"], "cannot read nowhere.png: No such file"),
+        (["--file", "."], "Is a directory"),
+        (["--file", "notes.txt"], "the agent can read files"),
+        (["--effort", "hgih"], "invalid choice: 'hgih'"),
+        (["--effort", "low", "--session", "talk"], "a session keeps its model"),
+    ],
+)
+def test_a_file_or_an_effort_that_cannot_be_is_refused(
+    lived_in: House, words: list[str], told: str
+) -> None:
+    (lived_in.work / "notes.txt").write_text("words")
+    done = lived_in.run("ask", "look", *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path) -> None:
+    large = tmp_path / "large.png"
+    with large.open("wb") as file:
+        file.write(PIXEL)
+        file.truncate(20_000_001)
+    done = house.run("ask", "look", "--file", str(large))
+    assert done.returncode == 2
+    assert "more than 20 MB" in done.stderr
+    assert not house.home.exists()
+
+
+def test_thoughts_are_one_quiet_line_that_goes_when_the_answer_comes() -> None:
+    view = View(lambda _key: False, lambda: 0.0)
+    for piece in ("First I\nlook. ", "Then I\u001b[2J think about " + "it " * 50):
+        assert view.apply({"kind": "thought_arrived", "text": piece}) == []
+    (line,) = view.live()
+    assert line.startswith("thinking … ")
+    assert len(line) <= 80
+    assert line.isprintable()
+    view.apply({"kind": "text_arrived", "text": "Yes"})
+    assert view.live() == ["Yes"]
+    view.apply({"kind": "thought_arrived", "text": "hm"})
+    view.apply({"kind": "text_voided", "reason": "cut"})
+    assert view.live() == []
