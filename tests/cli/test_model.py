@@ -31,6 +31,30 @@ def test_the_steps_of_effort_are_those_of_the_core() -> None:
     assert STEPS == EFFORTS
 
 
+HEAVY = {"asyncio", "ssl", "logging", "subprocess", "urllib.request", "httpx", "yaml"}
+
+
+def imported(house: House, *words: str) -> set[str]:
+    told = house.run(*words, PYTHONPROFILEIMPORTTIME="1").stderr
+    return {line.rpartition("|")[2].strip() for line in told.splitlines() if "|" in line}
+
+
+@pytest.mark.parametrize("words", [["model"], ["model", "list"], ["model", "show", "gpt-5"]])
+def test_a_look_at_the_models_imports_nothing_that_calls_them(
+    house: House, words: list[str]
+) -> None:
+    house.environ |= {"HERMES_MODEL": "openai/gpt-5", "OPENAI_API_KEY": "sk-for-the-look"}
+    assert imported(house, *words) & HEAVY == set()
+
+
+def test_costs_and_status_import_next_to_nothing(at_home: House) -> None:
+    at_home.good("up")
+    for command in ("cost", "status"):
+        assert (
+            imported(at_home, command) & {*HEAVY, "msgspec", "hermes_agent.core.settings"} == set()
+        )
+
+
 # what answers
 
 

@@ -99,8 +99,11 @@ def test_a_source_that_is_named_and_has_nothing_is_said(tmp_path: Path) -> None:
 
 
 def test_a_service_of_ones_own_needs_no_key(tmp_path: Path) -> None:
-    house(tmp_path, OPENAI_BASE_URL="http://localhost:1/v1").check("openai/x")
-    house(tmp_path).check("ollama/x")
+    environ = {"OPENAI_BASE_URL": "http://localhost:1/v1"}
+    for name in ("openai/x", "ollama/x"):
+        models = house(tmp_path, **environ)
+        models.check(name)
+        assert models.open([name]).name == name
 
 
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -204,6 +204,7 @@ def test_every_call_ends_with_one_reply_or_one_error_and_keeps_the_rules(
             watch.since, watch.out = len(roads.log), set()
             got, error = await call(roads)
             check(roads, watch, got, error)
+        assert len(watch.answers) == len(roads.log)
 
     asyncio.run(calls())
 

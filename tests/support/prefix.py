@@ -49,7 +49,7 @@ def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded])
             if event.use == "main":
                 assert event.digest == _digest(now), f"{session}: event {one.number} differs"
                 assert event.messages == len(talk.messages)
-                kept = len(sent) if same is None else 1 + same
+                kept = len(sent) if same is None else min(len(sent), 1 + same)
                 assert now[:kept] == sent[:kept], f"{session}: event {one.number} broke the prefix"
                 sent, same = now, None
             else:

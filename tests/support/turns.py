@@ -45,6 +45,8 @@ class Bench:
     http: Callable[[Callable[[str, str], bool]], Any] | None = None
     uses: dict[Use, Model] = field(default_factory=dict)
     """Models for other uses than the conversation itself."""
+    models: dict[str, Model] = field(default_factory=dict)
+    """Models that may be chosen beside the first, by name."""
     purse: Purse = field(default_factory=Purse)
     sent: int = 0
     latest: TurnWorker | None = None
@@ -65,9 +67,10 @@ class Bench:
         self.latest = TurnWorker(self.parts(), turn, talk)
         return self.latest
 
-    def route(self, use: Use, _chosen: str) -> Model | None:
-        """The one model for everything, but for uses that have their own or want one."""
-        return self.uses.get(use, None if use in ("titles", "vision") else self.model)
+    def route(self, use: Use, chosen: str) -> Model | None:
+        """The chosen model for everything, but for uses that have their own or want one."""
+        main = self.models.get(chosen, self.model)
+        return self.uses.get(use, None if use in ("titles", "vision") else main)
 
     def parts(self) -> Parts:
         return Parts(

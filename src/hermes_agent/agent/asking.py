@@ -20,6 +20,7 @@ from hermes_agent.core.errors import Degraded, ModelError
 from hermes_agent.core.messages import (
     Delta,
     Effort,
+    ModelFacts,
     Reply,
     Request,
     Rerouted,
@@ -40,6 +41,7 @@ BUDGETED_OUTPUT = 16_000
 how long the reply may be."""
 AGAIN_SECONDS = 1.0
 CHARS_PER_TOKEN = 4
+_NOTHING = Usage()
 
 
 class NoRoom(Exception):
@@ -145,7 +147,7 @@ class Asking:
         async with self._under_way(Call("main", model)) as call:
             await self._requested(call, step, request, talk.digest, talk.context_tokens)
             reply = await self._stream(call, request)
-            await self._replied(call, step, reply)
+            await self._write(self._replied(call, step, reply))
         if reply.stop == "length":
             limit = f" of {output} tokens" if output else ""
             await self._write(ev.Noted(f"the reply was cut at its limit{limit}", "warning"))
@@ -180,9 +182,8 @@ class Asking:
             await self._requested(call, 0, request, digest_of(request), input // CHARS_PER_TOKEN)
             try:
                 reply = await self._stream(call, request)
-            except ModelError as error:
-                reason = f"it failed: {error.kind}"
-                await self._write(ev.Charged(call.model.name, call.use, Usage(), 0.0, reason))
+            except (ModelError, NoRoom):
+                await self._write(ev.Charged(call.model.name, call.use, Usage(), 0.0, "it failed"))
                 raise
             if not reply.text.strip():
                 reason = "nothing was said"
@@ -225,61 +226,53 @@ class Asking:
 
     async def cut_short(self) -> None:
         """The user has interrupted. What was said so far is kept, since it was read, and both
-        that and the question are paid for."""
-        call = self._call
-        if call is not None and self._talk.asked is not None:
-            usage, cost = self._so_far(call)
-            text = "".join(call.pieces)
+        that and the question are paid for. Where a budget depends on it, so is all that the call
+        can have cost: its reasoning and the arguments of its calls nobody has seen."""
+        call, asked = self._call, self._talk.asked
+        if call is not None and asked is not None:
+            model, text = call.model, "".join(call.pieces)
             if text:
-                reply = Reply(text, (), usage, "interrupted", call.model.name, cost)
-                await self._replied(call, self._talk.turn.steps + 1, reply)
+                seen = Usage(self._talk.context_tokens, call.bytes // CHARS_PER_TOKEN)
+                reply = Reply(text, (), seen, "interrupted", model.name, model.facts.cost(seen))
+                replied = self._replied(call, asked.step, reply)
+                await self._owe(asked, "interrupted", seen, replied)
             else:
-                await self._write(ev.Charged(call.model.name, call.use, usage, cost, "interrupted"))
-            await self._warn(usage, cost)
+                await self._owe(asked, "interrupted")
         self.let_go()
 
-    def _so_far(self, call: Call) -> tuple[Usage, float | None]:
-        """What a call that was cut short has used: an estimate, or the most it can have been
-        where a budget depends on it. Who thinks unseen may have used all that it was given."""
-        assert self._talk.asked is not None
-        held, ways = self._held, call.model.ways.values()
-        if held.output is None:
-            usage = Usage(self._talk.asked.input, call.bytes // CHARS_PER_TOKEN)
-            return usage, call.model.facts.cost(usage)
-        unseen = any(facts.efforts or facts.thinking for facts in ways)
-        usage = Usage(held.input, held.output if unseen else min(held.output, call.bytes))
-        if held.dollars is None:
-            return usage, call.model.facts.cost(usage)
-        most = max(facts.most(usage.input, usage.output) or 0.0 for facts in ways)
-        return usage, min(held.dollars, most)
-
     async def charge_lost(self) -> None:
-        """The last runtime died while a call was under way. What it cost nobody knows: what can
-        be known is counted, and the most it can have been where a budget depends on it."""
-        lost = self._talk.asked
-        if lost is None:
-            return
-        usage = Usage(lost.input, lost.output)
-        model = self._parts.route("main", lost.model)
-        known = model.facts.cost(usage) if model is not None else None
-        cost = lost.most if lost.most is not None else known
-        reason = "the runtime ended while this call was under way"
-        await self._write(ev.Charged(lost.model, lost.use, usage, cost, reason))
-        await self._warn(usage, cost)
+        """The last runtime died while a call was under way."""
+        if self._talk.asked is not None:
+            await self._owe(self._talk.asked, "the runtime ended during this call")
 
-    async def _replied(self, call: Call, step: int, reply: Reply) -> None:
-        await self._write(
-            ev.Replied(
-                step=step,
-                text=self._parts.redact(reply.text),
-                calls=tuple(self._without_secrets(call) for call in reply.calls),
-                usage=reply.usage,
-                stop=reply.stop,
-                model=reply.model or call.model.name,
-                cost=reply.cost,
-                seconds=round(time.perf_counter() - call.started, 6),
-                thoughts=self._thoughts(reply),
-            )
+    async def _owe(
+        self, asked: ev.ModelRequested, reason: str, seen: Usage = _NOTHING, *events: ev.Event
+    ) -> None:
+        """Count a call that nobody knows the cost of: an estimate, or the most where a budget
+        depends on it, less what was seen and is counted with the `events`."""
+        model = self._parts.route("main", asked.model)
+        facts = model.facts if model is not None else ModelFacts()
+        rest = Usage(max(0, asked.input - seen.input), max(0, asked.output - seen.output))
+        counted, cost = facts.cost(seen) or 0.0, facts.cost(rest)
+        if asked.most is not None:
+            cost = max(0.0, asked.most - counted)
+            reason = f"{reason}: the most it can have cost"
+        if rest.total or cost:
+            events = (*events, ev.Charged(asked.model, asked.use, rest, cost, reason))
+        await self._write(*events)
+        await self._warn(seen + rest, counted + (cost or 0.0))
+
+    def _replied(self, call: Call, step: int, reply: Reply) -> ev.Replied:
+        return ev.Replied(
+            step=step,
+            text=self._parts.redact(reply.text),
+            calls=tuple(self._without_secrets(call) for call in reply.calls),
+            usage=reply.usage,
+            stop=reply.stop,
+            model=reply.model or call.model.name,
+            cost=reply.cost,
+            seconds=round(time.perf_counter() - call.started, 6),
+            thoughts=self._thoughts(reply),
         )
 
     def _without_secrets(self, call: ToolCall) -> ToolCall:
@@ -334,13 +327,12 @@ class Asking:
 
     async def _wasted(self, call: Call, wasted: Wasted) -> None:
         usage, cost = wasted.usage, wasted.cost
-        call.bytes = 0  # counted with this
-        again = await self._parts.purse.covers(self._held, usage, cost)
         await self._write(
-            ev.Charged(wasted.model, call.use, usage, cost, "a try failed", again=again)
+            ev.Charged(wasted.model, call.use, usage, cost, "a try failed", again=True)
         )
+        call.bytes = 0  # counted with this
         await self._warn(usage, cost)
-        if not again:
+        if not await self._parts.purse.covers(self._held):
             raise NoRoom
 
     async def _rerouted(self, call: Call, step: Rerouted) -> None:

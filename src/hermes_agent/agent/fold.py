@@ -200,7 +200,7 @@ class Conversation:
             case ev.TurnFinished():
                 self.asked = None
             case ev.BudgetReached() as reached:
-                self.budget = reached
+                self.budget, self.asked = reached, None
             case ev.InterruptAsked():
                 self.interrupted = True
             case ev.Asked() as asked:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from hermes_agent.core.messages import ModelFacts, Usage
+from hermes_agent.core.messages import ModelFacts
 
 LEAST_OUTPUT = 512
 """A reply that may not even have so many tokens is not worth asking for."""
@@ -135,13 +135,12 @@ class Purse:
         self._out.append(made)
         return made
 
-    async def covers(self, held: Held, usage: Usage, cost: float | None) -> bool:
-        """Whether the call may still use all that was set aside for it, after it has used this
-        for nothing."""
+    async def covers(self, held: Held) -> bool:
+        """Whether a call may still use all that was set aside for it, after it has used some for
+        nothing."""
         for account in held.accounts:
             everybody = self._held(account)
-            more = usage.total if account.unit == "tokens" else cost or 0.0
-            if await account.used() + more + everybody > account.limit:
+            if await account.used() + everybody > account.limit:
                 return False
         return True
 

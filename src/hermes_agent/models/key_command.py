@@ -136,13 +136,19 @@ def moment(said: Any, label: str) -> float | None:
     return date.timestamp()
 
 
+async def _begun(starting: "asyncio.Future[asyncio.subprocess.Process]") -> Any:
+    """The process, if it could be started at all."""
+    await asyncio.wait({starting})
+    return None if starting.exception() is not None else starting.result()
+
+
 async def run_program(
     argv: Sequence[str], environ: Mapping[str, str], folder: Path | None, limit: float, label: str
 ) -> str:
     """What a program prints. It gets `limit` seconds, and is killed with all that it started when
     they are over or nobody waits for it any more."""
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *argv,
             env=dict(environ),
             cwd=folder,
@@ -151,21 +157,24 @@ async def run_program(
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
-    except OSError as error:
-        raise ModelError("auth", f"{label} cannot be run: {error.strerror}") from None
+    )
     ended = False
     try:
+        # Shielded: a start that is cancelled half-way leaves a process that nobody can end.
+        process = await asyncio.shield(starting)
         async with asyncio.timeout(limit):
             stdout, stderr = await process.communicate()
         ended = True
-    except TimeoutError:
+    except OSError as error:
+        if not isinstance(error, TimeoutError):
+            raise ModelError("auth", f"{label} cannot be run: {error.strerror}") from None
         raise ModelError(
             "auth",
             f"{label} printed no key in {limit:g} seconds",
             "nobody can answer a question that it asks; check it in a terminal",
         ) from None
     finally:
-        if not ended:
+        if not ended and (process := await _begun(starting)) is not None:
             # The group may outlive its leader: something in it still holds the output open.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

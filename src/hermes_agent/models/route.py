@@ -68,45 +68,39 @@ class Routed:
         trip = Trip(self._ways, self._settings, self._random)
         reply: Reply | None = None
         while reply is None:
-            probe = trip.probe_to_wait_for(self._clock())
-            if probe is not None:
-                await probe.ended()
-            async with aclosing(self._try_next(trip, request)) as chunks:
-                async for chunk in chunks:
-                    if isinstance(chunk, Reply):
-                        reply = chunk
-                    else:
-                        yield chunk
+            if (other := trip.probe_to_wait_for(self._clock())) is not None:
+                await other.ended()
+            step = trip.next(self._clock())
+            for told in step.told:
+                yield told
+            visit = step.visit
+            if step.pause is not None:
+                await self._sleep(step.pause)
+                visit = trip.after_pause(visit, self._clock())
+            now, way = self._clock(), visit.way
+            anyway = not way.is_usable(now)
+            # From the choice to here nobody else has had a turn: only one call gets the probe.
+            probe = way.circuit.enter(now)
+            try:
+                for told in trip.going(visit, now):
+                    yield told
+                async with aclosing(self._ask(trip, visit, request, probe, anyway)) as chunks:
+                    async for chunk in chunks:
+                        if isinstance(chunk, Reply):
+                            reply = chunk
+                        else:
+                            yield chunk
+            finally:
+                way.circuit.leave(probe)
         yield reply
 
     async def close(self) -> None:
         """Nothing is held here."""
 
-    async def _try_next(self, trip: Trip, request: Request) -> AsyncGenerator[Chunk, None]:
-        """One try, which brings the reply or is noted as failed; raises when none is to be made."""
-        step = trip.next(self._clock())
-        for chunk in step.told:
-            yield chunk
-        visit = step.visit
-        if step.pause is not None:
-            await self._sleep(step.pause)
-            visit = trip.after_pause(visit, self._clock())
-        now, way = self._clock(), visit.way
-        anyway = not way.is_usable(now)
-        # From the choice to here nobody else has had a turn: only one call gets the probe.
-        probe = way.circuit.enter(now)
-        try:
-            for chunk in trip.going(visit, now):
-                yield chunk
-            async with aclosing(self._ask(trip, visit, request, probe, anyway)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            way.circuit.leave(probe)
-
     async def _ask(
         self, trip: Trip, visit: Visit, request: Request, probe: Probe | None, anyway: bool
     ) -> AsyncGenerator[Chunk, None]:
+        """One try, which brings the reply or is noted as failed."""
         way = visit.way
         lent: Lent | None = None
         pieces: list[str] = []
@@ -121,12 +115,11 @@ class Routed:
             stream = way.speaker.stream(request, lent.credential)
             try:
                 async for chunk in stream:
-                    match chunk:
-                        case Reply():
-                            reply = chunk
-                            break
-                        case Delta(text=text) | Thinking(text=text):
-                            pieces.append(text)
+                    if isinstance(chunk, Delta | Thinking):
+                        pieces.append(chunk.text)
+                    elif isinstance(chunk, Reply):
+                        reply = chunk
+                        break
                     yield chunk
             finally:
                 # A listener that leaves early must not leave the connection behind.

@@ -194,10 +194,9 @@ class Trip:
         return bound, rank, visit.tries, way.circuit.opened or 0.0, visit.number
 
     def _is_given_up(self, visit: Visit, now: float) -> bool:
-        """Whether its service asks for a longer pause than we make."""
+        """Whether its service asks, as things are, for a longer pause than we make."""
         if self._asked_for(visit, now) <= self._settings.retry_most_seconds:
             return False
-        visit.is_out = True
         _note_bound(visit, now)
         return True
 

@@ -174,9 +174,8 @@ class Choosing:
                 request = replace(request, max_output=held.output)
             async for chunk in model.stream(request):
                 if isinstance(chunk, Wasted):
-                    more = await self._purse.covers(held, chunk.usage, chunk.cost)
                     await pay(chunk)
-                    if not more:
+                    if not await self._purse.covers(held):
                         raise ModelError("quota", "a try failed, and no budget is left for another")
                 elif isinstance(chunk, Reply):
                     await pay(chunk)

@@ -178,12 +178,13 @@ class Runtime:
         return now
 
     async def _keep_tidy(self) -> None:
-        """Let go of terminals that nobody uses."""
+        """Let go of terminals and connections that nobody uses."""
         while True:
             try:
                 await self._shelf.tidy(busy=self._desk.busy)
+                await self.models.tidy()
             except Exception:
-                log.exception("letting go of terminals failed; it goes on")
+                log.exception("letting go of what nobody uses failed; it goes on")
             await asyncio.sleep(WATCH_SECONDS)
 
     def touch(self) -> None:

@@ -24,13 +24,13 @@ def listed(
     db: apsw.Connection, by: CostKey, since: float, until: float | None, session: str
 ) -> list[Cost]:
     order = "name desc" if by == "day" else "dollars desc, calls desc, name"
-    title = "(select title from sessions where id = name)" if by == "session" else "null"
+    title = "(select title from sessions where id = paid.name)" if by == "session" else "null"
     found = rows(
         db,
         f"select *, {title} from (select {_NAMES[by]} as name, count(*) as calls, sum(input), "
         "sum(output), sum(cached), sum(written), sum(reasoning), total(cost) as dollars, "
         "sum(cost is null) from costs where time >= ?1 and (?2 is null or time < ?2) "
-        f"and (?3 = '' or session = ?3) group by 1) order by {order}",
+        f"and (?3 = '' or session = ?3) group by 1) as paid order by {order}",
         (since, until, session),
     )
     return [
