@@ -26,13 +26,16 @@ from tests.support.wires import Case, WireUnderTest
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "bedrock", "mistral")
 SIZES = {1: 300, 500: 30, 5_000: 8}
 """Pieces of an answer, and how often it is read; one piece shows what a request costs."""
+PACKED = 50
+"""Events in one chunk, as many proxies send them."""
 AT_ONCE = 100
 CALLS = 200
 IMPORTS = 9
-BASE = "hermes_agent.models.refusals, hermes_agent.models.shared, hermes_agent.models.wire"
-"""What every format imports."""
+BASE = "hermes_agent.models.listening"
+"""What every format imports, with all that it needs."""
 
 Ask = Callable[[], Awaitable[None]]
+Read = Callable[[httpx.Response], Awaitable[None]]
 
 
 def figures() -> Iterator[Figure]:
@@ -40,6 +43,8 @@ def figures() -> Iterator[Figure]:
         for name in WIRES:
             for size in SIZES:
                 (Path(folder) / f"{name}-{size}").write_bytes(_response(_wire(name), size))
+            packed = _response(_wire(name), max(SIZES), PACKED)
+            (Path(folder) / f"{name}-packed").write_bytes(packed)
         with replay(Path(folder)) as port:
             root = f"http://127.0.0.1:{port}"
             for name in WIRES:
@@ -62,12 +67,13 @@ def _wire(name: str) -> WireUnderTest:
     return wire
 
 
-def _response(wire: WireUnderTest, size: int) -> bytes:
-    """A whole HTTP response, each event in a chunk of its own as services send them."""
+def _response(wire: WireUnderTest, size: int, packed: int = 1) -> bytes:
+    """A whole HTTP response, so many events in a chunk: one, as services send them, or more."""
     raw = wire.answer(Case("bench", ("word ",) * size, usage=Usage(10, size)))
     headers = "".join(f"{name}: {value}\r\n" for name, value in raw.headers.items())
     head = f"HTTP/1.1 200 OK\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode()
-    chunks = (b"%x\r\n%b\r\n" % (len(piece), piece) for piece in raw.pieces)
+    pieces = [b"".join(raw.pieces[at : at + packed]) for at in range(0, len(raw.pieces), packed)]
+    chunks = (b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     return head + b"".join(chunks) + b"0\r\n\r\n"
 
 
@@ -100,13 +106,40 @@ def _reading(name: str, root: str) -> Iterator[Figure]:
             f"{name}: an answer in {size:,} piece{'s' * (size > 1)}, times plain httpx",
             ours / plain, "x", plain * 1000, "ms with httpx", 1.5, "x",
         )  # fmt: skip
+    size, rounds = max(SIZES), 3 * SIZES[max(SIZES)]
+    cut, plainly = ("frames", _cut_frames) if name == "bedrock" else ("lines", _cut_lines)
+    plain, ours = asyncio.run(_both(name, f"{root}/{name}-packed", rounds, plainly))
+    yield Figure(
+        f"{name}: {size:,} pieces, {PACKED} in a chunk, times httpx that only cuts {cut}",
+        ours / plain, "x", plain * 1000, f"ms for {cut}", 2.0, "x",
+    )  # fmt: skip
 
 
-async def _both(name: str, url: str, rounds: int) -> tuple[float, float]:
+async def _read(response: httpx.Response) -> None:
+    async for _piece in response.aiter_bytes():
+        pass
+
+
+async def _cut_lines(response: httpx.Response) -> None:
+    async for _line in response.aiter_lines():
+        pass
+
+
+async def _cut_frames(response: httpx.Response) -> None:
+    """By their lengths alone; the chunks hold whole ones."""
+    async for piece in response.aiter_bytes():
+        at = 0
+        while at < len(piece):
+            length = int.from_bytes(piece[at : at + 4])
+            _payload = piece[at + 12 : at + length - 4]
+            at += length
+
+
+async def _both(name: str, url: str, rounds: int, plainly: Read = _read) -> tuple[float, float]:
     """The processor time of this process, which only reads, for one answer: the least of rounds
     in turn, so that neither has a quieter machine."""
     plain, ours = [], []
-    async with _asking(name, url) as (ask_plain, ask_ours):
+    async with _asking(name, url, plainly) as (ask_plain, ask_ours):
         for _ in range(rounds):
             plain.append(await _seconds(ask_plain))
             ours.append(await _seconds(ask_ours))
@@ -122,7 +155,8 @@ async def _seconds(ask: Ask) -> float:
 class _asking:  # noqa: N801 - used as a function
     """Both ways to ask: plainly, and through the format."""
 
-    def __init__(self, name: str, url: str) -> None:
+    def __init__(self, name: str, url: str, plainly: Read = _read) -> None:
+        self._plainly = plainly
         self._wire = _wire(name)
         self._url = url
         self._plain = httpx.AsyncClient(verify=False, timeout=30, limits=httpx.Limits())
@@ -137,8 +171,7 @@ class _asking:  # noqa: N801 - used as a function
 
     async def _ask_plain(self) -> None:
         async with self._plain.stream("POST", self._url + "/x", content=b"{}") as response:
-            async for _piece in response.aiter_bytes():
-                pass
+            await self._plainly(response)
 
     async def _ask_ours(self) -> None:
         async for _chunk in self._speaker.stream(REQUEST, self._wire.credential):

@@ -137,9 +137,9 @@ async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None
         first.release()
 
     ledger.look = pay
-    found = await purse.hold([ledger.account()], bill(10, 20))
-    assert isinstance(found, Held)
-    assert ledger.spent + (found.dollars or 0.0) <= ledger.limit + 1e-9
+    found = await purse.hold([ledger.account()], bill(10, 40))
+    assert isinstance(found, Short)
+    assert (found.used, found.needed) == (0.7, pytest.approx(0.5))
 
 
 async def test_small_calls_do_not_overtake_a_large_one() -> None:

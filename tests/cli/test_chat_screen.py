@@ -151,8 +151,12 @@ def test_what_was_typed_is_remembered_in_the_home(house: House, open_chat: Open)
     again = Pane(house.work, [sys.executable, "-m", "hermes_agent", "chat"], house.environ)
     try:
         again.shows("idle")
-        again.press("Up")
-        again.shows("> hello for later")
+
+        def remembered() -> bool:
+            again.press("Up")  # the file is read after the prompt is there
+            return "> hello for later" in again.text()
+
+        wait_until(remembered, "the line of the chat before")
     finally:
         again.close()
 

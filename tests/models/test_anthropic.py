@@ -348,7 +348,7 @@ def test_a_schema_with_a_choice_on_top_is_still_an_object() -> None:
     tools = (ToolSpec("one", "", {}), ToolSpec("two", "", choice))
     sent, _ = request_body(endpoint(""), Request(Prompt("", tools), (UserMessage("a"),)))
     one, two = msgspec.json.decode(sent)["tools"]
-    assert one["input_schema"] == {"type": "object"}
+    assert one["input_schema"] == {"type": "object", "properties": {}}
     assert two["input_schema"] == {"properties": {"a": {}}, "x-unknown": 1, "type": "object"}
 
 

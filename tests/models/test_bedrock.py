@@ -22,7 +22,7 @@ from hermes_agent.core.messages import (
     Usage,
 )
 from hermes_agent.core.services import Service
-from hermes_agent.models.bedrock import Bedrock
+from hermes_agent.models.bedrock import headers_of, open_speaker, path_to
 from hermes_agent.models.speaking import Credential, Endpoint
 from tests.models.bedrock_helpers import HI, PROMPT, content, endpoint
 from tests.support.model_server import ModelServer, Raw
@@ -53,7 +53,7 @@ def server() -> Iterator[ModelServer]:
 async def ask(
     at: Endpoint, credential: Credential = WIRE.credential, *messages: Message
 ) -> tuple[list[Any], Reply]:
-    speaker = Bedrock(at, lambda: NOW)
+    speaker = open_speaker(at, lambda: NOW)
     try:
         request = Request(PROMPT, messages or (HI,))
         *pieces, reply = [chunk async for chunk in speaker.stream(request, credential)]
@@ -81,7 +81,7 @@ async def test_a_request_carries_the_signature_that_aws_would_compute(
     credential = WIRE.credential
     keys = Credentials(credential.id, credential.secret, credential.session)
     auth = SigV4Auth(keys, "bedrock", "us-east-1")
-    url = server.root + Bedrock(endpoint(server.root, model))._path
+    url = server.root + path_to(endpoint(server.root, model))
     assert unquote(url) == server.root + received.path
     headers = {name: received.headers[name] for name in signed}
     request = AWSRequest("POST", url, headers, received.body)
@@ -116,7 +116,7 @@ def test_the_region_is_read_from_the_address(
 ) -> None:
     service = Service(wire="bedrock", headers=headers)
     at = msgspec.structs.replace(endpoint(url), service=service)
-    signed = Bedrock(at, lambda: NOW)._headers(b"{}", WIRE.credential)
+    signed = headers_of(at, path_to(at), b"{}", WIRE.credential, NOW)
     assert f"/20250615/{region}/bedrock/aws4_request" in signed["authorization"]
 
 

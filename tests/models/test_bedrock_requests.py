@@ -26,7 +26,10 @@ from tests.models.bedrock_helpers import HI, PROMPT, TOOLS, content, endpoint
 from tests.support.wires.bedrock import MODEL, WIRE
 
 NAME = WIRE.endpoint("").name
-ADAPTIVE = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
+ADAPTIVE = {
+    "thinking": {"type": "adaptive", "display": "summarized"},
+    "output_config": {"effort": "high"},
+}
 
 
 def body(at: Endpoint, *messages: Message, prompt: Prompt = PROMPT, **more: Any) -> dict[str, Any]:

@@ -378,3 +378,10 @@ def test_a_model_that_takes_no_tools_is_shown_none() -> None:
     endpoint = msgspec.structs.replace(LEVEL, facts=ModelFacts(tools=False))
     body = request_body(endpoint, Request(Prompt("", tools), (UserMessage("hi"),)))
     assert "tools" not in json.loads(body)
+
+
+def test_an_empty_message_is_not_sent_as_an_empty_text() -> None:
+    body = msgspec.json.decode(
+        request_body(WIRE.endpoint(""), Request(Prompt(""), (UserMessage(" "),)))
+    )
+    assert body["contents"] == [{"role": "user", "parts": [{"text": "(an empty message)"}]}]

@@ -24,9 +24,9 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.models.mending import NO_RESULT
+from hermes_agent.models.mending import BRIDGE, NO_RESULT, short_id
 from hermes_agent.models.mistral import open_speaker
-from hermes_agent.models.mistral_request import BRIDGE, request_body, wire_id
+from hermes_agent.models.mistral_request import request_body
 from tests.contracts.test_wires import CONVERSATIONS
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.mistral import WIRE, chunk, stream, thinking
@@ -106,7 +106,7 @@ def test_an_answer_to_be_continued_is_marked_as_such() -> None:
 
 
 def test_ids_that_the_service_refuses_are_put_another_way_and_always_the_same() -> None:
-    assert wire_id("D681PevKs") == "D681PevKs"
+    assert short_id("D681PevKs") == "D681PevKs"
     odd = [
         "call_1",
         "c1",
@@ -116,8 +116,8 @@ def test_ids_that_the_service_refuses_are_put_another_way_and_always_the_same() 
         "D681PevKs!",
         *(f"call-{n}" for n in range(999)),
     ]
-    made = [wire_id(id) for id in odd]
-    assert made == [wire_id(id) for id in odd]
+    made = [short_id(id) for id in odd]
+    assert made == [short_id(id) for id in odd]
     assert len(set(made)) == len(odd)
     assert all(re.fullmatch(r"[a-zA-Z0-9]{9}", id) for id in made)
 

@@ -2,6 +2,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from openai import AsyncOpenAI
 
 from hermes_agent.core.messages import (
@@ -18,6 +19,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.services import Quirk, Service
+from hermes_agent.models.mending import BRIDGE, short_id
 from hermes_agent.models.openai_chat import request_body, wire_messages
 from tests.models.helpers import (
     FIND,
@@ -346,3 +348,35 @@ async def test_azure_takes_the_key_in_its_own_header_and_the_version_in_the_addr
     assert "authorization" not in received.headers
     assert received.headers["x-team"] == "a b"
     assert (received.path, received.query) == ("/v1/chat/completions", "api-version=2026-01-01")
+
+
+# what some refuse
+
+
+@pytest.mark.parametrize("model", ["mistralai/mistral-small-4-119b-2603", "Devstral-Small-2"])
+def test_models_of_mistral_get_short_ids_and_a_word_between_result_and_user(model: str) -> None:
+    said = (UserMessage("go"), AssistantMessage("", (CALL,)), ToolMessage(CALL.id, "find", "x"))
+    messages = wire_messages(endpoint(model=model), request(*said, "and now?"))
+    assert [m["role"] for m in messages] == [
+        "system", "user", "assistant", "tool", "assistant", "user",
+    ]  # fmt: skip
+    assert messages[4]["content"] == BRIDGE
+    assert messages[3]["tool_call_id"] == messages[2]["tool_calls"][0]["id"] == short_id(CALL.id)
+    assert messages[:4] == wire_messages(endpoint(model=model), request(*said))
+
+
+def test_a_service_that_wants_turns_gets_them() -> None:
+    place = endpoint("", Service(quirks=("alternating",)))
+    roles = [m["role"] for m in wire_messages(place, request("one", "two", "three"))]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert [m["role"] for m in wire_messages(PLAIN, request("one", "two"))][1:] == ["user", "user"]
+
+
+def test_a_model_without_tools_is_shown_none() -> None:
+    place = endpoint("", None, ModelFacts(tools=False))
+    assert "tools" not in json.loads(request_body(place, request("go")))
+
+
+def test_arguments_are_asked_for_in_pieces_where_that_is_not_the_rule() -> None:
+    assert sent(CONVERSATION, "tool_stream")["tool_stream"] is True
+    assert "tool_stream" not in sent(CONVERSATION)

@@ -415,3 +415,85 @@ async def test_a_header_that_names_a_pause_counts_more_than_words() -> None:
     with pytest.raises(ModelError) as raised:
         await exchange(Raw(said.pieces, 429, {**late.headers, "retry-after": "3"}))
     assert raised.value.retry_after == 3.0
+
+
+# what a service refuses once
+
+UNVERIFIED = {
+    "error": {
+        "message": "Your organization must be verified to generate reasoning summaries.",
+        "type": "invalid_request_error",
+        "param": "reasoning.summary",
+        "code": "unsupported_value",
+    }
+}
+NO_CIPHERTEXT = {
+    "error": {
+        "message": "Encrypted content is not supported with this model.",
+        "type": "invalid_request_error",
+        "param": "include",
+    }
+}
+ANOTHERS = {
+    "error": {
+        "message": "The encrypted content gAAA...wXBV could not be verified.",
+        "type": "invalid_request_error",
+        "code": "invalid_encrypted_content",
+    }
+}
+
+
+async def test_summaries_and_ciphertext_that_are_refused_are_not_asked_for_again() -> None:
+    said = whole_stream([*message_events(0, ["yes"])], USED)
+    raws = [Raw.json(UNVERIFIED, 400), Raw.json(NO_CIPHERTEXT, 400), said, said]
+    async with ModelServer(raws) as server:
+        model = speaking(place(f"{server.root}/v1"))
+        for _ in range(2):
+            assert (await reply(model, request("go"))).text == "yes"
+        await model.close()
+    first, second, *others = [received.json for received in server.requests]
+    assert first["reasoning"] == {"summary": "auto"}
+    assert "reasoning" not in second
+    assert second["include"] == ["reasoning.encrypted_content"]
+    for other in others:
+        assert "include" not in other
+        assert "reasoning" not in other
+    assert len(others) == 2
+
+
+async def test_thoughts_that_the_account_cannot_read_are_left_out_and_later_ones_sent() -> None:
+    first, later = [
+        whole_stream([*reasoning_events(at, [["hm"]]), *message_events(at + 1, ["a"])], USED)
+        for at in (0, 5)
+    ]
+    raws = [first, Raw.json(ANOTHERS, 400), later, first]
+    async with ModelServer(raws) as server:
+        model = speaking(place(f"{server.root}/v1"))
+        said: list[Any] = ["go"]
+        for _ in range(3):
+            said += [(await reply(model, request(*said))).message, "and?"]
+        await model.close()
+    items = [received.json["input"] for received in server.requests]
+    ids = [[item["id"] for item in each if item["type"] == "reasoning"] for each in items]
+    assert ids == [[], ["rs_0"], [], ["rs_5"]]
+
+
+async def test_a_refusal_of_something_else_is_told() -> None:
+    async with ModelServer([Raw.json({"error": {"message": "no such tool"}}, 400)]) as server:
+        model = speaking(place(f"{server.root}/v1"))
+        with pytest.raises(ModelError, match="no such tool"):
+            await reply(model, request("go"))
+        await model.close()
+    assert len(server.requests) == 1
+
+
+def test_grok_is_asked_for_its_thoughts_though_it_has_no_steps_of_effort() -> None:
+    for model, wanted in (("grok-4.20-0309-reasoning", True), ("grok-4.20-non-reasoning", False)):
+        at = endpoint("", Service(wire="openai-responses"), ModelFacts(), model=model)
+        body = json.loads(request_body(at, request("go")))
+        assert ("include" in body) is wanted
+
+
+def test_a_model_without_tools_is_shown_none() -> None:
+    assert "tools" in sent(request("go"))
+    assert "tools" not in sent(request("go"), facts=ModelFacts(tools=False))

@@ -159,3 +159,25 @@ def test_azure_without_a_resource_says_which_variable_to_set() -> None:
     with pytest.raises(UsageError) as raised:
         service_of("azure/x", SETTINGS, {})
     assert "AZURE_OPENAI_ENDPOINT" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("model", "wire"),
+    [
+        ("gpt-5.6-sol", "openai-responses"),
+        ("our-gpt-6-deployment", "openai-responses"),
+        ("o3", "openai-responses"),
+        ("gpt-oss-120b", "openai-chat"),
+        ("llama-3.3-70b-instruct", "openai-chat"),
+        ("kimi-k2.6", "openai-chat"),
+    ],
+)
+def test_newer_models_of_openai_are_asked_in_its_newer_format_on_azure(
+    model: str, wire: str
+) -> None:
+    environ = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com"}
+    _, service, url = service_of(f"azure/{model}", SETTINGS, environ)
+    assert (service.wire, url) == (wire, "https://mine.openai.azure.com/openai/v1")
+    assert "api_key_header" in service.quirks
+    chosen = ModelSettings(services={"azure": ServiceSettings(wire="openai-chat")})
+    assert service_of(f"azure/{model}", chosen, environ)[1].wire == "openai-chat"

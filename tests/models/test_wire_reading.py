@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_agent.core.errors import ModelError
+from hermes_agent.models.server_sent import EventReader
 from hermes_agent.models.wire import Wire
 from tests.support.model_server import ModelServer, Raw
 
@@ -24,12 +25,13 @@ def server() -> Iterator[ModelServer]:
 
 async def read(server: ModelServer, raw: Raw) -> list[bytes]:
     server.answer_next(raw)
-    wire = Wire(server.root, {}, 30.0)
+    wire, reader = Wire(server.root, {}, 30.0), EventReader("it")
     try:
         async with wire.post("/x", b"{}", {}) as answer:
-            return [data async for data in answer.events()]
+            found = [data async for piece in answer.pieces() for data in reader.feed(piece)]
     finally:
         await wire.close()
+    return [data.strip() for data in (*found, *reader.end())]
 
 
 async def test_events_are_found_however_they_are_cut(server: ModelServer) -> None:

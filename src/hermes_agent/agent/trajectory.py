@@ -1,11 +1,12 @@
 """Trajectories: each turn as one JSON line, as the model saw it, for training and analysis."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
-from hermes_agent.core.messages import AssistantMessage, Message, Prompt, ToolMessage
+from hermes_agent.core.messages import AssistantMessage, Media, Message, Prompt, ToolMessage
 
 Form = Literal["openai", "sharegpt"]
 FORMS: tuple[Form, ...] = ("openai", "sharegpt")
@@ -53,7 +54,16 @@ def openai_message(message: Message) -> dict[str, Any]:
         case ToolMessage():
             return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
         case _:
-            return {"role": "user", "content": message.text}
+            parts = [_openai_file(file) for file in message.files]
+            said = {"type": "text", "text": message.text}
+            return {"role": "user", "content": [said, *parts] if parts else message.text}
+
+
+def _openai_file(file: Media) -> dict[str, Any]:
+    url = f"data:{file.type};base64,{b64encode(file.data).decode()}"
+    if file.is_image:
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": file.name, "file_data": url}}
 
 
 def _openai(prompt: Prompt, messages: list[Message]) -> dict[str, Any]:
@@ -84,7 +94,8 @@ def _sharegpt_turns(message: Message) -> Iterator[dict[str, str]]:
         case ToolMessage():
             yield {"from": "tool", "value": f"<tool_response>\n{message.text}\n</tool_response>"}
         case _:
-            yield {"from": "human", "value": message.text}
+            files = "".join(f"\n<{file.type} {file.name}>" for file in message.files)
+            yield {"from": "human", "value": message.text + files}
 
 
 def _sharegpt(prompt: Prompt, messages: list[Message]) -> dict[str, Any]:

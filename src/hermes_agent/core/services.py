@@ -20,6 +20,8 @@ Quirk = Literal[
     "reasoning_effort",       # takes the effort as "reasoning_effort"
     "api_key_header",         # takes the key in the header `api-key`
     "one_call",               # asks for one tool call at a time only
+    "tool_stream",            # streams the arguments of calls only when asked to
+    "alternating",            # refuses two messages of the user in a row
     "codex",                  # ChatGPT's Responses: instructions, an account, no limit of tokens
 ]  # fmt: skip
 """Where a service differs from the format it speaks."""

@@ -1,34 +1,26 @@
 """The Messages wire format of Anthropic, streaming."""
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from hermes_agent.core.errors import ModelError, ModelTrouble
-from hermes_agent.core.messages import (
-    Chunk,
-    Delta,
-    Reply,
-    Request,
-    Stop,
-    Thinking,
-    Thought,
-    ToolCall,
-    Usage,
-)
+from hermes_agent.core.messages import Request, Stop, Thought, Usage
 from hermes_agent.models.anthropic_request import KeptThought, request_body
+from hermes_agent.models.listening import (
+    HttpSpeaker,
+    ServerSent,
+    bearer,
+    path_of,
+    standing_headers,
+)
 from hermes_agent.models.refusals import refusal
-from hermes_agent.models.shared import estimated_usage, known_call_ids, new_call_id
 from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wire import Wire, shown, within
+from hermes_agent.models.wire import Answer
 
 VERSION = "2023-06-01"
-TAIL_SECONDS = 1.0
-"""How long to wait for the end of the stream once the answer itself is whole."""
-
 SIGNED_IN = "sk-ant-oat"
 """How the token of somebody who signed in begins; everything else is a key."""
 SIGNED_IN_BETA = "oauth-2025-04-20"
@@ -60,11 +52,11 @@ STATUSES = {
 """What an error in the middle of a stream would have had for a status at its beginning."""
 
 
-class _OutputDetails(Struct, frozen=True):
+class _OutputDetails(Struct, frozen=True, gc=False):
     thinking_tokens: int | None = None
 
 
-class _Usage(Struct, frozen=True):
+class _Usage(Struct, frozen=True, gc=False):
     input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
@@ -72,11 +64,11 @@ class _Usage(Struct, frozen=True):
     output_tokens_details: _OutputDetails | None = None
 
 
-class _Message(Struct, frozen=True):
+class _Message(Struct, frozen=True, gc=False):
     usage: _Usage | None = None
 
 
-class _Block(Struct, frozen=True):
+class _Block(Struct, frozen=True, gc=False):
     type: str = ""
     text: str | None = None
     thinking: str | None = None
@@ -87,7 +79,7 @@ class _Block(Struct, frozen=True):
     input: Raw = Raw()
 
 
-class _Delta(Struct, frozen=True):
+class _Delta(Struct, frozen=True, gc=False):
     text: str | None = None
     partial_json: str | None = None
     thinking: str | None = None
@@ -95,7 +87,7 @@ class _Delta(Struct, frozen=True):
     stop_reason: str | None = None
 
 
-class _Event(Struct, frozen=True):
+class _Event(Struct, frozen=True, gc=False):
     type: str = ""
     index: int = -1
     delta: _Delta | None = None
@@ -122,38 +114,44 @@ class _OpenBlock:
         self.open = True
 
 
-class Assembly:
+class Assembly(ServerSent):
     """Makes one answer of the events of a stream."""
 
-    def __init__(self, name: str) -> None:
-        self.finish = ""
-        self.started = False
-        self._name = name
+    stops = STOPS
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
         self._blocks: dict[int, _OpenBlock] = {}
-        self._chars = 0
         self._calls = 0
         self._input = self._cached = self._written = self._output = self._reasoning = 0
 
-    def take(self, event: _Event) -> Delta | Thinking | None:
-        """Add an event; returns what it has to say. Kinds that nobody knows are passed over."""
+    def take(self, data: bytes) -> None:
+        """Kinds of events that nobody knows are passed over."""
+        event = _event.decode(data)
         match event.type:
             case "content_block_delta":
-                return self._add(event)
+                self._add(event)
             case "content_block_start":
-                return self._begin(event)
+                self._begin(event)
             case "content_block_stop":
                 self._block(event).open = False
+            case "ping":
+                self.begun = True
             case "message_start":
-                self.started = True
+                self.begun = True
                 if event.message is not None:
-                    self.count(event.message.usage)
+                    self._count(event.message.usage)
             case "message_delta":
-                self.count(event.usage)
-                if event.delta is not None:
-                    self.finish = event.delta.stop_reason or self.finish
-        return None
+                self._count(event.usage)
+                if event.delta is not None and event.delta.stop_reason:
+                    if any(b.open and b.head.type == "tool_use" for b in self._blocks.values()):
+                        raise self.broken()
+                    self.end(event.delta.stop_reason)
+            case "error":
+                kind = event.error.get("type") if isinstance(event.error, dict) else None
+                raise self.refused(STATUSES.get(kind, 500) if isinstance(kind, str) else 500, data)
 
-    def count(self, said: _Usage | None) -> None:
+    def _count(self, said: _Usage | None) -> None:
         """Every count is of the whole answer so far; the parts of the input exclude each other."""
         if said is None:
             return
@@ -164,39 +162,34 @@ class Assembly:
         if said.output_tokens_details is not None:
             self._reasoning = _newer(said.output_tokens_details.thinking_tokens, self._reasoning)
 
-    def _begin(self, event: _Event) -> Delta | Thinking | None:
+    def _begin(self, event: _Event) -> None:
         head = event.content_block
         if head is None or event.index in self._blocks:
             raise self._garbage("a block that is none or begins twice")
-        block = self._blocks[event.index] = _OpenBlock(head, self._chars, self._calls)
+        block = self._blocks[event.index] = _OpenBlock(head, self.chars, self._calls)
         if head.type == "tool_use":
-            if not head.name:
-                raise self._garbage("a tool call without a name")
             self._calls += 1
-        return self._said(block, head.text, head.thinking)
+        if head.text and head.type == "text":
+            self.say(head.text)
+        self._thinks(block, head.thinking)
 
-    def _add(self, event: _Event) -> Delta | Thinking | None:
+    def _add(self, event: _Event) -> None:
         block, delta = self._block(event), event.delta
         if delta is None:
             raise self._garbage("a piece of nothing")
+        if delta.text and block.head.type == "text":
+            self.say(delta.text)
+            return
         if delta.partial_json and block.head.type == "tool_use":
             block.pieces.append(delta.partial_json)
         if delta.signature:
             block.signature = delta.signature
-        return self._said(block, delta.text, delta.thinking)
+        self._thinks(block, delta.thinking)
 
-    def _said(
-        self, block: _OpenBlock, text: str | None, thinking: str | None
-    ) -> Delta | Thinking | None:
-        kind = block.head.type
-        if text and kind == "text":
+    def _thinks(self, block: _OpenBlock, text: str | None) -> None:
+        if text and block.head.type == "thinking":
             block.pieces.append(text)
-            self._chars += len(text)
-            return Delta(text)
-        if thinking and kind == "thinking":
-            block.pieces.append(thinking)
-            return Thinking(thinking)
-        return None
+            self.think(text)
 
     def _block(self, event: _Event) -> _OpenBlock:
         block = self._blocks.get(event.index)
@@ -205,40 +198,15 @@ class Assembly:
         return block
 
     def _garbage(self, what: str) -> ModelError:
-        return ModelError("garbage", f"{self._name} sent {what}")
+        return ModelError("garbage", f"{self.name} sent {what}")
 
     # the answer
 
-    def ended(self) -> None:
-        """Raises unless the answer is whole."""
-        cut = any(b.open and b.head.type == "tool_use" for b in self._blocks.values())
-        if not self.finish or cut:
-            raise ModelError("broken_stream", f"{self._name} stopped in the middle of its answer")
-
-    @property
-    def text(self) -> str:
-        return "".join("".join(b.pieces) for b in self._blocks.values() if b.head.type == "text")
-
-    def stop(self, calls: tuple[ToolCall, ...]) -> Stop:
-        stop = STOPS.get(self.finish, "end")
-        return ("calls" if calls else "end") if stop in ("end", "calls") else stop
-
-    def calls(self, request: Request) -> tuple[ToolCall, ...]:
-        """The calls, each under an id of its own. One that was cut before its arguments came is
-        left out: without them it would be another call."""
-        taken = known_call_ids(request)
-        calls = []
+    def made(self) -> Iterator[tuple[str, str, str]]:
         for block in self._blocks.values():
-            if block.head.type != "tool_use":
-                continue
-            arguments = "".join(block.pieces) or _whole_input(block.head)
-            if not arguments and STOPS.get(self.finish) == "length":
-                continue
-            id = block.head.id
-            own = id if id and id not in taken else new_call_id(request, taken)
-            taken.add(own)
-            calls.append(ToolCall(own, block.head.name or "", arguments or "{}"))
-        return tuple(calls)
+            if block.head.type == "tool_use":
+                arguments = "".join(block.pieces) or _whole_input(block.head)
+                yield block.head.id or "", block.head.name or "", arguments
 
     def thoughts(self) -> tuple[Thought, ...]:
         thoughts = []
@@ -251,16 +219,18 @@ class Assembly:
                 continue
             body = msgspec.json.encode(kept).decode() if kept != KeptThought() else ""
             text = "".join(block.pieces)
-            thoughts.append(Thought(self._name, text, body, block.chars, block.calls))
+            thoughts.append(Thought(self.name, text, body, block.chars, block.calls))
         return tuple(thoughts)
 
-    def usage(self, request: Request) -> Usage:
+    def written(self) -> str:
+        return "".join("".join(block.pieces) for block in self._blocks.values())
+
+    def spent(self) -> Usage:
         """As counted; as estimated where the service did not count."""
         input = self._input + self._cached + self._written
-        if input and self._output and self.finish:
+        if input and self._output and self.finished:
             return Usage(input, self._output, self._cached, self._written, self._reasoning)
-        written = "".join("".join(block.pieces) for block in self._blocks.values())
-        estimate = estimated_usage(request, written, ())
+        estimate = super().spent()
         return Usage(
             input or estimate.input,
             # What is counted at the beginning of a stream is only its beginning.
@@ -270,101 +240,11 @@ class Assembly:
             self._reasoning,
         )
 
-    def spent(self, error: ModelError, request: Request) -> ModelError:
-        """The error with what the call has used. A refusal before the answer begins is free."""
-        lost = ("broken_stream", "garbage", "timeout", "unreachable")
-        if self.started or error.kind in lost:
-            usage = self.usage(request)
-            error.input, error.output = usage.input, usage.output
-        return error
-
-
-class Anthropic:
-    """One model of a service that speaks this format."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        own = {name.lower(): value for name, value in endpoint.service.headers.items()}
-        self._betas = own.pop("anthropic-beta", "")
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        self._wire = Wire(
-            endpoint.url, headers | {"anthropic-version": VERSION} | own, endpoint.silence
-        )
-
-    async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
-        endpoint = self._endpoint
-        body, budgeted = request_body(endpoint, request)
-        headers = self._headers(credential, budgeted=budgeted)
-        assembly = Assembly(endpoint.name)
-        async with self._wire.post("/v1/messages", body, headers, (credential.secret,)) as answer:
-            if answer.status != 200:
-                said = await answer.read()
-                raise self._refused(credential, answer.status, said, answer.retry_after())
-            try:
-                async with aclosing(answer.events()) as events:
-                    async for data in events:
-                        chunk = assembly.take(self._decoded(data, credential))
-                        if chunk is not None:
-                            yield chunk
-                        if assembly.finish:
-                            break
-                    assembly.ended()
-                    # The answer is whole. Reading on to the very end leaves the connection fit
-                    # for the next call.
-                    for data in await within(TAIL_SECONDS, events):
-                        with suppress(ModelError):
-                            assembly.count(self._decoded(data, credential).usage)
-            except ModelError as error:
-                raise assembly.spent(error, request) from None
-        yield self._reply(request, assembly)
-
-    async def close(self) -> None:
-        await self._wire.close()
-
-    def _headers(self, credential: Credential, *, budgeted: bool) -> dict[str, str]:
-        betas = [self._betas] if self._betas else []
-        headers = {}
-        if credential.secret.startswith(SIGNED_IN):
-            headers["authorization"] = f"Bearer {credential.secret}"
-            betas.append(SIGNED_IN_BETA)
-        elif credential.secret:
-            headers["x-api-key"] = credential.secret
-        if budgeted:
-            betas.append(INTERLEAVED_BETA)
-        return headers | {"anthropic-beta": ",".join(betas)} if betas else headers
-
-    def _decoded(self, data: bytes, credential: Credential) -> _Event:
-        try:
-            event = _event.decode(data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ModelError(
-                "garbage",
-                f"{self._endpoint.name} sent something that is no answer ({error}): {shown(data)}",
-            ) from None
-        if event.type == "error":
-            kind = event.error.get("type") if isinstance(event.error, dict) else None
-            status = STATUSES.get(kind, 500) if isinstance(kind, str) else 500
-            raise self._refused(credential, status, data)
-        return event
-
-    def _refused(
-        self, credential: Credential, status: int, said: bytes, retry_after: float | None = None
-    ) -> ModelError:
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
         # By this status the service says that the answer itself took too long.
         kind: ModelTrouble | None = "timeout" if status == 504 else None
-        return refusal(self._endpoint, credential, status, said, kind=kind, retry_after=retry_after)
-
-    def _reply(self, request: Request, assembly: Assembly) -> Reply:
-        calls, usage = assembly.calls(request), assembly.usage(request)
-        return Reply(
-            text=assembly.text,
-            calls=calls,
-            usage=usage,
-            stop=assembly.stop(calls),
-            model=self._endpoint.name,
-            cost=self._endpoint.facts.cost(usage),
-            thoughts=assembly.thoughts(),
-        )
+        pause = answer.retry_after() if answer is not None else None
+        return refusal(self.endpoint, self.credential, status, body, kind=kind, retry_after=pause)
 
 
 def _newer(said: int | None, known: int) -> int:
@@ -377,5 +257,27 @@ def _whole_input(head: _Block) -> str:
     return said if said not in ("", "{}", "null") else ""
 
 
-def open_speaker(endpoint: Endpoint) -> Anthropic:
-    return Anthropic(endpoint)
+def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+    standing = {name.lower(): value for name, value in standing_headers(endpoint).items()}
+    betas = standing.pop("anthropic-beta", "")
+
+    def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
+        body, budgeted = request_body(endpoint, request)
+        return body, headers_of(credential, betas, budgeted=budgeted)
+
+    path, headers = path_of(endpoint, "/v1/messages"), {"anthropic-version": VERSION} | standing
+    return HttpSpeaker(endpoint, path, headers, asked, Assembly)
+
+
+def headers_of(credential: Credential, betas: str, *, budgeted: bool) -> dict[str, str]:
+    """Those of one request, beside the `betas` that every request asks for."""
+    wanted = [betas] if betas else []
+    headers = {}
+    if credential.secret.startswith(SIGNED_IN):
+        headers = bearer(credential)
+        wanted.append(SIGNED_IN_BETA)
+    elif credential.secret:
+        headers["x-api-key"] = credential.secret
+    if budgeted:
+        wanted.append(INTERLEAVED_BETA)
+    return headers | {"anthropic-beta": ",".join(wanted)} if wanted else headers

@@ -27,6 +27,7 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
+from hermes_agent.models.mending import fitting_schema, in_place_of, takes
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.speaking import Endpoint
 
@@ -46,8 +47,6 @@ IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 _MARK = {"type": "ephemeral"}
 _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-# The service takes no choice between schemas at the top of a tool's.
-_NOT_ON_TOP = ("anyOf", "oneOf", "allOf")
 
 
 class KeptThought(Struct, frozen=True, omit_defaults=True):
@@ -90,12 +89,8 @@ def _fixed(prompt: Prompt, facts: ModelFacts) -> dict[str, Any]:
 
 
 def _tool(tool: ToolSpec) -> Block:
-    schema = {name: part for name, part in tool.parameters.items() if name not in _NOT_ON_TOP}
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "input_schema": {**schema, "type": "object"},
-    }
+    schema = fitting_schema(tool.parameters)
+    return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
 
 # thinking
@@ -254,16 +249,13 @@ class _UserTurn:
 
 
 def _file(media: Media, facts: ModelFacts) -> Block:
+    if not takes(media, facts, IMAGES):
+        return _text(in_place_of(media))
     source = {"type": "base64", "media_type": media.type, "data": media.data}
-    named = f" {media.name}" if media.name else ""
     if media.is_image:
-        if facts.sees and media.type in IMAGES:
-            return {"type": "image", "source": source}
-        return _text(f"[image{named}: this model cannot see it]")
-    if facts.reads and media.type == "application/pdf":
-        title = {"title": media.name} if media.name else {}
-        return {"type": "document", "source": source, **title}
-    return _text(f"[file{named}: this model cannot read it]")
+        return {"type": "image", "source": source}
+    title = {"title": media.name} if media.name else {}
+    return {"type": "document", "source": source, **title}
 
 
 def _text(text: str) -> Block:

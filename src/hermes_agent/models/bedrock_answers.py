@@ -1,22 +1,19 @@
 """The answer of Bedrock's Converse, put together from the events of its stream."""
 
-from typing import Annotated, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes_agent.core.messages import (
-    Delta,
-    Request,
-    Stop,
-    Thinking,
-    Thought,
-    ToolCall,
-    Usage,
-)
+from hermes_agent.core.errors import ModelError, ModelTrouble
+from hermes_agent.core.messages import Reply, Request, Stop, Thought, Usage
+from hermes_agent.models import listening
 from hermes_agent.models.bedrock_requests import ThoughtBody
-from hermes_agent.models.shared import estimated_usage, known_call_ids, new_call_id
-from hermes_agent.models.wire import shown
+from hermes_agent.models.event_stream import FrameReader
+from hermes_agent.models.refusals import refusal
+from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.wire import Answer
 
 STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -30,65 +27,96 @@ STOPS: dict[str, Stop] = {
 MALFORMED = ("malformed_model_output", "malformed_tool_use")
 """The model wrote what Bedrock itself could not read."""
 
+TROUBLES: dict[str, tuple[int, ModelTrouble | None]] = {
+    "accessdenied": (403, "auth"),
+    "expiredtoken": (403, "auth"),
+    "incompletesignature": (400, "auth"),
+    "invalidclienttokenid": (403, "auth"),
+    "invalidsignature": (403, "auth"),
+    "missingauthenticationtoken": (403, "auth"),
+    "notauthorized": (400, "auth"),
+    "unrecognizedclient": (403, "auth"),
+    "throttling": (429, "rate_limit"),
+    "servicequotaexceeded": (400, "quota"),
+    "modelnotready": (429, "overload"),
+    "modelerror": (424, "overload"),
+    "modelstreamerror": (424, "overload"),
+    "internalserver": (500, "overload"),
+    "serviceunavailable": (503, "overload"),
+    "modeltimeout": (408, "timeout"),
+    "resourcenotfound": (404, "bad_request"),
+    "validation": (400, None),
+}
+"""AWS's names of errors, less `Exception`: their status, which is not told inside a stream, and
+what they mean; the words tell where it is None."""
+
 Count = Annotated[int, Meta(ge=0)]
 
 
-class _ToolStart(Struct, frozen=True, rename="camel"):
+class _ToolStart(Struct, frozen=True, gc=False, rename="camel"):
     tool_use_id: str | None = None
     name: str | None = None
 
 
-class _Start(Struct, frozen=True, rename="camel"):
+class _Start(Struct, frozen=True, gc=False, rename="camel"):
     tool_use: _ToolStart | None = None
 
 
-class _BlockStart(Struct, frozen=True, rename="camel"):
+class _BlockStart(Struct, frozen=True, gc=False, rename="camel"):
     content_block_index: int = 0
     start: _Start | None = None
 
 
-class _ToolPiece(Struct, frozen=True):
+class _ToolPiece(Struct, frozen=True, gc=False):
     input: str = ""
 
 
-class _ThoughtPiece(Struct, frozen=True, rename="camel"):
+class _ThoughtPiece(Struct, frozen=True, gc=False, rename="camel"):
     text: str = ""
     signature: str = ""
     redacted_content: str = ""
 
 
-class _Piece(Struct, frozen=True, rename="camel"):
+class _Piece(Struct, frozen=True, gc=False, rename="camel"):
     text: str | None = None
     tool_use: _ToolPiece | None = None
     reasoning_content: _ThoughtPiece | None = None
 
 
-class _BlockPiece(Struct, frozen=True, rename="camel"):
+class _BlockPiece(Struct, frozen=True, gc=False, rename="camel"):
     content_block_index: int = 0
     delta: _Piece | None = None
 
 
-class _BlockStop(Struct, frozen=True, rename="camel"):
+class _BlockStop(Struct, frozen=True, gc=False, rename="camel"):
     content_block_index: int = 0
 
 
-class _MessageStop(Struct, frozen=True, rename="camel"):
+class _MessageStop(Struct, frozen=True, gc=False, rename="camel"):
     stop_reason: str
 
 
-class _Tokens(Struct, frozen=True, rename="camel"):
+class _Tokens(Struct, frozen=True, gc=False, rename="camel"):
     input_tokens: Count
     output_tokens: Count
     cache_read_input_tokens: Count | None = None
     cache_write_input_tokens: Count | None = None
 
 
-class _Metadata(Struct, frozen=True):
+class _Metadata(Struct, frozen=True, gc=False):
     usage: _Tokens | None = None
 
 
 _block_piece = msgspec.json.Decoder(_BlockPiece)
 _T = TypeVar("_T")
+
+
+class _Error(Struct, frozen=True, gc=False):
+    type: Any = msgspec.field(name="__type", default="")
+
+
+class Unreadable(ValueError):
+    """An event that cannot be part of an answer."""
 
 
 class _OpenCall:
@@ -109,30 +137,40 @@ class _OpenThought:
         self.redacted = ""
 
 
-class Unreadable(ValueError):
-    """An event that cannot be part of an answer."""
+class Assembly(listening.Assembly):
+    """Makes one answer of the frames of a stream."""
 
+    stops = STOPS
 
-class Assembly:
-    """Makes one answer of the events of a stream."""
-
-    def __init__(self) -> None:
-        self.usage: Usage | None = None
-        self.stop_reason = ""
-        self._texts: list[str] = []
-        self._chars = 0
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
+        self._reader = FrameReader()
         self._calls: dict[int, _OpenCall] = {}
         self._thoughts: dict[int, _OpenThought] = {}
 
-    def take(self, kind: str, payload: bytes) -> Delta | Thinking | None:
-        """Add an event; gives what people may read of it."""
+    def hear(self, piece: bytes) -> None:
+        data = piece
         try:
-            if kind == "contentBlockDelta":
-                return self._take_piece(_block_piece.decode(payload))
+            for headers, data in self._reader.feed(piece):
+                self._take(headers, data)
+        except (ValueError, RecursionError) as error:  # a damaged frame, or one with no event
+            if not self.finished:
+                raise self.no_answer(error, data) from None
+        except ModelError:
+            if not self.finished:
+                raise
+
+    def hear_end(self) -> None:
+        """A frame that is not whole is none."""
+
+    def _take(self, headers: Mapping[str, str], payload: bytes) -> None:
+        kind = headers.get(":event-type")
+        if kind == "contentBlockDelta":
+            self._take_piece(_block_piece.decode(payload))
+        elif kind is None:
+            raise self._failed(headers, payload)
+        else:
             self._take_other(kind, payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Unreadable(f"{error}: {shown(payload)}") from None
-        return None
 
     def _take_other(self, kind: str, payload: bytes) -> None:
         match kind:
@@ -143,22 +181,21 @@ class Assembly:
                 if index in self._calls:
                     self._calls[index].whole = True
             case "messageStop":
-                self.stop_reason = _decoded(payload, _MessageStop).stop_reason or "end_turn"
                 if not all(call.whole for call in self._calls.values()):
                     raise Unreadable("a call has no end")
+                self.end(_decoded(payload, _MessageStop).stop_reason or "end_turn")
             case "metadata":
                 tokens = _decoded(payload, _Metadata).usage
-                self.usage = _usage(tokens) if tokens is not None else self.usage
+                self.counted = _usage(tokens) if tokens is not None else self.counted
 
-    def _take_piece(self, event: _BlockPiece) -> Delta | Thinking | None:
+    def _take_piece(self, event: _BlockPiece) -> None:
         index, piece = event.content_block_index, event.delta
         if piece is None:
-            return None
+            return
+        self.begun = True
         if piece.text is not None:
-            self._texts.append(piece.text)
-            self._chars += len(piece.text)
-            return Delta(piece.text) if piece.text else None
-        if piece.tool_use is not None:
+            self.say(piece.text)
+        elif piece.tool_use is not None:
             call = self._calls.get(index)
             if call is None or call.whole:
                 raise Unreadable("arguments for a call that is not open")
@@ -166,61 +203,56 @@ class Assembly:
         elif (said := piece.reasoning_content) is not None:
             thought = self._thoughts.get(index)
             if thought is None:
-                thought = _OpenThought(self._chars, len(self._calls))
+                thought = _OpenThought(self.chars, len(self._calls))
                 self._thoughts[index] = thought
             thought.texts.append(said.text)
             thought.signature += said.signature
             thought.redacted += said.redacted_content
-            return Thinking(said.text) if said.text else None
-        return None
+            self.think(said.text)
 
     def _open_block(self, event: _BlockStart) -> None:
         if event.start is None or event.start.tool_use is None:
             return
         if event.content_block_index in self._calls:
             raise Unreadable("two calls in one place")
-        if not event.start.tool_use.name:
-            raise Unreadable("a call without a name")
+        self.begun = True
         self._calls[event.content_block_index] = _OpenCall(event.start.tool_use)
 
-    @property
-    def text(self) -> str:
-        return "".join(self._texts)
+    def _failed(self, headers: Mapping[str, str], payload: bytes) -> ModelError:
+        """What Bedrock reports in the middle of a stream."""
+        name = headers.get(":exception-type") or headers.get(":error-code", "")
+        status, kind = TROUBLES.get(_plain(name), (500, None))
+        said = payload or headers.get(":error-message", "").encode()
+        return refusal(self.endpoint, self.credential, status, said, codes=name, kind=kind)
 
-    @property
-    def begun(self) -> bool:
-        return bool(self._texts or self._calls or self._thoughts)
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+        name = (answer.header("x-amzn-errortype") if answer is not None else "") or _named_in(body)
+        _, kind = TROUBLES.get(_plain(name), (0, None))
+        pause = answer.retry_after() if answer is not None else None
+        return refusal(
+            self.endpoint, self.credential, status, body, codes=name, kind=kind, retry_after=pause
+        )
 
-    @property
-    def stop(self) -> Stop:
-        stop = STOPS.get(self.stop_reason, "end")
-        # Whether there are calls is what counts, whatever it is called.
-        return ("calls" if self._calls else "end") if stop in ("end", "calls") else stop
-
-    def calls(self, request: Request) -> tuple[ToolCall, ...]:
-        """The calls, each under an id of its own. One that the limit cut before its arguments
-        came is left out: without them it would be another call."""
-        taken = known_call_ids(request)
-        calls = []
+    def made(self) -> Iterator[tuple[str, str, str]]:
         for call in self._calls.values():
-            if self.stop == "length" and not any(call.arguments):
-                continue
-            usable = call.id and call.id not in taken
-            own = call.id if usable else new_call_id(request, taken)
-            taken.add(own)
-            calls.append(ToolCall(own, call.name, "".join(call.arguments) or "{}"))
-        return tuple(calls)
+            yield call.id, call.name, "".join(call.arguments)
 
-    def thoughts(self, by: str) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[Thought, ...]:
         return tuple(
-            Thought(by, "".join(thought.texts), _body(thought), thought.chars, thought.calls)
+            Thought(self.name, "".join(thought.texts), _body(thought), thought.chars, thought.calls)
             for thought in self._thoughts.values()
         )
 
-    def used(self, request: Request) -> Usage:
-        """The tokens as Bedrock counted them, or an estimate."""
-        thoughts = "".join(text for each in self._thoughts.values() for text in each.texts)
-        return self.usage or estimated_usage(request, self.text + thoughts, self.calls(request))
+    def written(self) -> str:
+        called = [text for call in self._calls.values() for text in (call.name, *call.arguments)]
+        return "".join([*called, *(text for t in self._thoughts.values() for text in t.texts)])
+
+    def reply(self) -> Reply:
+        if self.finish in MALFORMED:
+            raise ModelError(
+                "garbage", f"{self.name} wrote what Bedrock could not read ({self.finish})"
+            )
+        return super().reply()
 
 
 def _decoded(payload: bytes, type: type[_T]) -> _T:
@@ -238,3 +270,15 @@ def _body(thought: _OpenThought) -> str:
         return ""
     body = ThoughtBody(thought.signature, thought.redacted)
     return msgspec.json.encode(body).decode()
+
+
+def _plain(name: str) -> str:
+    """An error's name however it is dressed: `com.amazon#ThrottlingException:http://…`."""
+    return name.partition(":")[0].rpartition("#")[2].removesuffix("Exception").lower()
+
+
+def _named_in(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body, type=_Error).type)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""

@@ -20,7 +20,7 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.mending import in_place_of, paired
+from hermes_agent.models.mending import fitting_schema, in_place_of, paired
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.speaking import Endpoint
 
@@ -86,7 +86,11 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
 
 def _tool(tool: ToolSpec) -> Block:
     described = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **described, "inputSchema": {"json": tool.parameters}}
+    return {
+        "name": tool.name,
+        **described,
+        "inputSchema": {"json": fitting_schema(tool.parameters)},
+    }
 
 
 def _thinking(
@@ -95,7 +99,9 @@ def _thinking(
     """The limit of the reply and the fields that tell this maker's model how hard to think."""
     match endpoint.facts.thinking:
         case "adaptive":
-            return limit, {"thinking": {"type": "adaptive"}, "output_config": {"effort": effort}}
+            # Newer models keep their thoughts to themselves unless asked.
+            thinking = {"type": "adaptive", "display": "summarized"}
+            return limit, {"thinking": thinking, "output_config": {"effort": effort}}
         case "budget":
             most = limit or endpoint.facts.max_output
             # Half is left for the answer: the budget is part of the limit.

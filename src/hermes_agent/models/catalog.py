@@ -205,6 +205,9 @@ class Catalogue:
         )
 
     def _nearest(self, written: str) -> Sequence[str]:
+        """A part of a name means the newest that have it; otherwise it may be misspelt."""
+        if part := [entry.name for entry in self.search(written, limit=3)]:
+            return part
         # At the leaf: only a wrong name needs it.
         from difflib import get_close_matches
 

@@ -118,8 +118,9 @@ def contents(endpoint: Endpoint, messages: Sequence[Message]) -> list[dict[str, 
 def _user_parts(message: Message, facts: ModelFacts) -> list[Part]:
     assert isinstance(message, UserMessage)
     parts = [_media_part(media, facts) for media in message.files]
-    # An empty text is refused, unless there is nothing else.
-    return [*parts, {"text": message.text}] if message.text.strip() or not parts else parts
+    if message.text.strip():
+        return [*parts, {"text": message.text}]
+    return parts or [{"text": "(an empty message)"}]  # an empty text is refused
 
 
 def _media_part(media: Media, facts: ModelFacts) -> Part:

@@ -1,6 +1,9 @@
 """What strict services demand of a conversation, whatever happened in it."""
 
-from collections.abc import Collection, Iterable
+import re
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import sha256
+from typing import Any
 
 from hermes_agent.core.messages import (
     AssistantMessage,
@@ -11,6 +14,9 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 
+BRIDGE = "Understood."
+"""What the model is taken to have said where the user spoke out of turn, for services that refuse
+such a conversation."""
 NO_RESULT = "there is no result: the call was cut short"
 
 
@@ -35,6 +41,34 @@ def paired(messages: Iterable[Message]) -> list[Message]:
             case UserMessage():
                 mended.append(message)
     return mended
+
+
+_SHORT_ID = re.compile(r"[a-zA-Z0-9]{9}")
+_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def short_id(id: str) -> str:
+    """The id of a call as Mistral's models take it; their own are such."""
+    if _SHORT_ID.fullmatch(id):
+        return id
+    number = int.from_bytes(sha256(id.encode(errors="replace")).digest())
+    letters = []
+    for _ in range(9):
+        number, at = divmod(number, len(_LETTERS))
+        letters.append(_LETTERS[at])
+    return "".join(letters)
+
+
+_NOT_ON_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
+
+
+def fitting_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a tool as strict services take it: of an object whose properties are told,
+    with no choice between schemas on top."""
+    schema = {word: part for word, part in parameters.items() if word not in _NOT_ON_TOP}
+    schema["type"] = "object"
+    schema.setdefault("properties", {})
+    return schema
 
 
 def takes(media: Media, facts: ModelFacts, images: Collection[str]) -> bool:

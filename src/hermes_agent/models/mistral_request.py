@@ -1,9 +1,7 @@
 """A request in the words of Mistral's chat completions."""
 
-import re
 from base64 import b64encode
 from collections.abc import Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -20,18 +18,11 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.models.mending import in_place_of, paired, takes
+from hermes_agent.models.mending import BRIDGE, fitting_schema, in_place_of, paired, short_id, takes
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.speaking import Endpoint
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-BRIDGE = "Understood."
-"""What the model is taken to have said where a user spoke straight after a tool: the service
-refuses such a conversation otherwise."""
-
-_ID_LENGTH = 9
-_ID = re.compile(rf"[a-zA-Z0-9]{{{_ID_LENGTH}}}")
-_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
@@ -57,7 +48,7 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
                 "function": {
                     "name": tool.name,
                     "description": tool.description,
-                    "parameters": tool.parameters,
+                    "parameters": fitting_schema(tool.parameters),
                 },
             }
             for tool in request.prompt.tools
@@ -79,25 +70,13 @@ def wire_messages(
             case ToolMessage(call_id=id, name=name, text=text, files=files):
                 content = _content(text, files, endpoint.facts)
                 made.append(
-                    {"role": "tool", "tool_call_id": wire_id(id), "name": name, "content": content}
+                    {"role": "tool", "tool_call_id": short_id(id), "name": name, "content": content}
                 )
             case AssistantMessage():
                 made.append(_reply(message, endpoint.name))
     if made and made[-1]["role"] == "assistant":
         made[-1]["prefix"] = True  # the service goes on from it, and refuses it otherwise
     return made
-
-
-def wire_id(id: str) -> str:
-    """The id of a call as the service takes it; its own ids are such."""
-    if _ID.fullmatch(id):
-        return id
-    number = int.from_bytes(sha256(id.encode()).digest())
-    letters = []
-    for _ in range(_ID_LENGTH):
-        number, at = divmod(number, len(_LETTERS))
-        letters.append(_LETTERS[at])
-    return "".join(letters)
 
 
 def _content(text: str, files: Sequence[Media], facts: ModelFacts) -> str | list[dict[str, Any]]:
@@ -122,7 +101,7 @@ def _reply(message: AssistantMessage, name: str) -> dict[str, Any]:
     if message.calls:
         reply["tool_calls"] = [
             {
-                "id": wire_id(call.id),
+                "id": short_id(call.id),
                 "type": "function",
                 "function": {"name": call.name, "arguments": _arguments(call)},
             }

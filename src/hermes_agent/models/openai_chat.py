@@ -1,22 +1,20 @@
 """The chat-completions wire format of OpenAI, streaming, spoken by many other services too."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from hermes_agent.core.messages import (
     AssistantMessage,
-    Chunk,
     Media,
     Message,
     Request,
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.models.listening import listen
-from hermes_agent.models.mending import in_place_of, paired, takes
+from hermes_agent.models.listening import HttpSpeaker, path_of, standing_headers
+from hermes_agent.models.mending import BRIDGE, fitting_schema, in_place_of, paired, short_id, takes
 from hermes_agent.models.openai_chat_stream import Assembly
 from hermes_agent.models.openai_reasoning import details_of
 from hermes_agent.models.openai_shared import (
@@ -26,15 +24,12 @@ from hermes_agent.models.openai_shared import (
     fitting_arguments,
     fitting_id,
     headers_of,
-    path_of,
-    standing_headers,
 )
-from hermes_agent.models.refusals import refusal
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wire import Wire
 
 LONGEST_ID = 40
+_OF_MISTRAL = ("mistral", "ministral", "devstral", "magistral", "codestral", "pixtral", "mixtral")
 MARK = {"type": "ephemeral"}
 
 
@@ -55,16 +50,18 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
             body["reasoning_effort"] = effort
     if request.session and endpoint.has("prompt_cache_key"):
         body["prompt_cache_key"] = request.session
-    if request.prompt.tools:
+    if request.prompt.tools and endpoint.facts.tools:
         if endpoint.has("one_call"):
             body["parallel_tool_calls"] = False
+        if endpoint.has("tool_stream"):
+            body["tool_stream"] = True  # or a long argument is minutes of silence
         body["tools"] = [
             {
                 "type": "function",
                 "function": {
                     "name": tool.name,
                     "description": tool.description,
-                    "parameters": tool.parameters,
+                    "parameters": fitting_schema(tool.parameters),
                 },
             }
             for tool in request.prompt.tools
@@ -90,9 +87,33 @@ def wire_messages(endpoint: Endpoint, request: Request) -> list[dict[str, Any]]:
             shown += [file for file in message.files if takes(file, endpoint.facts, IMAGES)]
     if shown:
         messages.append(_images_of_results(shown))
+    messages = list(_bridged(messages, endpoint))
     if marked:
         _mark(messages)
     return messages
+
+
+def _bridged(messages: Sequence[dict[str, Any]], endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    """The messages, with a word of the model's where the user spoke out of turn and that is
+    refused: by Mistral's models after a result, by some services after a message of his own."""
+    refused = {"tool"} if _is_mistral(endpoint) else set[str]()
+    if endpoint.has("alternating"):
+        refused = {"tool", "user"}
+    last = ""
+    for message in messages:
+        if message["role"] == "user" and last in refused:
+            yield {"role": "assistant", "content": BRIDGE}
+        yield message
+        last = message["role"]
+
+
+def _is_mistral(endpoint: Endpoint) -> bool:
+    model = endpoint.model.lower()
+    return any(name in model for name in _OF_MISTRAL)
+
+
+def _id(id: str, endpoint: Endpoint) -> str:
+    return short_id(id) if _is_mistral(endpoint) else fitting_id(id, LONGEST_ID)
 
 
 def _wire_message(
@@ -108,7 +129,7 @@ def _wire_message(
             text = "\n".join([text, *unseen] if text else unseen) or EMPTY
             return {
                 "role": "tool",
-                "tool_call_id": fitting_id(id, LONGEST_ID),
+                "tool_call_id": _id(id, endpoint),
                 "content": [_text(text)] if marked else text,
             }
         case AssistantMessage():
@@ -130,7 +151,7 @@ def _assistant_message(
     if message.calls:
         sent["tool_calls"] = [
             {
-                "id": fitting_id(call.id, LONGEST_ID),
+                "id": _id(call.id, endpoint),
                 "type": "function",
                 "function": {"name": call.name, "arguments": fitting_arguments(call)},
             }
@@ -175,34 +196,9 @@ def _mark(messages: list[dict[str, Any]]) -> None:
             texts[-1]["cache_control"] = MARK
 
 
-class OpenAIChat:
-    """One model of a service that speaks this format."""
+def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+    def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
+        return request_body(endpoint, request), headers_of(endpoint, request, credential)
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._path = path_of(endpoint, "/chat/completions")
-        self._wire = Wire(endpoint.url, standing_headers(endpoint), endpoint.silence)
-
-    async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
-        endpoint = self._endpoint
-        body = request_body(endpoint, request)
-        headers = headers_of(endpoint, request, credential)
-        assembly = Assembly(endpoint, request, credential)
-        async with self._wire.post(self._path, body, headers, (credential.secret,)) as answer:
-            if answer.status != 200:
-                said, pause = await answer.read(), answer.retry_after()
-                raise refusal(endpoint, credential, answer.status, said, retry_after=pause)
-            pieces = listen(answer, assembly, endpoint.name, done_ends=True)
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    yield piece
-        for piece in assembly.end():
-            yield piece
-        yield assembly.reply()
-
-    async def close(self) -> None:
-        await self._wire.close()
-
-
-def open_speaker(endpoint: Endpoint) -> OpenAIChat:
-    return OpenAIChat(endpoint)
+    path, headers = path_of(endpoint, "/chat/completions"), standing_headers(endpoint)
+    return HttpSpeaker(endpoint, path, headers, asked, Assembly)

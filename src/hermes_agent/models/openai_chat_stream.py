@@ -1,18 +1,16 @@
 """The answers of the chat-completions format, put together from their chunks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError, ModelTrouble
-from hermes_agent.core.messages import Delta, Reply, Request, Stop, Thinking, Thought, Usage
-from hermes_agent.models.listening import Piece, no_answer
+from hermes_agent.core.messages import Request, Stop, Thought, Usage
+from hermes_agent.models.listening import ServerSent
 from hermes_agent.models.openai_reasoning import Details, Tags
-from hermes_agent.models.openai_shared import counted, named_calls, text_of
-from hermes_agent.models.refusals import refusal
-from hermes_agent.models.shared import estimated_usage
+from hermes_agent.models.openai_shared import counted, text_of
 from hermes_agent.models.speaking import Credential, Endpoint
 
 STOPS: dict[str, Stop] = {
@@ -35,18 +33,18 @@ FAILED: dict[str, ModelTrouble] = {
 """Reasons to stop that are no end of an answer."""
 
 
-class _Function(Struct, frozen=True):
+class _Function(Struct, frozen=True, gc=False):
     name: str | None = None
     arguments: Any = None
 
 
-class _CallPiece(Struct, frozen=True):
+class _CallPiece(Struct, frozen=True, gc=False):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
 
 
-class _Piece(Struct, frozen=True):
+class _Piece(Struct, frozen=True, gc=False):
     content: str | None = None
     refusal: str | None = None
     tool_calls: tuple[_CallPiece, ...] | None = None
@@ -55,20 +53,20 @@ class _Piece(Struct, frozen=True):
     reasoning_details: Any = None
 
 
-class _InputDetails(Struct, frozen=True):
+class _InputDetails(Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(Struct, frozen=True):
+class _OutputDetails(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-class _CostDetails(Struct, frozen=True):
+class _CostDetails(Struct, frozen=True, gc=False):
     upstream_inference_cost: Any = None
 
 
-class _Usage(Struct, frozen=True):
+class _Usage(Struct, frozen=True, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
@@ -81,14 +79,14 @@ class _Usage(Struct, frozen=True):
     is_byok: Any = None
 
 
-class _Choice(Struct, frozen=True):
+class _Choice(Struct, frozen=True, gc=False):
     delta: _Piece | None = None
     message: _Piece | None = None
     finish_reason: str | None = None
     usage: _Usage | None = None
 
 
-class _Chunk(Struct, frozen=True):
+class _Chunk(Struct, frozen=True, gc=False):
     choices: tuple[_Choice, ...] | None = None
     usage: _Usage | None = None
     error: Any = None
@@ -114,110 +112,86 @@ class _OpenCall:
             self.arguments.append(text_of(piece.function.arguments))
 
 
-class Assembly:
+class Assembly(ServerSent):
     """Makes one answer of the chunks of a stream, however a service likes to cut them."""
 
+    stops = STOPS
+
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
-        self._endpoint = endpoint
-        self._request = request
-        self._credential = credential
-        self._usage: Usage | None = None
+        super().__init__(endpoint, request, credential)
         self._cost: float | None = None
-        self._finish = ""
-        self._heard = False
         self._refused = False
-        self._texts: list[str] = []
-        self._chars = 0
         self._calls: list[_OpenCall] = []
         self._tags: Tags | None = Tags()
         self._thoughts: list[str] = []
         self._thought_at: tuple[int, int] | None = None
         self._details = Details() if endpoint.has("reasoning_details") else None
 
-    @property
-    def begun(self) -> bool:
-        return self._heard
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._finish)
-
-    def spent(self) -> Usage:
-        if self._usage is not None:
-            return self._usage
-        calls = "".join(call.name + "".join(call.arguments) for call in self._calls)
-        said = "".join((*self._thoughts, *self._texts, calls))
-        return estimated_usage(self._request, said, ())
-
-    def take(self, data: bytes) -> Sequence[Piece]:
-        """Add a chunk; the pieces it brought, reasoning first."""
-        try:
-            chunk = _chunk.decode(data)
-            if chunk.error:
-                raise self._refused_midway(chunk.error, data)
-            return self._take(chunk)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise no_answer(self._endpoint.name, str(error), data) from None
-
-    def end(self) -> Sequence[Piece]:
-        """There is no more: what was held back, in case it was the beginning of a tag."""
-        tags, self._tags = self._tags, None
-        return self._said(*tags.end()) if tags is not None else ()
-
-    def reply(self) -> Reply:
-        endpoint = self._endpoint
-        usage = self.spent()
-        calls = named_calls(self._request, self._made(), endpoint.name, usage)
-        return Reply(
-            text="".join(self._texts),
-            calls=calls,
-            usage=usage,
-            stop=self._stop(),
-            model=endpoint.name,
-            cost=self._cost if self._cost is not None else endpoint.facts.cost(usage),
-            thoughts=self._thought(),
-        )
-
-    def _take(self, chunk: _Chunk) -> Sequence[Piece]:
+    def take(self, data: bytes) -> None:
+        chunk = _chunk.decode(data)
+        if chunk.error:
+            raise self._refused_midway(chunk.error, data)
         if chunk.usage is not None:
             self._count(chunk.usage)
         if not chunk.choices:
-            return ()
+            return
         choice = chunk.choices[0]
-        self._heard = True
+        self.begun = True
         if choice.usage is not None:
             self._count(choice.usage)
         if choice.finish_reason:
             self._end_by(choice.finish_reason)
         piece = choice.delta or choice.message
         if piece is None:
-            return ()
+            return
+        text = piece.content or ""
         if piece.refusal:
             self._refused = True
-        thought = self._reasoning(piece)
-        text = (piece.content or "") + (piece.refusal or "")
-        if self._tags is not None:
-            if thought:  # a service that tells reasoning apart writes no tags
-                before, said = self._tags.end()
-                thought, text, self._tags = before + thought, said + text, None
-            else:
-                thought, text = self._tags.take(text)
-        pieces = self._said(thought, text)
-        for call in piece.tool_calls or ():
-            self._open_call(call).take(call)
-        return pieces
+            text += piece.refusal
+        thinks = piece.reasoning_content or piece.reasoning or piece.reasoning_details
+        if thinks or self._tags is not None:
+            self._said(*self._untagged(self._reasoning(piece), text))
+        elif text:
+            self.say(text)
+        if piece.tool_calls:
+            for call in piece.tool_calls:
+                self._open_call(call).take(call)
 
-    def _said(self, thought: str, text: str) -> Sequence[Piece]:
-        pieces: list[Piece] = []
+    def done(self) -> None:
+        # Some services mark an end by this alone.
+        if self.begun and not self.finished:
+            self.end("stop")
+        super().done()
+
+    def hear_end(self) -> None:
+        super().hear_end()
+        # What was held back, in case it was the beginning of a tag.
+        tags, self._tags = self._tags, None
+        if tags is not None:
+            self._said(*tags.end())
+
+    def _untagged(self, thought: str, text: str) -> tuple[str, str]:
+        """The reasoning and the text, where the text may hold both."""
+        tags = self._tags
+        if tags is None:
+            return thought, text
+        if thought:  # a service that tells reasoning apart writes no tags
+            before, said = tags.end()
+            thought, text, self._tags = before + thought, said + text, None
+        else:
+            thought, text = tags.take(text)
+            if tags.are_over:
+                self._tags = None
+        return thought, text
+
+    def _said(self, thought: str, text: str) -> None:
+        """Reasoning first."""
         if thought:
             self._thinks()
             self._thoughts.append(thought)
-            pieces.append(Thinking(thought))
+            self.think(thought)
         if text:
-            self._texts.append(text)
-            self._chars += len(text)
-            pieces.append(Delta(text))
-        return pieces
+            self.say(text)
 
     def _reasoning(self, piece: _Piece) -> str:
         """The readable reasoning in a piece, whatever the service calls it."""
@@ -233,34 +207,34 @@ class Assembly:
 
     def _thinks(self) -> None:
         if self._thought_at is None:
-            self._thought_at = self._chars, len(self._calls)
+            self._thought_at = self.chars, len(self._calls)
 
-    def _thought(self) -> tuple[Thought, ...]:
+    def thoughts(self) -> tuple[Thought, ...]:
         """The format has room for one in a message."""
         text = "".join(self._thoughts)
         body = self._details.sealed(text) if self._details is not None else ""
         if not text and not body:
             return ()
-        return (Thought(self._endpoint.name, text, body, *(self._thought_at or (0, 0))),)
+        return (Thought(self.name, text, body, *(self._thought_at or (0, 0))),)
+
+    def written(self) -> str:
+        called = [text for call in self._calls for text in (call.name, *call.arguments)]
+        return "".join([*called, *self._thoughts])
 
     def _end_by(self, reason: str) -> None:
         if reason in FAILED:
-            raise ModelError(FAILED[reason], f"{self._endpoint.name} gave up: {reason}")
-        self._finish = reason
+            raise ModelError(FAILED[reason], f"{self.name} gave up: {reason}")
+        self.end(reason)
 
-    def _stop(self) -> Stop:
-        if self._refused:
-            return "refused"
-        stop = STOPS.get(self._finish, "end")
-        # Services disagree on the word; whether there are calls is what counts.
-        return ("calls" if self._calls else "end") if stop in ("end", "calls") else stop
+    def stop(self) -> Stop:
+        return "refused" if self._refused else super().stop()
 
-    def _made(self) -> Iterator[tuple[str, str, str]]:
+    def cost(self, usage: Usage) -> float | None:
+        return self._cost if self._cost is not None else super().cost(usage)
+
+    def made(self) -> Iterator[tuple[str, str, str]]:
         for call in self._calls:
-            arguments = "".join(call.arguments)
-            if not arguments and call is self._calls[-1] and self._stop() == "length":
-                return  # cut before its arguments began: nobody knows what it would have been
-            yield call.id, call.name, arguments
+            yield call.id, call.name, "".join(call.arguments)
 
     def _count(self, said: _Usage) -> None:
         if said.prompt_tokens is None:
@@ -275,7 +249,7 @@ class Assembly:
         output = said.completion_tokens or 0
         if said.total_tokens == said.prompt_tokens + output + reasoning:
             output += reasoning  # a service that counts it apart
-        self._usage = counted(
+        self.counted = counted(
             said.prompt_tokens,
             output,
             next((count for count in told if count), 0),
@@ -302,7 +276,7 @@ class Assembly:
     def _refused_midway(self, error: Any, data: bytes) -> ModelError:
         code = error.get("code") if isinstance(error, dict) else None
         status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        return refusal(self._endpoint, self._credential, status, data)
+        return self.refused(status, data)
 
 
 def _dollars(said: _Usage) -> float | None:

@@ -20,6 +20,11 @@ class Tags:
         self._state = "start"
         self._held = ""
 
+    @property
+    def are_over(self) -> bool:
+        """Whether only text can come from here on."""
+        return self._state == "text"
+
     def take(self, text: str) -> tuple[str, str]:
         """The reasoning and the text in the next piece of an answer."""
         thought = ""

@@ -1,15 +1,14 @@
 """The Responses wire format of OpenAI, streaming, with nothing stored there; ChatGPT's Codex
 speaks it too."""
 
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from hermes_agent.core.messages import (
     AssistantMessage,
-    Chunk,
     Media,
     Message,
     Request,
@@ -18,9 +17,8 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.models.listening import listen
-from hermes_agent.models.mending import in_place_of, paired, takes
-from hermes_agent.models.openai_failed import pause_said
+from hermes_agent.models.listening import HttpSpeaker, path_of, standing_headers
+from hermes_agent.models.mending import fitting_schema, in_place_of, paired, takes
 from hermes_agent.models.openai_responses_stream import BETWEEN, Assembly, Seal
 from hermes_agent.models.openai_shared import (
     EMPTY,
@@ -29,37 +27,66 @@ from hermes_agent.models.openai_shared import (
     fitting_arguments,
     fitting_id,
     headers_of,
-    path_of,
-    standing_headers,
 )
-from hermes_agent.models.refusals import refusal
 from hermes_agent.models.shared import lowered, own_thoughts
 from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wire import Wire
 
 LONGEST_ID = 64
 CLAIM = "https://api.openai.com/auth"
 """Where a token of ChatGPT's tells about its account."""
 
+_NO_CIPHERTEXT = re.compile(rb"encrypted[_ ]content[^\"]{0,40}not supported", re.IGNORECASE)
+_FOREIGN = re.compile(rb"invalid_encrypted_content|encrypted content.{0,80}could not be verified")
 _seal = msgspec.json.Decoder(Seal)
 
 
-def request_body(endpoint: Endpoint, request: Request) -> bytes:
+class Learned:
+    """What a service has refused once, so that it does not get it again."""
+
+    def __init__(self) -> None:
+        self.summaries = True
+        self.ciphertext = True
+        self._foreign: set[int] = set()
+
+    def from_refusal(self, request: Request, said: bytes) -> bool:
+        """Whether another request may do. OpenAI tells summaries of thoughts only to those whom it
+        has verified, has ciphertext of some models only, and reads that of one account alone:
+        after a change of key a conversation goes on without the thoughts it had before."""
+        before = self.summaries, self.ciphertext, len(self._foreign)
+        self.summaries = self.summaries and b"reasoning.summary" not in said
+        self.ciphertext = self.ciphertext and not _NO_CIPHERTEXT.search(said)
+        if _FOREIGN.search(said):
+            replies = [m for m in request.messages if isinstance(m, AssistantMessage)]
+            self._foreign |= {hash(t.body) for reply in replies for t in reply.thoughts}
+        return (self.summaries, self.ciphertext, len(self._foreign)) != before
+
+    def replays(self, thought: Thought) -> bool:
+        return hash(thought.body) not in self._foreign
+
+
+NOTHING_LEARNED = Learned()
+
+
+def request_body(endpoint: Endpoint, request: Request, learned: Learned = NOTHING_LEARNED) -> bytes:
     """The request as it is sent. A longer conversation's body begins with a shorter one's bytes,
     less its closing brackets: what is fixed comes first, the input last, nothing after it."""
     codex, facts = endpoint.has("codex"), endpoint.facts
     body: dict[str, Any] = {"model": endpoint.model, "stream": True, "store": False}
-    if facts.efforts or codex:
+    if facts.efforts or codex or _always_reasons(endpoint):
         # Models that do not reason refuse to be asked for it.
-        body["include"] = ["reasoning.encrypted_content"]
-        body["reasoning"] = {"summary": "auto"}
-        if effort := lowered(request.effort, facts):
-            body["reasoning"] = {"effort": effort, "summary": "auto"}
+        effort = lowered(request.effort, facts)
+        reasoning: dict[str, str] = {"effort": effort} if effort else {}
+        if learned.summaries:
+            reasoning["summary"] = "auto"
+        if learned.ciphertext:
+            body["include"] = ["reasoning.encrypted_content"]
+        if reasoning:
+            body["reasoning"] = reasoning
     if request.max_output is not None and not codex:
         body["max_output_tokens"] = request.max_output
     if request.session:
         body["prompt_cache_key"] = request.session
-    if request.prompt.tools:
+    if request.prompt.tools and facts.tools:
         if endpoint.has("one_call"):
             body["parallel_tool_calls"] = False
         body["tools"] = [
@@ -67,28 +94,33 @@ def request_body(endpoint: Endpoint, request: Request) -> bytes:
                 "type": "function",
                 "name": tool.name,
                 "description": tool.description,
-                "parameters": tool.parameters,
+                "parameters": fitting_schema(tool.parameters),
                 "strict": False,
             }
             for tool in request.prompt.tools
         ]
     if codex:
         body["instructions"] = request.prompt.system or EMPTY
-    body["input"] = input_items(endpoint, request)
+    body["input"] = input_items(endpoint, request, learned)
     return msgspec.json.encode(body)
 
 
-def input_items(endpoint: Endpoint, request: Request) -> list[dict[str, Any]]:
+def _always_reasons(endpoint: Endpoint) -> bool:
+    """Grok reasons though some of its models let nobody say how hard."""
+    return "grok" in endpoint.model and "non-reasoning" not in endpoint.model
+
+
+def input_items(endpoint: Endpoint, request: Request, learned: Learned) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if request.prompt.system and not endpoint.has("codex"):
         # Not as `instructions`: other services that speak this format refuse those.
         items.append({"type": "message", "role": "system", "content": request.prompt.system})
     for message in paired(request.messages):
-        items += _items(message, endpoint)
+        items += _items(message, endpoint, learned)
     return items
 
 
-def _items(message: Message, endpoint: Endpoint) -> list[dict[str, Any]]:
+def _items(message: Message, endpoint: Endpoint, learned: Learned) -> list[dict[str, Any]]:
     match message:
         case UserMessage(text=text, files=files):
             parts = [_text(text)] if text or not files else []
@@ -105,10 +137,13 @@ def _items(message: Message, endpoint: Endpoint) -> list[dict[str, Any]]:
                 }
             ]
         case AssistantMessage():
-            return _assistant_items(message, endpoint)
+            own = [t for t in own_thoughts(message, endpoint.name) if learned.replays(t)]
+            return _assistant_items(message, own)
 
 
-def _assistant_items(message: AssistantMessage, endpoint: Endpoint) -> list[dict[str, Any]]:
+def _assistant_items(
+    message: AssistantMessage, thoughts: Sequence[Thought]
+) -> list[dict[str, Any]]:
     """What the model said, thought and called, in the order in which it did."""
     items: list[dict[str, Any]] = []
     chars, calls, phase = 0, 0, ""
@@ -121,7 +156,7 @@ def _assistant_items(message: AssistantMessage, endpoint: Endpoint) -> list[dict
         items.extend(map(_call, message.calls[calls:to_call]))
         chars, calls = max(chars, to_char), max(calls, to_call)
 
-    for thought in own_thoughts(message, endpoint.name):
+    for thought in thoughts:
         seal = _seal_of(thought)
         if seal is None:
             continue
@@ -201,36 +236,13 @@ def _account(token: str) -> str:
     return account if isinstance(account, str) else ""
 
 
-class OpenAIResponses:
-    """One model of a service that speaks this format."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._path = path_of(endpoint, "/responses")
-        self._wire = Wire(endpoint.url, standing_headers(endpoint), endpoint.silence)
-
-    async def stream(self, request: Request, credential: Credential) -> AsyncIterator[Chunk]:
-        endpoint = self._endpoint
-        body = request_body(endpoint, request)
+def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+    def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
         headers = headers_of(endpoint, request, credential)
         if endpoint.has("codex"):
             headers |= codex_headers(credential, request)
-        assembly = Assembly(endpoint, request, credential)
-        async with self._wire.post(self._path, body, headers, (credential.secret,)) as answer:
-            if answer.status != 200:
-                said = await answer.read()
-                pause = answer.retry_after()
-                pause = pause_said(said) if pause is None else pause
-                raise refusal(endpoint, credential, answer.status, said, retry_after=pause)
-            pieces = listen(answer, assembly, endpoint.name)
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    yield piece
-        yield assembly.reply()
+        return request_body(endpoint, request, learned), headers
 
-    async def close(self) -> None:
-        await self._wire.close()
-
-
-def open_speaker(endpoint: Endpoint) -> OpenAIResponses:
-    return OpenAIResponses(endpoint)
+    learned, path = Learned(), path_of(endpoint, "/responses")
+    headers = standing_headers(endpoint)
+    return HttpSpeaker(endpoint, path, headers, asked, Assembly, learned.from_refusal)

@@ -1,17 +1,18 @@
 """The answers of OpenAI's Responses format, put together from their events."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.messages import Delta, Reply, Request, Stop, Thinking, Thought, Usage
-from hermes_agent.models.listening import Piece, no_answer
-from hermes_agent.models.openai_failed import failed
-from hermes_agent.models.openai_shared import counted, named_calls, text_of
-from hermes_agent.models.shared import estimated_usage
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Request, Stop, Thought
+from hermes_agent.models.listening import ServerSent
+from hermes_agent.models.openai_failed import failed, pause_said
+from hermes_agent.models.openai_shared import counted, text_of
 from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.wire import Answer
 
 BETWEEN = "\n\n"
 """Between the parts of a thought."""
@@ -41,7 +42,7 @@ class Seal(Struct, frozen=True, omit_defaults=True):
     """Set for a message only."""
 
 
-class _Item(Struct, frozen=True):
+class _Item(Struct, frozen=True, gc=False):
     type: str = ""
     id: str | None = None
     call_id: str | None = None
@@ -53,27 +54,27 @@ class _Item(Struct, frozen=True):
     phase: str | None = None
 
 
-class _InputDetails(Struct, frozen=True):
+class _InputDetails(Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(Struct, frozen=True):
+class _OutputDetails(Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-class _Usage(Struct, frozen=True):
+class _Usage(Struct, frozen=True, gc=False):
     input_tokens: int | None = None
     output_tokens: int | None = None
     input_tokens_details: _InputDetails | None = None
     output_tokens_details: _OutputDetails | None = None
 
 
-class _Incomplete(Struct, frozen=True):
+class _Incomplete(Struct, frozen=True, gc=False):
     reason: str | None = None
 
 
-class _Response(Struct, frozen=True):
+class _Response(Struct, frozen=True, gc=False):
     status: str | None = None
     output: tuple[_Item, ...] | None = None
     usage: _Usage | None = None
@@ -81,7 +82,7 @@ class _Response(Struct, frozen=True):
     error: Any = None
 
 
-class _Event(_Response, frozen=True):
+class _Event(_Response, frozen=True, gc=False):
     """An event; or a whole response, where the service does not stream."""
 
     type: str = ""
@@ -145,172 +146,138 @@ class _Open:
         return Thought(by, text, body, *self.at) if text or body else None
 
 
-class Assembly:
+class Assembly(ServerSent):
     """Makes one answer of the events of a stream."""
 
+    stops = INCOMPLETE
+
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
-        self._endpoint = endpoint
-        self._request = request
-        self._credential = credential
-        self._usage: Usage | None = None
-        self._heard = False
-        self._finish = ""
-        self._reason = ""
+        super().__init__(endpoint, request, credential)
         self._refused = False
-        self._texts: list[str] = []
-        self._chars = 0
         self._items: list[_Open] = []
         self._places: dict[int | None, _Open] = {}
 
-    @property
-    def begun(self) -> bool:
-        return self._heard
-
-    @property
-    def finished(self) -> bool:
-        return bool(self._finish)
-
-    def spent(self) -> Usage:
-        if self._usage is not None:
-            return self._usage
-        said = "".join(item.name + "".join(item.texts) for item in self._items)
-        return estimated_usage(self._request, said, ())
-
-    def take(self, data: bytes) -> Sequence[Piece]:
-        """Add an event; the pieces it brought."""
-        try:
-            event = _event.decode(data)
-            return self._take(event, data)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise no_answer(self._endpoint.name, str(error), data) from None
-
-    def reply(self) -> Reply:
-        endpoint, usage = self._endpoint, self.spent()
-        thoughts = (i.thought(endpoint.name) for i in self._items if i.kind != "function_call")
-        return Reply(
-            text="".join(self._texts),
-            calls=named_calls(self._request, self._made(), endpoint.name, usage),
-            usage=usage,
-            stop=self._stop(),
-            model=endpoint.name,
-            cost=endpoint.facts.cost(usage),
-            thoughts=tuple(thought for thought in thoughts if thought is not None),
-        )
-
-    def _take(self, event: _Event, data: bytes) -> Sequence[Piece]:
+    def take(self, data: bytes) -> None:
+        event = _event.decode(data)
         kind, delta = event.type, event.delta
         if kind in _TEXTS and isinstance(delta, str):
             self._refused = self._refused or kind == "response.refusal.delta"
-            return self._say(self._item("message", event.output_index), delta)
-        if kind in _THOUGHTS and isinstance(delta, str):
+            self._say(self._item("message", event.output_index), delta)
+        elif kind in _THOUGHTS and isinstance(delta, str):
             part = _THOUGHTS[kind]
             number = event.summary_index if part == "summary" else event.content_index
-            item = self._item("reasoning", event.output_index)
-            return [Thinking(item.think(part, number, delta))]
-        if kind == "response.function_call_arguments.delta" and isinstance(delta, str):
+            self.think(self._item("reasoning", event.output_index).think(part, number, delta))
+        elif kind == "response.function_call_arguments.delta" and isinstance(delta, str):
             self._item("function_call", event.output_index).texts.append(delta)
-        elif kind == "response.function_call_arguments.done" and event.arguments:
-            item = self._item("function_call", event.output_index)
-            item.texts = [text_of(event.arguments)]
-        elif kind == "response.output_item.added" and event.item is not None:
-            self._item(event.item.type, event.output_index).know(event.item)
-        elif kind == "response.output_item.done" and event.item is not None:
-            return self._done(event.item, event.output_index)
-        elif kind in _ENDS and event.response is not None:
-            return self._end(kind, event.response)
-        elif kind in ("response.failed", "error"):
-            raise failed(self._endpoint, self._credential, data)
-        elif not kind and event.output is not None:
-            return self._whole(event, data)
-        self._heard = self._heard or kind.startswith("response.")
-        return ()
+        else:
+            self._take_other(event, data)
 
-    def _whole(self, event: _Event, data: bytes) -> Sequence[Piece]:
+    def _take_other(self, event: _Event, data: bytes) -> None:
+        match event.type:
+            case "response.function_call_arguments.done" if event.arguments:
+                item = self._item("function_call", event.output_index)
+                item.texts = [text_of(event.arguments)]
+            case "response.output_item.added" if event.item is not None:
+                self._item(event.item.type, event.output_index).know(event.item)
+            case "response.output_item.done" if event.item is not None:
+                self._done(event.item, event.output_index)
+            case kind if kind in _ENDS and event.response is not None:
+                self._end(kind, event.response)
+            case "response.failed" | "error":
+                raise failed(self.endpoint, self.credential, data)
+            case "" if event.output is not None:
+                self._whole(event, data)
+            case kind:
+                self.begun = self.begun or kind.startswith("response.")
+
+    def _whole(self, event: _Event, data: bytes) -> None:
         if event.error:
-            raise failed(self._endpoint, self._credential, data)
-        if event.status not in ("completed", "incomplete"):
-            return ()
-        return self._end(f"response.{event.status}", event)
+            raise failed(self.endpoint, self.credential, data)
+        if event.status in ("completed", "incomplete"):
+            self._end(f"response.{event.status}", event)
 
-    def _end(self, kind: str, response: _Response) -> Sequence[Piece]:
-        self._heard = True
-        self._finish = kind
+    def _end(self, kind: str, response: _Response) -> None:
+        self.begun = True
         if response.usage is not None:
             self._count(response.usage)
-        if response.incomplete_details is not None:
-            self._reason = response.incomplete_details.reason or ""
-        if response.status == "incomplete":
-            self._finish = "response.incomplete"
-        if self._items:
-            return ()
-        output = enumerate(response.output or ())
-        return [piece for index, item in output for piece in self._done(item, index)]
+        if not self._items:
+            for index, item in enumerate(response.output or ()):
+                self._done(item, index)
+        details = response.incomplete_details
+        if "incomplete" in (response.status, kind.removeprefix("response.")):
+            reason = details.reason if details is not None else None
+            self.end(reason if reason in INCOMPLETE else "max_output_tokens")
+        else:
+            self.end("completed")
 
-    def _done(self, item: _Item, index: int | None) -> Sequence[Piece]:
+    def _done(self, item: _Item, index: int | None) -> None:
         """An item is whole: what it holds that has not come before."""
         open = self._item(item.type, index)
         open.know(item)
         match item.type:
             case "message":
-                return self._rest(open, item)
+                self._rest(open, item)
             case "reasoning" if not open.texts:
                 told = (*_numbered("summary", item.summary), *_numbered("content", item.content))
-                return [Thinking(open.think(part, n, text)) for part, n, text in told]
+                for part, number, text in told:
+                    self.think(open.think(part, number, text))
             case "function_call" if item.arguments:
                 open.texts = [text_of(item.arguments)]
-        return ()
 
-    def _rest(self, open: _Open, item: _Item) -> Sequence[Piece]:
+    def _rest(self, open: _Open, item: _Item) -> None:
         content = item.content if isinstance(item.content, list) else ()
         parts = [part for part in content if isinstance(part, dict)]
         self._refused = self._refused or any(part.get("type") == "refusal" for part in parts)
         texts = (part.get("text") or part.get("refusal") for part in parts)
         whole = "".join(text for text in texts if isinstance(text, str))
         said = "".join(open.texts)
-        more = whole.startswith(said) and len(whole) > len(said)
-        return self._say(open, whole[len(said) :]) if more else ()
+        if whole.startswith(said):
+            self._say(open, whole[len(said) :])
 
-    def _say(self, item: _Open, text: str) -> Sequence[Piece]:
-        if not text:
-            return ()
-        item.texts.append(text)
-        self._texts.append(text)
-        self._chars += len(text)
-        return (Delta(text),)
+    def _say(self, item: _Open, text: str) -> None:
+        if text:
+            item.texts.append(text)
+            self.say(text)
 
     def _item(self, kind: str, index: int | None) -> _Open:
         """The item at a place in the output. One without a place is the last of its kind."""
         known = self._places.get(index)
         if known is not None and known.kind == kind:
             return known
-        self._heard = True
+        self.begun = True
         calls = sum(item.kind == "function_call" for item in self._items)
-        item = _Open(kind, self._chars, calls)
+        item = _Open(kind, self.chars, calls)
         self._items.append(item)
         self._places[index] = item
         return item
 
-    def _stop(self) -> Stop:
-        if self._refused:
-            return "refused"
-        if self._finish == "response.incomplete":
-            return INCOMPLETE.get(self._reason, "length")
-        return "calls" if any(item.kind == "function_call" for item in self._items) else "end"
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+        error = super().refused(status, body, answer)
+        if error.retry_after is None:
+            error.retry_after = pause_said(body)
+        return error
 
-    def _made(self) -> Iterator[tuple[str, str, str]]:
+    def stop(self) -> Stop:
+        return "refused" if self._refused else super().stop()
+
+    def made(self) -> Iterator[tuple[str, str, str]]:
         for item in self._items:
-            if item.kind != "function_call":
-                continue
-            arguments = "".join(item.texts)
-            if not arguments and item is self._items[-1] and self._stop() == "length":
-                return  # cut before its arguments began: nobody knows what it would have been
-            yield item.call_id, item.name, arguments
+            if item.kind == "function_call":
+                yield item.call_id, item.name, "".join(item.texts)
+
+    def thoughts(self) -> tuple[Thought, ...]:
+        found = (i.thought(self.name) for i in self._items if i.kind != "function_call")
+        return tuple(thought for thought in found if thought is not None)
+
+    def written(self) -> str:
+        beside = [item for item in self._items if item.kind != "message"]
+        return "".join(text for item in beside for text in (item.name, *item.texts))
 
     def _count(self, said: _Usage) -> None:
         if said.input_tokens is None:
             return
         details, more = said.input_tokens_details, said.output_tokens_details
-        self._usage = counted(
+        self.counted = counted(
             said.input_tokens,
             said.output_tokens,
             details.cached_tokens if details is not None else 0,

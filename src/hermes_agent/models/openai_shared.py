@@ -1,15 +1,13 @@
-"""What OpenAI's two wire formats have in common: addresses, media, calls, counting."""
+"""What OpenAI's two wire formats have in common: headers, media, calls, counting."""
 
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterable
 
 import msgspec
 
-from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Media, Request, ToolCall, Usage
-from hermes_agent.models.shared import known_call_ids, new_call_id
+from hermes_agent.models.listening import bearer
 from hermes_agent.models.speaking import Credential, Endpoint
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -21,28 +19,12 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-def standing_headers(endpoint: Endpoint) -> dict[str, str]:
-    """Those of every request."""
-    own = {"content-type": "application/json", "accept": "text/event-stream"}
-    return own | endpoint.service.headers
-
-
 def headers_of(endpoint: Endpoint, request: Request, credential: Credential) -> dict[str, str]:
     """Those of one request."""
     headers = {"x-hermes-session": request.session} if request.session else {}
     if credential.secret and endpoint.has("api_key_header"):
-        headers["api-key"] = credential.secret
-    elif credential.secret:
-        headers["authorization"] = f"Bearer {credential.secret}"
-    return headers
-
-
-def path_of(endpoint: Endpoint, path: str) -> str:
-    if not endpoint.service.query:
-        return path
-    from urllib.parse import urlencode
-
-    return f"{path}?{urlencode(endpoint.service.query)}"
+        return headers | {"api-key": credential.secret}
+    return headers | bearer(credential)
 
 
 def data_url(media: Media) -> str:
@@ -64,27 +46,6 @@ def fitting_id(id: str, most: int) -> str:
     if len(id) <= most and _PLAIN_ID.fullmatch(id):
         return id
     return f"call_{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:32]}"
-
-
-def named_calls(
-    request: Request, made: Iterable[tuple[str, str, str]], by: str, usage: Usage
-) -> tuple[ToolCall, ...]:
-    """The calls, from id, name and arguments, each under an id of its own. `usage` is what an
-    answer that makes no sense has cost all the same."""
-    taken = known_call_ids(request)
-    calls = []
-    for id, name, arguments in made:
-        if not name:
-            raise ModelError(
-                "garbage",
-                f"{by} called a tool without naming it",
-                input=usage.input,
-                output=usage.output,
-            )
-        own = id if id and id not in taken else new_call_id(request, taken)
-        taken.add(own)
-        calls.append(ToolCall(own, name, arguments or "{}"))
-    return tuple(calls)
 
 
 def text_of(arguments: object) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 from pathlib import Path
 
 from hermes_agent.core.errors import UsageError
@@ -27,6 +26,8 @@ def private_folder(folder: Path) -> None:
 
 def write_private(path: Path, data: bytes) -> None:
     """A reader sees the old content or the new; nobody else sees either."""
+    import tempfile  # at the leaf: most processes write none
+
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 600
     try:
         with os.fdopen(handle, "wb") as file:

@@ -12,24 +12,31 @@ from hermes_agent.models.wire import SHOWN_CHARS, shown
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|"
     r"(maximum|max|available|model'?s?) context (length|size|window)|"
-    r"(exceeds?|larger than|longer than|beyond) the (model'?s )?context|"
+    r"(exceeds?|larger than|longer than|greater than|beyond) the (model'?s )?context|"
     r"(prompt|input|request) is too (long|large)|too many (input )?tokens|"
-    r"exceeds? context limit|input tokens exceeded|"
-    r"exceeds? the maximum number of (input )?tokens",
+    r"exceeds? context limit|input tokens exceeded|context window exceeds limit|"
+    r"exceeds? the maximum number of (input )?tokens|exceeded model token limit|"
+    r"maximum (prompt|model) length|prompt exceeds max length|Range of input length should be|"
+    r"token count of \d+ exceeds the limit|tokens \+ `?max_new_tokens`? must be",
     re.IGNORECASE,
 )
 _OUT_OF_CREDIT = re.compile(
     r"insufficient_quota|insufficient (balance|credit|quota)|credit balance is too low|"
     r"billing_error|spend_limit_reached|reached your specified .{0,20}usage limits|"
-    r"PerDay|credits are depleted|usage_limit_reached|usage_not_included",
+    r"PerDay|credits are depleted|usage_limit_reached|usage_not_included|"
+    r"used all available credits|run out of credits|monthly spending limit|"
+    r"exceeded_current_quota|Arrearage",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
     r"content_filter|content_policy|content (management|filtering) policy|guardrail|"
-    r"(bio|cyber)_policy|policy_violation|violating our usage polic",
+    r"(bio|cyber)_policy|policy_violation|violating our usage polic|"
+    r"requires moderation|input was flagged",
     re.IGNORECASE,
 )
-_BAD_KEY = re.compile(r"API_KEY_INVALID|API key (not valid|expired)", re.IGNORECASE)
+_BAD_KEY = re.compile(
+    r"API_KEY_INVALID|API key (not valid|expired)|incorrect API key provided", re.IGNORECASE
+)
 
 _BY_STATUS: dict[int, ModelTrouble] = {
     401: "auth",
@@ -38,6 +45,7 @@ _BY_STATUS: dict[int, ModelTrouble] = {
     408: "timeout",
     413: "context_too_long",
     429: "rate_limit",
+    498: "overload",
 }
 
 _PHRASES: dict[ModelTrouble, tuple[str, str]] = {
@@ -80,7 +88,7 @@ def refusal(
 
 
 def _kind(status: int, said: str) -> ModelTrouble:
-    if status in (400, 402, 403, 429) and _OUT_OF_CREDIT.search(said):
+    if status in (400, 402, 403, 412, 429) and _OUT_OF_CREDIT.search(said):
         return "quota"
     # Some services say it with a 500.
     if status in (400, 413, 422, 500) and _TOO_LONG.search(said):
@@ -106,11 +114,14 @@ def _said(body: bytes) -> tuple[str, str]:
         content = content[0]
     error = content.get("error", content) if isinstance(content, dict) else content
     if not isinstance(error, dict):
-        return str(error)[:SHOWN_CHARS], ""
+        return str(error)[:SHOWN_CHARS], _codes(content) if isinstance(content, dict) else ""
     message = error.get("message") or error.get("detail") or shown(body)
-    return _plain(message)[:SHOWN_CHARS], " ".join(
-        str(error[name]) for name in ("type", "code", "status", "reason", "__type") if name in error
-    )
+    return _plain(message)[:SHOWN_CHARS], _codes(error)
+
+
+def _codes(error: dict[str, Any]) -> str:
+    names = ("type", "code", "status", "reason", "__type")
+    return " ".join(str(error[name]) for name in names if name in error)
 
 
 def _plain(message: Any) -> str:

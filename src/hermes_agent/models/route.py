@@ -112,7 +112,7 @@ class Routed:
             if (change := trip.key_change(visit, lent)) is not None:
                 yield change
             visit.lent = lent
-            stream = way.speaker.stream(request, lent.credential)
+            stream = way.speaker.stream(_fitting(request, way.facts), lent.credential)
             try:
                 async for chunk in stream:
                     if isinstance(chunk, Delta | Thinking):
@@ -162,6 +162,13 @@ class Routed:
                 reason = f"it failed; left alone for {seconds:g} s"
                 return Rerouted("opened", way.name, kind=error.kind, reason=reason)
         return None
+
+
+def _fitting(request: Request, facts: ModelFacts) -> Request:
+    """What was asked of another model may be more than this one can write."""
+    if request.max_output is None or request.max_output <= facts.max_output:
+        return request
+    return replace(request, max_output=facts.max_output)
 
 
 def _wasted(way: Way, request: Request, error: ModelError, received: str) -> Wasted | None:

@@ -63,7 +63,7 @@ SERVICES: dict[str, Service] = {
         url="https://api.z.ai/api/paas/v4",
         url_variable="ZAI_BASE_URL",
         key_variables=("ZAI_API_KEY", "ZHIPU_API_KEY"),
-        quirks=("reasoning_content", "reasoning_effort"),
+        quirks=("reasoning_content", "reasoning_effort", "tool_stream"),
     ),
     "minimax": Service(
         # Its format of choice: the chat format loses the thoughts between calls.
@@ -86,7 +86,7 @@ SERVICES: dict[str, Service] = {
     "perplexity": Service(
         url="https://api.perplexity.ai",
         key_variables=("PERPLEXITY_API_KEY",),
-        quirks=("reasoning_effort",),
+        quirks=("reasoning_effort", "alternating"),
     ),
     "nous": Service(
         url="https://inference-api.nousresearch.com/v1",
@@ -170,12 +170,14 @@ SERVICES: dict[str, Service] = {
         url_variable="LLAMACPP_BASE_URL",
         key_variables=("LLAMACPP_API_KEY",),
         needs_key=False,
+        quirks=("alternating",),
     ),
     "lmstudio": Service(
         url="http://127.0.0.1:1234/v1",
         url_variable="LMSTUDIO_BASE_URL",
         key_variables=("LMSTUDIO_API_KEY",),
         needs_key=False,
+        quirks=("alternating",),
     ),
     "vllm": Service(
         url="http://127.0.0.1:8000/v1",
@@ -196,6 +198,9 @@ MAKERS: tuple[str, ...] = (
 )  # fmt: skip
 """Whose model is meant when a name comes without a service, first wins."""
 
+_ANSWERS_RESPONSES = re.compile(r"gpt-?[5-9]|codex|\bo[1-9]\b")
+"""Models on Azure, by the names that people give them there."""
+
 OWN: frozenset[str] = frozenset({"ollama", "llamacpp", "lmstudio", "vllm"})
 """Servers of one's own: what they answer costs no dollars."""
 
@@ -210,7 +215,7 @@ def service_of(
     """The service of the model `name` (`service/model`, or the service alone): its name, its row
     with what the settings change, and its address without a slash at the end; the address is
     empty for a model inside this process."""
-    name = name.partition("/")[0]
+    name, _, model = name.partition("/")
     row, change = SERVICES.get(name), settings.services.get(name)
     if row is None and change is None:
         raise UsageError(
@@ -221,6 +226,9 @@ def service_of(
     if service.wire in ("local", "scripted"):
         return name, service, service.url
     url = _address(name, service, environ)
+    if name == "azure" and _ANSWERS_RESPONSES.search(model) and not (change and change.wire):
+        # Its chat format has no tools for the newer models of OpenAI.
+        service = msgspec.structs.replace(service, wire="openai-responses")
     if name in ("openai", "openai-chat") and not _is_openai(url):
         service = _compatible(service, change or ServiceSettings())
     return name, service, url

@@ -23,8 +23,6 @@ SHOWN_CHARS = 300
 MOST_BYTES = 64_000_000
 """More than this is no answer of a model, whatever it is."""
 
-_FIELDS = (b"event:", b":", b"id:", b"retry:")
-
 
 @cache
 def _load_httpx() -> None:
@@ -181,40 +179,6 @@ class Answer:
         except httpx.HTTPError as error:
             raise self._wire.trouble(error) from None
 
-    async def events(self) -> AsyncGenerator[bytes, None]:
-        """The `data` of each server-sent event; other fields and comments are passed over."""
-        import httpx
-
-        # Not built on `pieces`: every generator between the socket and the listener takes a tenth
-        # of what httpx itself takes. Nor on httpx's own lines: those also end at U+2028 and the
-        # like, which JSON text may hold.
-        left = MOST_BYTES
-        rest: list[bytes] = []
-        try:
-            async for piece in self._arriving():
-                left -= len(piece)
-                if left < 0:
-                    raise self._endless()
-                lines = piece.split(b"\n")
-                if rest:
-                    rest.append(lines[0])
-                    if len(lines) == 1:
-                        continue
-                    lines[0] = b"".join(rest)
-                rest = [last] if (last := lines.pop()) else []
-                for line in lines:
-                    if line.startswith(b"data:"):
-                        yield line[5:].strip()
-                    elif line:
-                        self._check_field(line)
-        except httpx.HTTPError as error:
-            raise self._wire.trouble(error) from None
-        line = b"".join(rest)
-        if line.startswith(b"data:"):
-            yield line[5:].strip()
-        else:
-            self._check_field(line)
-
     def _arriving(self) -> AsyncIterator[bytes]:
         packed = "content-encoding" in self._response.headers
         return self._response.aiter_bytes() if packed else self._response.aiter_raw()
@@ -222,12 +186,6 @@ class Answer:
     def _endless(self) -> ModelError:
         most = MOST_BYTES // 1_000_000
         return ModelError("garbage", f"{self._wire.shown_url} sent more than {most} MB")
-
-    def _check_field(self, line: bytes) -> None:
-        if not line.startswith(_FIELDS) and line.strip():
-            raise ModelError(
-                "garbage", f"{self._wire.shown_url} sent no event stream: {shown(line)}"
-            )
 
     def retry_after(self) -> float | None:
         """Seconds the service asks to be left alone, whichever way it says so."""
@@ -256,13 +214,13 @@ def shown(body: bytes) -> str:
     return line if len(line) <= SHOWN_CHARS else line[:SHOWN_CHARS] + "…"
 
 
-async def within(seconds: float, events: AsyncIterator[bytes]) -> list[bytes]:
+async def within(seconds: float, pieces: AsyncIterator[bytes]) -> list[bytes]:
     """What still arrives in so many seconds; no failure, since nothing more is needed."""
     arrived: list[bytes] = []
     try:
         async with asyncio.timeout(seconds):
-            async for data in events:
-                arrived.append(data)  # noqa: PERF401  what came before the trouble counts
+            async for piece in pieces:
+                arrived.append(piece)  # noqa: PERF401  what came before the trouble counts
     except (TimeoutError, ModelError):
         pass
     return arrived

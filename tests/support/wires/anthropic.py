@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, ToolCall, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.anthropic import Anthropic, open_speaker
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.anthropic import open_speaker
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw, event
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 
@@ -142,7 +142,7 @@ class _Wire(ServerSent):
     def endpoint(self, root: str) -> Endpoint:
         return endpoint(root)
 
-    def open(self, endpoint: Endpoint) -> Anthropic:
+    def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

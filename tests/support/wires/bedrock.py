@@ -22,8 +22,8 @@ from botocore.validate import ParamValidator
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.bedrock import Bedrock, open_speaker
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.bedrock import open_speaker
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from tests.support.model_server import End, Raw
 from tests.support.wires import KEY, Case, Failure, Heard, Sent
 
@@ -170,7 +170,7 @@ class _Wire:
         )
         return Endpoint("bedrock/test", MODEL, Service(wire="bedrock"), root, facts, silence=30.0)
 
-    def open(self, endpoint: Endpoint) -> Bedrock:
+    def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

@@ -13,8 +13,8 @@ from google.genai import types
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.gemini import Gemini, open_speaker
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.gemini import open_speaker
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw, event
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 
@@ -123,7 +123,7 @@ class _Wire(ServerSent):
         url = f"{root}/v1beta"
         return Endpoint("gemini/test", "test", service, url, facts, silence=30.0)
 
-    def open(self, endpoint: Endpoint) -> Gemini:
+    def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

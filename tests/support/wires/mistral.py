@@ -17,9 +17,9 @@ from mistralai.client.models import (
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.mistral import Mistral, open_speaker
-from hermes_agent.models.mistral_request import wire_id
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.mending import short_id
+from hermes_agent.models.mistral import open_speaker
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw, event
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 
@@ -108,7 +108,7 @@ class _Wire(ServerSent):
         service = Service(wire="mistral", quirks=("prompt_cache_key",))
         return Endpoint("mistral/test", "test", service, f"{root}/v1", facts, silence=30.0)
 
-    def open(self, endpoint: Endpoint) -> Mistral:
+    def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:
@@ -118,7 +118,7 @@ class _Wire(ServerSent):
         pieces += [chunk({"content": text}) for text in case.texts]
         calls = [
             {
-                "id": wire_id(call.id),
+                "id": short_id(call.id),
                 "function": {"name": call.name, "arguments": call.arguments},
                 "index": index,
             }

@@ -9,8 +9,8 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.openai_chat import OpenAIChat, open_speaker
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.openai_chat import open_speaker
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import FAILURES, FINISH, chunk
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
@@ -36,7 +36,7 @@ class _Wire(ServerSent):
         service = Service(quirks=("max_completion_tokens", "reasoning_effort", "reasoning_content"))
         return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=30.0)
 
-    def open(self, endpoint: Endpoint) -> OpenAIChat:
+    def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

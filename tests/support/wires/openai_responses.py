@@ -11,8 +11,8 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.openai_responses import OpenAIResponses, open_speaker
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.openai_responses import open_speaker
+from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
@@ -140,7 +140,7 @@ class _Wire(ServerSent):
         service = Service(wire="openai-responses")
         return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=30.0)
 
-    def open(self, endpoint: Endpoint) -> OpenAIResponses:
+    def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
 
     def answer(self, case: Case) -> Raw:

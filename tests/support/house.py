@@ -1,0 +1,89 @@
+"""A runtime in this process, with models that are scripts in a folder."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.settings import BudgetSettings, ModelSettings, Settings, UseSettings
+from hermes_agent.runtime.runtime import Runtime
+
+
+class House:
+    def __init__(self, folder: Path, runtime: Runtime) -> None:
+        self.folder = folder
+        self.runtime = runtime
+        self.work = folder / "work"
+        self._sent = 0
+
+    async def open(self, model: str, **more: Any) -> Session:
+        return await self.runtime.open_session(
+            workspace=str(self.work), model=model, policy=more.pop("policy", "sandbox"), **more
+        )
+
+    async def send(self, session: Session, text: str, *, interactive: bool = False) -> None:
+        self._sent += 1
+        await self.runtime.submit(session, Inbound(f"m{self._sent}", text, "test", interactive))
+
+    async def say(self, session: Session, text: str) -> list[ev.Event]:
+        """Send and wait for the end of the turn; the journal."""
+        await self.send(session, text)
+        return await self.idle(session)
+
+    async def idle(self, session: Session) -> list[ev.Event]:
+        async def done() -> bool:
+            return (await self.now(session)).state == "idle" and not self.is_busy(session)
+
+        await until(done)
+        return await self.journal(session)
+
+    def is_busy(self, session: Session) -> bool:
+        return session.id in self.runtime._desk.busy
+
+    async def now(self, session: Session) -> Session:
+        return await self.runtime.store.session(session.id)
+
+    async def journal(self, session: Session) -> list[Any]:
+        return [one.event for one in await self.runtime.store.events(session.id)]
+
+
+async def until(met: Callable[[], Any]) -> None:
+    async with asyncio.timeout(30):
+        while not await met():
+            await asyncio.sleep(0.005)
+
+
+def script(folder: Path, name: str, *replies: dict[str, Any], **facts: Any) -> str:
+    """A model that says these in each turn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    turns = [{"when": ".", "replies": list(replies)}]
+    path.write_text(json.dumps({"turns": turns, **facts}))
+    return f"scripted/{path}"
+
+
+@asynccontextmanager
+async def house(
+    folder: Path,
+    *,
+    uses: UseSettings | None = None,
+    models: ModelSettings | None = None,
+    budgets: BudgetSettings | None = None,
+    clock: Callable[[], float] | None = None,
+) -> AsyncIterator[House]:
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    settings = Settings(
+        models=models or ModelSettings(uses=uses or UseSettings(), retries=0),
+        budgets=budgets or BudgetSettings(),
+    )
+    options: dict[str, Any] = {"clock": clock} if clock else {}
+    runtime = Runtime(folder / "home", {}, settings=settings, **options)
+    await runtime.start()
+    try:
+        yield House(folder, runtime)
+    finally:
+        await runtime.stop()
