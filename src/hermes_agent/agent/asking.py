@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hermes_agent.agent import budget
 from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.keeping import call_to_keep, thoughts_to_keep
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.purse import Account, Bill, Held, Short
 from hermes_agent.core import events as ev
@@ -26,8 +27,6 @@ from hermes_agent.core.messages import (
     Rerouted,
     Retrying,
     Thinking,
-    Thought,
-    ToolCall,
     Usage,
     Wasted,
 )
@@ -40,6 +39,8 @@ BUDGETED_OUTPUT = 16_000
 """Tokens of output that are set aside for one call, where a budget must hold and nobody has said
 how long the reply may be."""
 AGAIN_SECONDS = 1.0
+SILENT_SECONDS = 2.0
+WAITS = "waiting: calls under way hold what is left of a budget until they have ended"
 CHARS_PER_TOKEN = 4
 _NOTHING = Usage()
 
@@ -102,13 +103,29 @@ class Asking:
         budget.refuse_unpriced(self._parts.settings, model)
         ways = [(facts, input(name)) for name, facts in model.ways.items()]
         wanted = min(model.facts.max_output, BUDGETED_OUTPUT)
-        held = await self._parts.purse.hold(self._accounts(), Bill(ways, wanted))
+        held = await self._hold(Bill(ways, wanted))
         if not isinstance(held, Short):
             self._held = held
             return None
         account = held.account
         limit = account.limit / (1 + self._talk.extensions.get(account.what, 0))
         return ev.BudgetReached(account.what, round(held.used, 6), limit, round(held.needed, 6))
+
+    async def _hold(self, bill: Bill) -> Held | Short:
+        """Never wait for others in silence."""
+        holding = asyncio.create_task(self._parts.purse.hold(self._accounts(), bill))
+        try:
+            await asyncio.wait({holding}, timeout=SILENT_SECONDS)
+            if not holding.done():
+                await self._write(ev.Noted(WAITS, "warning"))
+            await asyncio.wait({holding})
+        except asyncio.CancelledError:
+            holding.cancel()
+            await asyncio.wait({holding})
+            if not holding.cancelled() and isinstance(held := holding.result(), Held):
+                held.release()  # it was had in the same moment
+            raise
+        return holding.result()
 
     def let_go(self) -> None:
         """Give back what was set aside."""
@@ -151,6 +168,8 @@ class Asking:
         if reply.stop == "length":
             limit = f" of {output} tokens" if output else ""
             await self._write(ev.Noted(f"the reply was cut at its limit{limit}", "warning"))
+        elif reply.stop == "end" and not (reply.text.strip() or reply.calls):
+            await self._write(ev.Noted(f"{reply.model} had nothing to say", "warning"))
         await self._warn(reply.usage, reply.cost)
 
     async def aside(
@@ -224,14 +243,17 @@ class Asking:
             )
         )
 
-    async def cut_short(self) -> None:
-        """The user has interrupted. What was said so far is kept, since it was read, and both
-        that and the question are paid for. Where a budget depends on it, so is all that the call
-        can have cost: its reasoning and the arguments of its calls nobody has seen."""
+    async def cut_short(self, *, keep: bool = True) -> None:
+        """The call was ended before its reply was whole. What the user has read so far is kept
+        where it is to stand, and both that and the question are paid for. Where a budget depends
+        on it, so is all that the call can have cost: its reasoning and the arguments of its calls
+        nobody has seen."""
         call, asked = self._call, self._talk.asked
         if call is not None and asked is not None:
             model, text = call.model, "".join(call.pieces)
-            if text:
+            if not keep:
+                self._void(call, "it took too long")
+            if text and keep:
                 seen = Usage(self._talk.context_tokens, call.bytes // CHARS_PER_TOKEN)
                 reply = Reply(text, (), seen, "interrupted", model.name, model.facts.cost(seen))
                 replied = self._replied(call, asked.step, reply)
@@ -266,30 +288,14 @@ class Asking:
         return ev.Replied(
             step=step,
             text=self._parts.redact(reply.text),
-            calls=tuple(self._without_secrets(call) for call in reply.calls),
+            calls=tuple(call_to_keep(one, self._parts.redact) for one in reply.calls),
             usage=reply.usage,
             stop=reply.stop,
             model=reply.model or call.model.name,
             cost=reply.cost,
             seconds=round(time.perf_counter() - call.started, 6),
-            thoughts=self._thoughts(reply),
+            thoughts=thoughts_to_keep(reply, self._parts.redact),
         )
-
-    def _without_secrets(self, call: ToolCall) -> ToolCall:
-        """A call that carries a secret we know is refused later; the journal must not have it."""
-        return replace(call, arguments=self._parts.redact.known(call.arguments))
-
-    def _thoughts(self, reply: Reply) -> tuple[Thought, ...]:
-        """Reasoning to be kept. Where a secret had to be taken out of it, or out of the text that
-        it stands in, its service would not know it again: the seal is left out."""
-        if self._parts.redact(reply.text) != reply.text:
-            return ()
-        kept = []
-        for thought in reply.thoughts:
-            text = self._parts.redact(thought.text)
-            sealed = text == thought.text and self._parts.redact.known(thought.body) == thought.body
-            kept.append(replace(thought, text=text, body=thought.body if sealed else ""))
-        return tuple(kept)
 
     async def _stream(self, call: Call, request: Request) -> Reply:
         """One answer; only pieces of the conversation's own are shown."""
@@ -319,17 +325,21 @@ class Asking:
         match step:
             case Retrying():
                 self._void(call, step.reason)
-                await self._write(ev.ModelRetried(step.kind, step.reason, step.attempt, step.delay))
+                reason = self._parts.redact.known(step.reason)
+                await self._write(ev.ModelRetried(step.kind, reason, step.attempt, step.delay))
             case Rerouted():
                 await self._rerouted(call, step)
             case Wasted():
                 await self._wasted(call, step)
 
     async def _wasted(self, call: Call, wasted: Wasted) -> None:
-        usage, cost = wasted.usage, wasted.cost
-        await self._write(
-            ev.Charged(wasted.model, call.use, usage, cost, "a try failed", again=True)
-        )
+        usage, cost, reason = wasted.usage, wasted.cost, "a try failed"
+        if wasted.most is not None and self._held.dollars is not None:
+            usage, reason = wasted.most, f"{reason}: the most it can have cost"
+            cost = call.model.ways[wasted.model].most(usage.input, usage.output)
+        if not usage.total:
+            return  # it may have cost something, and no budget depends on it
+        await self._write(ev.Charged(wasted.model, call.use, usage, cost, reason, again=True))
         call.bytes = 0  # counted with this
         await self._warn(usage, cost)
         if not await self._parts.purse.covers(self._held):

@@ -3,6 +3,7 @@ events through the same code, so they cannot disagree."""
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -60,13 +61,22 @@ class Spent:
         return self.dollars if self.priced or self.dollars else None
 
 
-IMAGE_TOKENS = 6_000
-"""More than any service counts for one image."""
+IMAGE_TOKENS = 10_000
+"""More than services count for one image, but for a few models that make up for a low price."""
+PAGE_TOKENS = 4_000
+"""More than services count for one page, which is text and an image to them."""
+PAGE_BYTES = 1_000
+"""A page that cannot be found because it is packed takes at least so many bytes."""
+_PAGE = re.compile(rb"/Type\s*/Page\b")
 
 
 def _file_tokens(file: Media) -> int:
     """The most that a file can come to."""
-    return IMAGE_TOKENS if file.is_image else max(IMAGE_TOKENS, len(file.data) // 4)
+    if file.is_image:
+        return IMAGE_TOKENS
+    packed = b"/ObjStm" in file.data
+    pages = len(file.data) // PAGE_BYTES if packed else 0
+    return PAGE_TOKENS * max(1, pages, len(_PAGE.findall(file.data)))
 
 
 def most_tokens(request: Request) -> int:

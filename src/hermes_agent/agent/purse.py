@@ -2,9 +2,11 @@
 none of them overshoots alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
+from weakref import WeakValueDictionary
 
 from hermes_agent.core.messages import ModelFacts
 
@@ -94,7 +96,7 @@ class Held:
 class Purse:
     def __init__(self) -> None:
         self._out: list[Held] = []
-        self._queue = asyncio.Lock()
+        self._lines: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._returned = asyncio.Event()
         self._told: dict[str, tuple[float, float]] = {}
         """For shared budgets: what was used when last seen, and the mark people know of."""
@@ -105,13 +107,21 @@ class Purse:
         served: small calls do not keep a large one waiting for ever."""
         if not accounts:
             return Held()
-        async with self._queue:
+        async with self._line(accounts):
             while True:
                 returned = self._returned  # before the look: what comes back meanwhile counts
                 found = await self._look(accounts, bill)
                 if found is not None:
                     return found
                 await returned.wait()
+
+    @asynccontextmanager
+    async def _line(self, accounts: Sequence[Account]) -> AsyncIterator[None]:
+        """One call at a time looks at a budget; those that draw on others need not wait for it."""
+        async with AsyncExitStack() as lines:
+            for key in sorted({account.key for account in accounts}):
+                await lines.enter_async_context(self._lines.setdefault(key, asyncio.Lock()))
+            yield
 
     async def _look(self, accounts: Sequence[Account], bill: Bill) -> Held | Short | None:
         output, others = bill.output, False

@@ -127,10 +127,14 @@ class TurnWorker:
             if model is None:
                 return False
             try:
-                await self._unless_interrupted(self._asking.reply(model))
+                async with asyncio.timeout(self._seconds_left()):
+                    await self._unless_interrupted(self._asking.reply(model))
                 return True
             except NoRoom:
                 continue  # with what is left, if that is enough
+            except TimeoutError:
+                await self._asking.cut_short(keep=False)
+                continue  # the time that it may take is over: people are asked
             except ModelError as error:
                 # A window that is smaller than we believed: make room once and try again.
                 if error.kind != "context_too_long" or trouble is not None:
@@ -138,6 +142,14 @@ class TurnWorker:
                 trouble = error
             if not await self._unless_interrupted(self._compact()):
                 raise trouble
+
+    def _seconds_left(self) -> float | None:
+        """What is left of the time that this turn may take."""
+        limit = self._parts.settings.budgets.turn_seconds
+        if limit is None:
+            return None
+        extended = limit * (1 + self.talk.extensions.get("seconds of this turn", 0))
+        return max(0.0, extended - self.talk.turn.seconds)
 
     async def _compact(self) -> bool:
         """Summarise the middle; False when that gains nothing or the summary failed."""
@@ -248,7 +260,7 @@ class TurnWorker:
             reason=reason,
             text=self.talk.last_text,
             error=self._parts.redact(error.message) if error else "",
-            hint=error.hint if error else "",
+            hint=self._parts.redact.known(error.hint) if error else "",
             steps=spent.steps,
             usage=spent.usage,
             cost=spent.cost,

@@ -21,7 +21,7 @@ from hermes_agent.cli.arguments import (
     session_name,
     terminal_option,
 )
-from hermes_agent.cli.show import Printer, budget_setting
+from hermes_agent.cli.show import Printer
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -175,21 +175,13 @@ def collect(event: Event, outcome: Event) -> None:
     match event["kind"]:
         case "call_parked":
             outcome["parked"].append(event["effect"])
-        case "budget_reached":
-            outcome["budget"] = event["what"]
         case "turn_finished":
             for key in ("text", "reason", "error", "hint", "steps", "usage", "cost", "seconds"):
                 outcome[key] = event[key]
 
 
 def budget_used_up(outcome: Event) -> HermesError:
-    if "budget" not in outcome:
-        return HermesError("stopped: a budget is used up", "see `hermes config get budgets`")
-    setting = budget_setting(outcome["budget"])
-    return HermesError(
-        f"stopped: the budget for {outcome['budget']} is used up",
-        f"`hermes config set {setting} NUMBER`, then ask again",
-    )
+    return HermesError(f"stopped: {outcome['error'] or 'a budget is used up'}", outcome["hint"])
 
 
 def _tell(outcome: Event, as_json: bool, printer: Printer) -> int:

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 from hermes_agent.cli.show import (
     MARKS,
     budget_said,
-    budget_setting,
     call_line,
     clean,
     consent_typed,
@@ -119,7 +118,6 @@ class View:
         self._queued: dict[str, str] = {}
         self._parked: set[str] = set()
         self._trouble = ""
-        self._raise_it = ""
         self._at_work = False
         self.since: float | None = None
         self.cost: float | None = None
@@ -227,7 +225,8 @@ class View:
             case "interrupted":
                 pieces.append(warning("interrupted; what was done is kept"))
             case "budget":
-                pieces.append(warning(f"stopped: a budget is used up{self._raise_it}"))
+                hint = f"\nhint: {event['hint']}" if event["hint"] else ""
+                pieces.append(warning(f"stopped: {event['error']}{hint}"))
         return pieces
 
     # calls
@@ -320,11 +319,6 @@ class View:
 
     def _compacted(self, _event: Event) -> list[Piece]:
         return [Piece("quiet", "· the middle of the conversation was summarised to make room")]
-
-    def _budget_reached(self, event: Event) -> list[Piece]:
-        setting = budget_setting(event["what"])
-        self._raise_it = f"\nhint: `hermes config set {setting} NUMBER`, then ask again"
-        return [warning(f"{event['what']}: {event['used']:g} of {event['limit']:g} used")]
 
     def _noted(self, event: Event) -> list[Piece]:
         return [Piece("quiet", f"{MARKS[event['level']]} {clean(event['text'])}")]

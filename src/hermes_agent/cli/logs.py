@@ -5,6 +5,7 @@ import os
 import time
 
 from hermes_agent.cli.arguments import positive
+from hermes_agent.cli.show import clean
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.runtime.places import find_home, log_path
 
@@ -24,11 +25,11 @@ def run(options: argparse.Namespace) -> int:
         raise HermesError(f"cannot read {path}: {error.strerror}", "`hermes doctor`") from None
     with file:
         for line in file.readlines()[-options.lines :]:
-            print(line, end="")
+            print(clean(line), end="")
         while options.follow:
             line = file.readline()
             if line:
-                print(line, end="", flush=True)
+                print(clean(line), end="", flush=True)
             else:
                 time.sleep(0.2)
     return 0

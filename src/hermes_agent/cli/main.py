@@ -131,6 +131,9 @@ def _command(name: str, module: str, summary: str, words: list[str]) -> int:
 
 
 def _tell(message: str, hint: str, as_json: bool) -> None:
+    from hermes_agent.cli.show import clean
+
+    message, hint = clean(message), clean(hint)  # a service may have had a word in it
     print(f"{message}\nhint: {hint}" if hint else message, file=sys.stderr)
     if as_json:
         import json

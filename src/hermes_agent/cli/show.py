@@ -85,12 +85,6 @@ def answer_said(event: Event) -> str:
     return f"answered elsewhere: {one_line(event['answer'])}"
 
 
-def budget_setting(what: str) -> str:
-    """The setting behind what a `budget_reached` event names."""
-    amount, _, scope = what.partition(" of this ")
-    return "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
-
-
 def route_said(event: Event) -> str:
     """A `model_routed` event in words."""
     reason = one_line(event["reason"])
@@ -130,7 +124,7 @@ def call_line(call: dict[str, Any]) -> str:
 
     try:
         given = json.loads(call["arguments"] or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return one_line(f"{call['name']} {call['arguments']}")
     if set(given) <= {"command", "timeout", "background"} and "command" in given:
         return one_line(f"$ {given['command']}")
@@ -243,9 +237,6 @@ class Printer:
 
     def _compacted(self, _event: Event) -> None:
         self.say("the middle of the conversation was summarised to make room")
-
-    def _budget_reached(self, event: Event) -> None:
-        self.say(f"budget: {event['what']}: {event['used']:g} of {event['limit']:g} used", "!")
 
     def _noted(self, event: Event) -> None:
         self.say(event["text"], MARKS[event["level"]])

@@ -77,6 +77,8 @@ class ModelError(HermesError):
         self.retry_after = retry_after
         self.input = input
         self.output = output
+        self.turned_away = False
+        """Whether the service refused the request before it did anything for it."""
 
     @property
     def passing(self) -> bool:

@@ -84,8 +84,12 @@ class Journal(Protocol):
         """Add events to a session that no turn works on now."""
         ...
 
-    async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> None:
-        """Count a call that belongs to no session."""
+    async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> int:
+        """Count a call that belongs to no session; returns the number of the charge."""
+        ...
+
+    async def take_back(self, charge: int) -> None:
+        """Remove a charge that was made in advance."""
         ...
 
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]: ...

@@ -197,6 +197,9 @@ class Wasted(Struct, frozen=True):
     model: str
     usage: Usage
     cost: float | None
+    most: Usage | None = None
+    """The most it can have used, where nobody can know: the service fell silent, or the answer
+    broke off."""
 
 
 Chunk = Delta | Thinking | Retrying | Rerouted | Wasted | Reply

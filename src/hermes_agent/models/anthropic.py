@@ -169,6 +169,7 @@ class Assembly(ServerSent):
         block = self._blocks[event.index] = _OpenBlock(head, self.chars, self._calls)
         if head.type == "tool_use":
             self._calls += 1
+            self.called(self._calls)
         if head.text and head.type == "text":
             self.say(head.text)
         self._thinks(block, head.thinking)

@@ -217,6 +217,7 @@ class Assembly(listening.Assembly):
             raise Unreadable("two calls in one place")
         self.begun = True
         self._calls[event.content_block_index] = _OpenCall(event.start.tool_use)
+        self.called(len(self._calls))
 
     def _failed(self, headers: Mapping[str, str], payload: bytes) -> ModelError:
         """What Bedrock reports in the middle of a stream."""

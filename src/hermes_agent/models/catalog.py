@@ -1,5 +1,6 @@
 """What is known of models: the catalogue that ships, and the one of the home's last refresh."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
@@ -31,6 +32,14 @@ class CatalogueFile(Struct, frozen=True, forbid_unknown_fields=True):
     """By `service/model`, sorted."""
 
 
+class _HomeFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The same as it is found in a home: what stands in an entry is yet to be seen."""
+
+    date: str
+    sources: tuple[str, ...]
+    models: dict[str, msgspec.Raw]
+
+
 class Entry(Struct, frozen=True):
     name: str
     facts: ModelFacts
@@ -45,6 +54,38 @@ def decoded(data: bytes) -> CatalogueFile:
     file = _decoder.decode(data)
     date.fromisoformat(file.date)
     return file
+
+
+def _mended(data: bytes) -> tuple[CatalogueFile, int]:
+    """A file that others may have written, less the entries that cannot be true, and how many
+    those are. Raises `ValueError` when it is no catalogue."""
+    file = _home_decoder.decode(data)
+    date.fromisoformat(file.date)
+    models: dict[str, ModelFacts] = {}
+    for name, raw in file.models.items():
+        try:
+            facts = _facts_decoder.decode(raw)
+        except (ValueError, RecursionError):
+            continue
+        if can_be(facts):
+            models[name] = facts
+    return CatalogueFile(file.date, file.sources, models), len(file.models) - len(models)
+
+
+def can_be(facts: ModelFacts) -> bool:
+    """Whether facts can be true: a price is a number and not below nothing, there is room for a
+    token."""
+    prices = (
+        price
+        for rates in facts.rates
+        for price in (rates.input, rates.output, rates.cached or 0.0, rates.written or 0.0)
+    )
+    return (
+        facts.context >= 1
+        and facts.max_output >= 1
+        and all(rates.above >= 0 for rates in facts.rates)
+        and all(math.isfinite(price) and price >= 0 for price in prices)
+    )
 
 
 def encoded(file: CatalogueFile) -> bytes:
@@ -84,6 +125,11 @@ class Catalogue:
     def date(self) -> str:
         """When the newest of its facts were gathered."""
         return max(file.date for file in self._files)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the home's file, which then counts in part or not at all."""
+        return self._read[1]
 
     def stale(self, now: float) -> bool:
         gathered = datetime.combine(date.fromisoformat(self.date), datetime.min.time(), UTC)
@@ -151,23 +197,34 @@ class Catalogue:
                 models[name] = overlaid(models.get(name, facts), facts)
         return models
 
-    @cached_property
+    @property
     def _files(self) -> tuple[CatalogueFile, ...]:
-        shipped = decoded(SHIPPED.read_bytes())
+        return self._read[0]
+
+    @cached_property
+    def _read(self) -> tuple[tuple[CatalogueFile, ...], str]:
+        """The files that count, the one that ships first, and the trouble with the other."""
+        shipped, trouble = decoded(SHIPPED.read_bytes()), ""
         if self._home is None:
-            return (shipped,)
-        path = home_file(self._home)
+            return (shipped,), trouble
+        path, found = home_file(self._home), list[CatalogueFile]()
         try:
-            data = path.read_bytes()
+            mended, dropped = _mended(path.read_bytes())
+            found.append(mended)
+            if dropped:
+                trouble = f"{path} has entries that cannot be true, left out: {dropped}"
         except FileNotFoundError:
-            return (shipped,)
-        try:
-            return shipped, decoded(data)
+            pass
+        except OSError as error:
+            trouble = f"{path} cannot be read: {error.strerror or error}"
         except (ValueError, RecursionError) as error:
-            raise UsageError(
-                f"{path} is no catalogue of models: {error}",
-                "remove it, or get a new one with `hermes model refresh`",
-            ) from None
+            trouble = f"{path} is no catalogue of models: {error}"
+        if trouble:
+            # At the leaf: nobody else who looks a name up needs it.
+            import logging
+
+            logging.getLogger("hermes.models").warning("%s", trouble)
+        return (shipped, *found), trouble
 
     @property
     def _shown_services(self) -> str:
@@ -243,4 +300,6 @@ def _place(name: str, wanted: Sequence[str]) -> tuple[int, int, tuple[int, ...],
 
 
 _decoder = msgspec.json.Decoder(CatalogueFile)
+_home_decoder = msgspec.json.Decoder(_HomeFile)
+_facts_decoder = msgspec.json.Decoder(ModelFacts)
 _encoder = msgspec.json.Encoder()

@@ -6,6 +6,8 @@ from typing import Literal
 from hermes_agent.core.errors import ModelError
 
 LONGEST_SECONDS = 600.0
+LONGEST_ASKED_SECONDS = 3600.0
+"""A service that asks to be left alone for longer is asked again after this."""
 
 CircuitState = Literal["closed", "open", "half-open"]
 
@@ -81,7 +83,8 @@ class Circuit:
         this opened the circuit."""
         if error.retry_after is not None and error.kind != "rate_limit":
             # A rate limit binds a key; anything else binds the model.
-            self.held_until = max(self.held_until, now + error.retry_after)
+            asked = min(LONGEST_ASKED_SECONDS, error.retry_after)
+            self.held_until = max(self.held_until, now + asked)
         self.trouble = error
         self._row += 1
         if self.opened is None:

@@ -6,7 +6,7 @@ from typing import cast
 
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import Chunk, Request
-from hermes_agent.core.protocols import Model
+from hermes_agent.core.protocols import Clock, Model
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 
 WIRES: dict[str, str] = {
@@ -21,15 +21,22 @@ WIRES: dict[str, str] = {
 """The wire formats; one that is not used is not imported."""
 
 
+IDLE_SECONDS = 30.0
+"""Services close a connection that nobody uses after a minute or so; ours is closed before."""
+
+
 class Client:
     """The speaker of an endpoint, made when it is first needed. One that the settings no longer
     name is closed as soon as no call uses it."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self.endpoint = endpoint
         self.is_retired = False
+        self._clock = clock
         self._speaker: Speaker | None = None
         self._calls = 0
+        self._used: float | None = None
+        """When the last call ended, as long as something may be open since."""
 
     @property
     def is_idle(self) -> bool:
@@ -53,10 +60,21 @@ class Client:
                 yield chunk
         finally:
             self._calls -= 1
+            self._used = self._clock()
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
             if self.is_retired and self.is_idle:
                 await self.close()
+
+    async def rest(self) -> None:
+        """Close the connections where no call has used them for a while. The speaker stays, with
+        what it has learned of its service, and connects again when it is next asked."""
+        if self._used is None or self._calls or self._clock() < self._used + IDLE_SECONDS:
+            return
+        self._used = None
+        if self._speaker is not None and self.endpoint.service.wire != "local":
+            # One inside this machine has no connections, and takes long to load.
+            await self._speaker.close()
 
     async def close(self) -> None:
         speaker, self._speaker = self._speaker, None

@@ -39,6 +39,10 @@ class BrokenCatalogue(HermesError):
     """What was read is no catalogue that one could use."""
 
 
+class CannotBe(BrokenCatalogue):
+    """What is said of one model cannot be true; the others are none the worse for it."""
+
+
 def of_use(service: str, model: str, context: float, tools: bool) -> bool:
     # Perplexity's models search by themselves and call no tools.
     return (
@@ -104,7 +108,7 @@ def one_rate(
 ) -> Rates:
     for price in (input, output, cached or 0.0, written or 0.0):
         if not 0 <= price <= MOST_DOLLARS:
-            raise BrokenCatalogue(f"it says that {name} costs {price:g} dollars a million tokens")
+            raise CannotBe(f"it says that {name} costs {price:g} dollars a million tokens")
     return Rates(
         _rounded(input),
         _rounded(output),
@@ -122,7 +126,7 @@ def _rounded(dollars: float) -> float:
 def tokens(name: str, count: Any) -> int:
     told = _float(f"the number of tokens of {name}", count)
     if not 0 <= told <= MOST_TOKENS:
-        raise BrokenCatalogue(f"it says that {name} has {told:g} tokens")
+        raise CannotBe(f"it says that {name} has {told:g} tokens")
     return int(told)
 
 

@@ -1,6 +1,7 @@
 """The catalogue inside litellm: one object, a model each, prices per token."""
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 from hermes_agent.core.messages import ModelFacts, Rates
 from hermes_agent.models.convert_checks import (
     BrokenCatalogue,
+    CannotBe,
     Facts,
     number,
     of_use,
@@ -45,7 +47,8 @@ def from_litellm(top: dict[str, msgspec.Raw], today: str, gone: set[str]) -> Fac
             continue
         context = number(key, said, "max_input_tokens") or number(key, said, "max_tokens") or 0
         if of_use(ours, model, context, said.get("supports_function_calling") is True):
-            facts[f"{ours}/{model}"] = _litellm_facts(key, ours, model, context, said)
+            with suppress(CannotBe):
+                facts[f"{ours}/{model}"] = _litellm_facts(key, ours, model, context, said)
     return facts
 
 

@@ -1,5 +1,6 @@
 """The catalogue of models.dev (`api.json`): services, each with its models."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from hermes_agent.core.messages import ModelFacts, Rates
 from hermes_agent.models.convert_checks import (
     OLDEST,
     BrokenCatalogue,
+    CannotBe,
     Facts,
     of_use,
     one_rate,
@@ -92,7 +94,8 @@ def from_models_dev(top: dict[str, msgspec.Raw], gone: set[str]) -> Facts:
             if said.status == "deprecated":
                 gone.add(name)
             elif _of_use_by_dev(ours, model, said):
-                facts[name] = _dev_facts(name, ours, model, said)
+                with suppress(CannotBe):
+                    facts[name] = _dev_facts(name, ours, model, said)
     return facts
 
 

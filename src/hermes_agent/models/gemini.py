@@ -13,6 +13,7 @@ from hermes_agent.core.messages import Request, Stop, Thought, Usage
 from hermes_agent.models.gemini_request import Mark, Place, request_body
 from hermes_agent.models.listening import HttpSpeaker, ServerSent, path_of, standing_headers
 from hermes_agent.models.refusals import refusal
+from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.speaking import Credential, Endpoint
 from hermes_agent.models.wire import Answer
 
@@ -144,6 +145,7 @@ class Assembly(ServerSent):
         if part.function_call is not None:
             self._sign("call", signature or "")
             self._calls.append(self._call(part.function_call, data))
+            self.called(len(self._calls))
             return
         if signature:
             self._sign("text", signature, len(text))
@@ -231,7 +233,7 @@ def _quotas(detail: _Detail) -> list[str]:
 
 def _seconds(said: str) -> float | None:
     try:
-        return max(0.0, float(said.removesuffix("s")))
+        return sensible_pause(float(said.removesuffix("s")))
     except ValueError:
         return None
 

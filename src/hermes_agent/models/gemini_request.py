@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, Literal
 
@@ -187,8 +188,12 @@ def _reply_parts(message: Message, endpoint: Endpoint) -> list[Part]:
 
 
 def _marks(thoughts: Sequence[Thought]) -> list[tuple[Thought, Mark]]:
-    """Only what is signed goes back; the rest is for people."""
-    return [(t, msgspec.json.decode(t.body, type=Mark)) for t in thoughts if t.body]
+    """Only what is signed goes back; the rest is for people, or damaged."""
+    marks = []
+    for thought in thoughts:
+        with suppress(msgspec.MsgspecError, RecursionError):
+            marks.append((thought, msgspec.json.decode(thought.body, type=Mark)))
+    return marks
 
 
 def _all_signed(parts: list[Part]) -> list[Part]:

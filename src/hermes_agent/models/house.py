@@ -21,6 +21,7 @@ from hermes_agent.models.pools import Pool, Resting
 from hermes_agent.models.services import known_services, service_of
 from hermes_agent.models.shared import known_facts
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.told_secrets import told_secrets
 
 if TYPE_CHECKING:
     # At the leaf: what calls models costs asyncio, and many commands only look a name up.
@@ -84,9 +85,11 @@ class Models:
         self._pools: dict[str, Pool] = {}
         self._old_pools: dict[str, Pool] = {}
         self._circuits: dict[str, Circuit] = {}
+        self._warned: set[str] = set()
         self._settings = settings
         self._refreshed = self._last_refresh()
         self.catalogue = Catalogue(home, known_services(settings))
+        self._learn_told()
 
     @property
     def settings(self) -> ModelSettings:
@@ -101,6 +104,7 @@ class Models:
             return
         self._settings, self._environ, self._refreshed = settings, environ, refreshed
         self.catalogue = Catalogue(self._home, known_services(settings))
+        self._learn_told()
         self._scripts = {}
         self._old_pools |= self._pools
         self._pools = {}
@@ -114,19 +118,27 @@ class Models:
 
     def open(self, names: Sequence[str]) -> Model:
         """The first of the models, and those that take over from it, in order. Nothing is
-        connected to yet. Raises when a name cannot be right or none of them has a key."""
+        connected to yet. Raises when the first name cannot be right or none of them has a key;
+        a later name that cannot be right is left out, with a warning."""
         import asyncio
         import random
 
         from hermes_agent.models.route import Routed
 
-        full = dict.fromkeys(self.catalogue.resolve(name) for name in names or ("",))
-        lacking = [self._lack(name) for name in full]
-        if (first := lacking[0]) is not None and None not in lacking:
-            raise first
-        ways = [self._way(name) for name in full]
+        first, *others = names or ("",)
+        lacking = {(name := self.catalogue.resolve(first)): self._lack(name)}
+        for other in others:
+            try:
+                name = self.catalogue.resolve(other)
+                self.facts(name)  # a script or a file that is not there
+                lacking[name] = self._lack(name)
+            except UsageError as error:
+                self._leave_out(other, error)
+        lacks = [lack for lack in lacking.values() if lack is not None]
+        if len(lacks) == len(lacking):
+            raise lacks[0]
         return Routed(
-            ways,
+            [self._way(name) for name in lacking],
             self._settings,
             clock=self._clock,
             sleep=self._sleep or asyncio.sleep,
@@ -185,11 +197,14 @@ class Models:
         return tuple(rows)
 
     async def tidy(self) -> None:
-        """Close what the settings no longer name, where no call uses it."""
+        """Close what the settings no longer name, where no call uses it, and connections that
+        no call has used for a while."""
         leaving, self._leaving = self._leaving, []
         for client in leaving:
             if client.is_idle:
                 await client.close()
+        for client in tuple(self._clients.values()):
+            await client.rest()
 
     async def close(self) -> None:
         leaving = [*self._leaving, *self._clients.values()]
@@ -199,6 +214,21 @@ class Models:
             await client.close()
 
     # parts
+
+    def _leave_out(self, written: str, error: UsageError) -> None:
+        if written in self._warned:
+            return
+        # At the leaf: many commands only look a name up.
+        import logging
+
+        self._warned.add(written)
+        setting = "models.fallbacks" if written in self._settings.fallbacks else "models.uses"
+        log = logging.getLogger("hermes.models")
+        log.warning("%r in %s is left out: %s", written, setting, error.message)
+
+    def _learn_told(self) -> None:
+        for place, secret in told_secrets(self._settings, self._environ):
+            self._learn(place, secret)
 
     def _last_refresh(self) -> float:
         """When the catalogue in the home was written; another process does that."""
@@ -259,7 +289,7 @@ class Models:
             if client is not None:
                 client.is_retired = True
                 self._leaving.append(client)
-            client = self._clients[name] = Client(endpoint)
+            client = self._clients[name] = Client(endpoint, self._clock)
         return client
 
     # keys

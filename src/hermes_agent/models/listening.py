@@ -1,5 +1,6 @@
 """One call over HTTP: what is asked is sent, and its answer is put together as it arrives."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
@@ -22,13 +23,23 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.models.refusals import refusal
 from hermes_agent.models.server_sent import EventReader
-from hermes_agent.models.shared import estimated_usage, known_call_ids, new_call_id
+from hermes_agent.models.shared import (
+    estimated_usage,
+    known_call_ids,
+    new_call_id,
+    possible_usage,
+)
 from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.told_secrets import service_secrets
 from hermes_agent.models.wire import Answer, Wire, shown, within
 
 TAIL_SECONDS = 1.0
 """How long to wait for the token count once the answer itself is whole."""
 DONE = b"[DONE]"
+MOST_CALLS = 128
+"""More calls in one reply are a fault of the model, or of whoever speaks for it."""
+
+_SENDABLE = re.compile(r"[\t\x20-\x7e]*")
 
 Piece = Delta | Thinking
 Asked = Callable[[Request, Credential], tuple[bytes, Mapping[str, str]]]
@@ -119,6 +130,11 @@ class Assembly(ABC):
         fresh, self._fresh = self._fresh, []
         return fresh
 
+    def called(self, calls: int) -> None:
+        """So many calls have come. Nobody means more than `MOST_CALLS`."""
+        if calls > MOST_CALLS:
+            raise ModelError("garbage", f"{self.name} made more than {MOST_CALLS} calls at once")
+
     def end(self, reason: str) -> None:
         self.finish, self.finished = reason, True
 
@@ -146,6 +162,7 @@ class Assembly(ABC):
         """The calls, each under an id of its own. One that a limit cut before its arguments began
         is left out: nobody knows what it would have been."""
         taken, made, calls = known_call_ids(self.request), list(self.made()), []
+        self.called(len(made))
         if made and not made[-1][2] and self.stop() == "length":
             made.pop()
         for id, name, arguments in made:
@@ -160,7 +177,7 @@ class Assembly(ABC):
         return self.endpoint.facts.cost(usage)
 
     def reply(self) -> Reply:
-        usage = self.spent()
+        usage = possible_usage(self.spent())
         return Reply(
             text=self.text,
             calls=self.calls(),
@@ -240,22 +257,40 @@ class HttpSpeaker:
         self._asked = asked
         self._assembly = assembly
         self._learns = learns
+        self._headers = headers
+        service = endpoint.service
+        self._secrets = tuple(service_secrets(service.headers, service.query, endpoint.url))
         self._wire = Wire(endpoint.url, headers, endpoint.silence)
 
     async def close(self) -> None:
         await self._wire.close()
 
+    def _check(self, headers: Mapping[str, str]) -> None:
+        """A header that cannot be sent is named; its value may be a secret."""
+        for name, value in (*self._headers.items(), *headers.items()):
+            if not _SENDABLE.fullmatch(name + value):
+                own = self._endpoint.name.partition("/")[0]
+                raise ModelError(
+                    "bad_request",
+                    f"the header {name!r} for {own} holds what no header can",
+                    f"only plain characters can be sent; look at models.services.{own}.headers "
+                    "and at its key",
+                )
+
     async def stream(self, request: Request, credential: Credential) -> AsyncGenerator[Chunk, None]:
         while True:
             body, headers = self._asked(request, credential)
             assembly = self._assembly(self._endpoint, request, credential)
-            secrets = credential.secret, credential.session
+            secrets = credential.secret, credential.session, *self._secrets
+            self._check(headers)
             async with self._wire.post(self._path, body, headers, secrets) as answer:
                 if answer.status != 200:
                     said = await answer.read()
                     if answer.status == 400 and self._learns(request, said):
                         continue
-                    raise assembly.refused(answer.status, said, answer)
+                    refused = assembly.refused(answer.status, said, answer)
+                    refused.turned_away = True
+                    raise refused
                 try:
                     async with aclosing(answer.pieces()) as pieces:
                         if answer.is_json():

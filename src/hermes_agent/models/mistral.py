@@ -88,8 +88,8 @@ _chunk = msgspec.json.Decoder(_Chunk)
 class _OpenCall:
     """A call whose pieces are still arriving."""
 
-    def __init__(self, id: str, index: int | None) -> None:
-        self.id, self.index, self.name = id, index, ""
+    def __init__(self, id: str) -> None:
+        self.id, self.name = id, ""
         self.arguments: list[str] = []
 
 
@@ -101,6 +101,8 @@ class Assembly(ServerSent):
     def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
         super().__init__(endpoint, request, credential)
         self._calls: list[_OpenCall] = []
+        self._by_id: dict[str, _OpenCall] = {}
+        self._by_index: dict[int | None, _OpenCall] = {}
         self._thinking: list[str] = []
         self._signature = ""
         self._thoughts: list[Thought] = []
@@ -171,13 +173,12 @@ class Assembly(ServerSent):
         service writes `null` as an id where it has none."""
         id = "" if piece.id is None or piece.id == "null" else piece.id
         function = piece.function or _Function()
-        fitting = [c for c in self._calls if (c.id == id if id else c.index == piece.index)]
-        if fitting:
-            call = fitting[-1]
-        else:
+        call = self._by_id.get(id) if id else self._by_index.get(piece.index)
+        if call is None:
             self._close_thought()
-            call = _OpenCall(id, piece.index)
+            call = self._by_id[id] = self._by_index[piece.index] = _OpenCall(id)
             self._calls.append(call)
+            self.called(len(self._calls))
         call.name = call.name or function.name or ""
         call.arguments.append(_text_of(function.arguments))
 

@@ -115,7 +115,9 @@ def _said(message: AssistantMessage, name: str) -> str | list[dict[str, Any]]:
     chunks: list[dict[str, Any]] = []
     said = 0
     for thought in own_thoughts(message, name):
-        if not thought.body:
+        try:
+            mark = msgspec.json.decode(thought.body, type=Mark)
+        except (msgspec.MsgspecError, RecursionError):
             continue  # changed since: its signature would not fit
         if text := message.text[said : thought.chars]:
             chunks.append({"type": "text", "text": text})
@@ -124,8 +126,8 @@ def _said(message: AssistantMessage, name: str) -> str | list[dict[str, Any]]:
             "type": "thinking",
             "thinking": [{"type": "text", "text": thought.text}],
         }
-        if signature := msgspec.json.decode(thought.body, type=Mark).signature:
-            thinking["signature"] = signature
+        if mark.signature:
+            thinking["signature"] = mark.signature
         chunks.append(thinking)
     if not chunks:
         return message.text

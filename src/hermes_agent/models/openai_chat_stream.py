@@ -98,8 +98,7 @@ _chunk = msgspec.json.Decoder(_Chunk)
 class _OpenCall:
     """A call whose pieces are still arriving."""
 
-    def __init__(self, index: int | None) -> None:
-        self.index = index
+    def __init__(self) -> None:
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
@@ -122,6 +121,8 @@ class Assembly(ServerSent):
         self._cost: float | None = None
         self._refused = False
         self._calls: list[_OpenCall] = []
+        self._latest: dict[int, _OpenCall] = {}
+        """The last call under each index."""
         self._tags: Tags | None = Tags()
         self._thoughts: list[str] = []
         self._thought_at: tuple[int, int] | None = None
@@ -256,21 +257,26 @@ class Assembly(ServerSent):
             details.cache_write_tokens if details is not None else 0,
             reasoning,
         )
-        self._cost = _dollars(said)
+        self._cost = _dollars(said) if self.endpoint.has("told_cost") else None
 
     def _open_call(self, piece: _CallPiece) -> _OpenCall:
         """The call a piece belongs to: by its index; without one, the last. A second id with a
         name is a new call even under an old index, as services exist that count only to 0."""
         named = piece.function is not None and bool(piece.function.name)
-        fitting = [c for c in self._calls if piece.index is None or c.index == piece.index]
-        call = fitting[-1] if fitting else None
+        if piece.index is not None:
+            call = self._latest.get(piece.index)
+        else:
+            call = self._calls[-1] if self._calls else None
         if call is not None and named:
             other_id = piece.id and call.id and piece.id != call.id
             next_whole = piece.index is None and not piece.id
             call = None if other_id or next_whole else call
         if call is None:
-            call = _OpenCall(piece.index)
+            call = _OpenCall()
             self._calls.append(call)
+            if piece.index is not None:
+                self._latest[piece.index] = call
+            self.called(len(self._calls))
         return call
 
     def _refused_midway(self, error: Any, data: bytes) -> ModelError:

@@ -7,6 +7,7 @@ import msgspec
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.refusals import refusal
+from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.speaking import Credential, Endpoint
 
 STATUSES = {
@@ -59,9 +60,9 @@ def pause_said(body: bytes) -> float | None:
     if not isinstance(error, dict):
         return None
     resets = error.get("resets_in_seconds")
-    if isinstance(resets, int | float) and not isinstance(resets, bool) and resets >= 0:
-        return float(resets)
+    if isinstance(resets, int | float) and not isinstance(resets, bool):
+        return sensible_pause(resets)
     found = _PAUSE.search(str(error.get("message")))
     if found is None:
         return None
-    return float(found[1]) / (1000 if found[2].lower() == "ms" else 1)
+    return sensible_pause(float(found[1]) / (1000 if found[2].lower() == "ms" else 1))

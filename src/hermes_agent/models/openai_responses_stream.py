@@ -155,6 +155,7 @@ class Assembly(ServerSent):
         super().__init__(endpoint, request, credential)
         self._refused = False
         self._items: list[_Open] = []
+        self._calls = 0
         self._places: dict[int | None, _Open] = {}
 
     def take(self, data: bytes) -> None:
@@ -245,10 +246,11 @@ class Assembly(ServerSent):
         if known is not None and known.kind == kind:
             return known
         self.begun = True
-        calls = sum(item.kind == "function_call" for item in self._items)
-        item = _Open(kind, self.chars, calls)
+        item = self._places[index] = _Open(kind, self.chars, self._calls)
         self._items.append(item)
-        self._places[index] = item
+        if kind == "function_call":
+            self._calls += 1
+            self.called(self._calls)
         return item
 
     def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:

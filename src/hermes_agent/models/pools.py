@@ -13,6 +13,9 @@ RATE_SECONDS = 60.0
 """How long a key rests after a rate limit that names no time."""
 LEAST_SECONDS = 1.0
 """Even one that may come back at once gives another key the next try."""
+LONGEST_SECONDS = 3600.0
+"""A service that asks for more is asked again after this: it may have changed its mind, or have
+never meant it."""
 QUOTA_SECONDS = 3600.0
 AUTH_SECONDS = 600.0
 
@@ -191,6 +194,8 @@ class Pool:
     def _rest(self, error: ModelError) -> _Rest:
         now = self._clock()
         if error.kind == "rate_limit":
-            asked = RATE_SECONDS if error.retry_after is None else error.retry_after
-            return _Rest(now + max(asked, LEAST_SECONDS), now + (error.retry_after or 0.0), error)
+            # The constant first: what is no number is then the longest.
+            bound = min(LONGEST_SECONDS, error.retry_after or 0.0)
+            asked = RATE_SECONDS if error.retry_after is None else bound
+            return _Rest(now + max(asked, LEAST_SECONDS), now + bound, error)
         return _Rest(now + (QUOTA_SECONDS if error.kind == "quota" else AUTH_SECONDS), now, error)

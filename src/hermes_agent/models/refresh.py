@@ -6,8 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.messages import ModelFacts
+from hermes_agent.core.errors import HermesError
 from hermes_agent.models.catalog import Catalogue, CatalogueFile, encoded, home_file
 from hermes_agent.models.convert import converted, finished
 from hermes_agent.models.convert_checks import BrokenCatalogue
@@ -48,8 +47,14 @@ async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshe
             "the one you have stays; the file of another day may be better",
         ) from None
     file = CatalogueFile(today, (source,), finished(found.facts))
-    before = _models_before(home)
-    write_private(home_file(home), encoded(file))
+    before = Catalogue(home).models
+    try:
+        write_private(home_file(home), encoded(file))
+    except OSError as error:
+        raise HermesError(
+            f"cannot write {home_file(home)}: {error.strerror or error}",
+            "look at what is there, and whether the disk is full",
+        ) from None
     after = Catalogue(home).models
     return Refreshed(
         date=today,
@@ -105,10 +110,3 @@ def _file(path: str) -> bytes:
             return file.read(MOST_BYTES + 1)
     except OSError as error:
         raise HermesError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def _models_before(home: Path) -> dict[str, ModelFacts]:
-    try:
-        return Catalogue(home).models
-    except UsageError:  # a damaged one, which is what a refresh is for
-        return Catalogue().models

@@ -17,14 +17,13 @@ from hermes_agent.core.messages import (
     Request,
     Rerouted,
     Thinking,
-    Usage,
-    Wasted,
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings import ModelSettings
+from hermes_agent.models.accounts import believable, wasted
 from hermes_agent.models.circuits import Probe
 from hermes_agent.models.pools import Lent
-from hermes_agent.models.shared import estimated_usage
+from hermes_agent.models.shared import sensible_pause
 from hermes_agent.models.trips import Trip, Visit, Way
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -102,6 +101,7 @@ class Routed:
     ) -> AsyncGenerator[Chunk, None]:
         """One try, which brings the reply or is noted as failed."""
         way = visit.way
+        asked = _fitting(request, way.facts)
         lent: Lent | None = None
         pieces: list[str] = []
         reply: Reply | None = None
@@ -112,7 +112,7 @@ class Routed:
             if (change := trip.key_change(visit, lent)) is not None:
                 yield change
             visit.lent = lent
-            stream = way.speaker.stream(_fitting(request, way.facts), lent.credential)
+            stream = way.speaker.stream(asked, lent.credential)
             try:
                 async for chunk in stream:
                     if isinstance(chunk, Delta | Thinking):
@@ -128,15 +128,19 @@ class Routed:
             if reply is None:
                 raise ModelError("broken_stream", f"{way.name} ended without a reply")
         except ModelError as error:
-            if (wasted := _wasted(way, request, error, "".join(pieces))) is not None:
-                yield wasted
+            error.retry_after = sensible_pause(error.retry_after)
+            if lent is not None:
+                lost = wasted(way.name, asked, way.facts, error, "".join(pieces))
+                if lost is not None:
+                    yield lost
             if (change := await self._note(trip, visit, lent, error, probe)) is not None:
                 yield change
             return
         way.pool.answered(lent)
         if way.circuit.answered():
             yield Rerouted("closed", way.name, reason="it answers again")
-        yield reply if reply.model else replace(reply, model=way.name)
+        known = believable(reply, asked, way.facts)
+        yield known if known.model else replace(known, model=way.name)
 
     async def _note(
         self,
@@ -169,12 +173,3 @@ def _fitting(request: Request, facts: ModelFacts) -> Request:
     if request.max_output is None or request.max_output <= facts.max_output:
         return request
     return replace(request, max_output=facts.max_output)
-
-
-def _wasted(way: Way, request: Request, error: ModelError, received: str) -> Wasted | None:
-    """What a try that failed has used: as the service says, or by counting characters."""
-    usage = Usage(error.input, error.output)
-    if received and not (error.input and error.output):
-        guess = estimated_usage(request, received, ())
-        usage = Usage(error.input or guess.input, error.output or guess.output)
-    return Wasted(way.name, usage, way.facts.cost(usage)) if usage.total else None

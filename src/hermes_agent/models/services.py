@@ -91,13 +91,13 @@ SERVICES: dict[str, Service] = {
     "nous": Service(
         url="https://inference-api.nousresearch.com/v1",
         key_variables=("NOUS_API_KEY",),
-        quirks=("reasoning_details", "reasoning_object", "cache_control"),
+        quirks=("reasoning_details", "reasoning_object", "cache_control", "told_cost"),
     ),
     # Those who pass on to many.
     "openrouter": Service(
         url="https://openrouter.ai/api/v1",
         key_variables=("OPENROUTER_API_KEY",),
-        quirks=("reasoning_details", "reasoning_object", "cache_control"),
+        quirks=("reasoning_details", "reasoning_object", "cache_control", "told_cost"),
     ),
     "bedrock": Service(
         wire="bedrock",

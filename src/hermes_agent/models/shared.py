@@ -1,5 +1,6 @@
 """What every kind of model needs: its facts, an estimate of tokens, names for nameless calls."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -18,6 +19,10 @@ from hermes_agent.core.messages import (
 from hermes_agent.core.settings import ModelSettings
 
 CHARS_PER_TOKEN = 4
+MOST_TOKENS = 10_000_000_000
+"""No call has more."""
+LONGEST_PAUSE = 86_400.0
+"""Seconds: whoever asks for more is not waited for anyway."""
 
 
 def known_facts(
@@ -40,6 +45,23 @@ def estimated_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) ->
         if isinstance(message, AssistantMessage):
             sent += _chars(message.calls)
     return Usage(_tokens(sent), _tokens(len(text) + _chars(calls)))
+
+
+def possible_usage(said: Usage) -> Usage:
+    """What a service counted, less what cannot be."""
+    input, output, cached, written, reasoning = (
+        max(0, min(MOST_TOKENS, count))
+        for count in (said.input, said.output, said.cached, said.written, said.reasoning)
+    )
+    cached = min(cached, input)
+    return Usage(input, output, cached, min(written, input - cached), min(reasoning, output))
+
+
+def sensible_pause(seconds: float | None) -> float | None:
+    """How long a service asks to be left alone, less what is no time at all."""
+    if seconds is None or not 0 <= seconds < math.inf:
+        return None
+    return min(LONGEST_PAUSE, seconds)
 
 
 def lowered(effort: Effort | None, facts: ModelFacts) -> Effort | None:

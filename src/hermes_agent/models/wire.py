@@ -6,10 +6,12 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 from hermes_agent import __version__
 from hermes_agent.core.errors import ModelError
+from hermes_agent.models.shared import sensible_pause
 
 if TYPE_CHECKING:
     import ssl
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 20.0
 SHOWN_CHARS = 300
 """The most of a service's own words that goes into an error."""
+
+KNOWN_CHARS = 8
+"""So much of its beginning gives a secret away."""
 
 MOST_BYTES = 64_000_000
 """More than this is no answer of a model, whatever it is."""
@@ -129,15 +134,15 @@ class Wire:
 
 
 def cleaned(error: ModelError, secrets: Sequence[str]) -> ModelError:
-    """The error in words that hold none of the secrets."""
+    """The error in words that hold none of the secrets, nor the beginning of one."""
 
     def clean(text: str) -> str:
-        for secret in secrets:
-            if secret:
-                text = text.replace(secret, "[key]")
+        # The longest first: one may be the beginning of another.
+        for secret in sorted(filter(None, secrets), key=len, reverse=True):
+            text = _without(text, secret)
         return text
 
-    return ModelError(
+    said = ModelError(
         error.kind,
         clean(error.message),
         clean(error.hint),
@@ -145,6 +150,22 @@ def cleaned(error: ModelError, secrets: Sequence[str]) -> ModelError:
         input=error.input,
         output=error.output,
     )
+    said.turned_away = error.turned_away
+    return said
+
+
+def _without(text: str, secret: str) -> str:
+    """A service's words are cut somewhere, and a secret in them with it: what begins like the
+    secret goes as far as it goes on like it."""
+    kept: list[str] = []
+    start = secret[:KNOWN_CHARS]
+    at = text.find(start)
+    while at >= 0:
+        kept += text[:at], "[key]"
+        rest = text[at : at + len(secret)]
+        text = text[at + len(commonprefix((rest, secret))) :]
+        at = text.find(start)
+    return "".join((*kept, text))
 
 
 class Answer:
@@ -194,15 +215,15 @@ class Answer:
         headers = self._response.headers
         try:
             if milliseconds := headers.get("retry-after-ms"):
-                return max(0.0, float(milliseconds) / 1000)
+                return sensible_pause(float(milliseconds) / 1000)
             said = headers.get("retry-after", "").strip()
             if re.fullmatch(r"[0-9.]+", said):
-                return float(said)
+                return sensible_pause(float(said))
             # A date is measured by the service's own clock, which may not be ours.
             until = parsedate_to_datetime(said) - parsedate_to_datetime(headers.get("date", ""))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
-        return max(0.0, until.total_seconds())
+        return sensible_pause(max(0.0, until.total_seconds()))
 
 
 def shown(body: bytes) -> str:

@@ -28,7 +28,7 @@ from hermes_agent.core.messages import (
     Wasted,
 )
 from hermes_agent.core.protocols import Clock, Model
-from hermes_agent.core.records import Session
+from hermes_agent.core.records import Session, Use
 from hermes_agent.core.settings import Settings
 from hermes_agent.models.house import Models
 from hermes_agent.runtime.desk import Desk
@@ -156,32 +156,55 @@ class Choosing:
             if part.usage.total:
                 await self._store.charge(part.model or name, "test", part.usage, part.cost)
 
-        async with aclosing(self._paid_for(model, TRY, accounts, pay)) as chunks:
-            return await _try(name, chunks)
+        async with aclosing(self._paid_for("test", model, TRY, accounts, pay)) as chunks:
+            return self._without_secrets(await _try(name, chunks))
+
+    def _without_secrets(self, trial: Trial) -> Trial:
+        return replace(
+            trial,
+            text=self._redact(trial.text),
+            error=self._redact(trial.error),
+            hint=self._redact(trial.hint),
+            steps=tuple(map(self._redact, trial.steps)),
+        )
 
     async def _paid_for(
         self,
+        use: Use,
         model: Model,
         request: Request,
         accounts: Sequence[Account],
         pay: Callable[[Paid], Awaitable[None]],
     ) -> AsyncGenerator[Chunk]:
-        """An answer that is no longer than the budgets allow. What it can cost is set aside until
-        the payment is written down."""
+        """An answer that is no longer than the budgets allow. Where one is in dollars, the most it
+        can cost is paid in advance and taken back when its price is known: no journal remembers
+        this call if the runtime dies."""
         held = await self._hold(model, request, accounts)
+        advance: int | None = None
         try:
-            if held.output is not None:
+            if held.dollars is not None:
+                advance = await self._store.charge(model.name, use, Usage(), held.dollars)
+                held.release()
                 request = replace(request, max_output=held.output)
             async for chunk in model.stream(request):
                 if isinstance(chunk, Wasted):
-                    await pay(chunk)
+                    await pay(chunk if held.dollars is None else _at_most(chunk, model))
                     if not await self._purse.covers(held):
                         raise ModelError("quota", "a try failed, and no budget is left for another")
                 elif isinstance(chunk, Reply):
                     await pay(chunk)
+                    await self._settle(advance)
+                    advance = None
                 yield chunk
+        except ModelError:
+            await self._settle(advance)
+            raise
         finally:
             held.release()
+
+    async def _settle(self, advance: int | None) -> None:
+        if advance is not None:
+            await self._store.take_back(advance)
 
     async def _hold(self, model: Model, request: Request, accounts: Sequence[Account]) -> Held:
         budget.refuse_unpriced(self._settings(), model)
@@ -226,9 +249,17 @@ class Choosing:
                 await self._store.charge(part.model, "titles", part.usage, part.cost)
 
         accounts = budget.accounts_beside(self._settings(), session.id, now, self.spent_today)
-        async with aclosing(self._paid_for(model, request, accounts, pay)) as chunks:
+        async with aclosing(self._paid_for("titles", model, request, accounts, pay)) as chunks:
             async for _ in chunks:
                 pass
+
+
+def _at_most(wasted: Wasted, model: Model) -> Wasted:
+    """What a try that failed can have cost, where nobody knows."""
+    if wasted.most is None:
+        return wasted
+    cost = model.ways[wasted.model].most(wasted.most.input, wasted.most.output)
+    return replace(wasted, usage=wasted.most, cost=cost)
 
 
 async def _try(name: str, chunks: AsyncIterator[Chunk]) -> Trial:

@@ -141,8 +141,8 @@ def add_cost(
     use: str,
     usage: Usage,
     cost: float | None,
-) -> None:
-    """A row of what was spent; `owner` is the session and whose it is."""
+) -> int:
+    """A row of what was spent, by its number; `owner` is the session and whose it is."""
     db.execute(
         "insert into costs (time, session, belongs, model, use, input, output, cached, written, "
         "reasoning, cost) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -151,6 +151,7 @@ def add_cost(
             usage.reasoning, cost,
         ),
     )  # fmt: skip
+    return db.last_insert_rowid()
 
 
 def _reply(place: Place, event: Replied) -> None:

@@ -20,6 +20,10 @@ def spent(db: apsw.Connection, since: float) -> float:
     return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)
 
 
+def remove(db: apsw.Connection, id: int) -> None:
+    db.execute("delete from costs where id = ?", (id,))
+
+
 def listed(
     db: apsw.Connection, by: CostKey, since: float, until: float | None, session: str
 ) -> list[Cost]:

@@ -201,11 +201,14 @@ class Store(Journal):
             "note", lambda db: writing.note(db, self._bodies, session, events, self._clock())
         )
 
-    async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> None:
+    async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> int:
         nobody = ("", "")
-        await self._write(
+        return await self._write(
             "charge", lambda db: add_cost(db, self._clock(), nobody, model, use, usage, cost)
         )
+
+    async def take_back(self, charge: int) -> None:
+        await self._write("take_back", lambda db: costs.remove(db, charge))
 
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]:
         return await self._read(lambda db: reading.events(db, self._bodies, session, after))
