@@ -3,7 +3,7 @@
 import asyncio
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from hermes_agent.agent.purse import LEAST_OUTPUT
 from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Fenced
-from hermes_agent.core.messages import Media, ModelFacts, Usage
+from hermes_agent.core.messages import Chunk, Media, ModelFacts, Request, Usage, Wasted
 from hermes_agent.core.records import Inbound, NewSession, Turn
 from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
 from hermes_agent.store.store import Store
@@ -626,3 +626,57 @@ async def test_another_model_is_asked_with_what_was_set_aside_for_it(tmp_path: P
     assert (end.reason, requested.model) == ("done", "paid/dear")
     assert requested.most == pytest.approx(0.12)
     assert (len(dear.requests), dear.dollars) == (1, pytest.approx(0.12))
+
+
+async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Path) -> None:
+    model = Paid(facts(1.0, 1.0), pause=never)
+    async with bench(tmp_path, model, settings=budget(turn_seconds=0.2)) as b:
+        async with asyncio.timeout(30):
+            end = await b.say("go")
+        charged = await b.events(ev.Charged)
+        replied = await b.events(ev.Replied)
+    assert (end.reason, end.steps) == ("budget", 0)
+    assert "seconds of this turn" in end.error
+    assert [one.use for one in charged] == ["main"]
+    assert replied == []
+
+
+async def test_waiting_for_room_is_told(tmp_path: Path) -> None:
+    release = asyncio.Event()
+    slow = Paid(facts(1.0, 1_000.0, max_output=900), pause=release.wait)
+    async with bench(tmp_path, slow, settings=budget(day_dollars=1.0)) as b:
+        other = await beside(b)
+        first = asyncio.create_task(b.say("one"))
+        while not slow.under_way:
+            await asyncio.sleep(0.005)
+        second = asyncio.create_task(other.say("two"))
+        while not (told := await other.events(ev.Noted)):
+            await asyncio.sleep(0.02)
+        release.set()
+        await asyncio.gather(first, second)
+    assert "hold what is left of a budget" in told[0].text
+
+
+class Unknown(Paid):
+    """Its first try breaks, and nobody knows what it cost."""
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        most = Usage(self.count(request), request.max_output or 0)
+        self.dollars += self.facts.cost(most) or 0.0
+        yield Wasted(self.name, Usage(), 0.0, most)
+        async for chunk in super().stream(request):
+            yield chunk
+
+
+async def test_a_try_of_unknown_price_counts_as_the_most_where_a_budget_depends_on_it(
+    tmp_path: Path,
+) -> None:
+    for folder, limit, counted in (("with", 1.0, True), ("without", None, False)):
+        (tmp_path / folder).mkdir()
+        model = Unknown(facts(1.0, 100.0, max_output=2_000))
+        settings = budget(day_dollars=limit)
+        async with bench(tmp_path / folder, model, settings=settings) as b:
+            end = await b.say("go")
+            spent = await b.store.spent(0.0)
+        assert end.reason == "done"
+        assert (spent >= model.dollars) is counted

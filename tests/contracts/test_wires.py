@@ -303,6 +303,21 @@ async def test_a_service_that_falls_silent_is_given_up(
         await speaker.close()
 
 
+async def test_a_service_that_only_keeps_the_line_open_is_given_up(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    raw = wire.answer(CASES[0])
+    alive = wire.keep_alive
+    server.chunk_delay = 0.02
+    server.answer_next(Raw([*raw.pieces[:2], *[alive] * 500], 200, raw.headers, "hang"))
+    endpoint = msgspec.structs.replace(wire.endpoint(server.root), patience=0.2)
+    speaker = wire.open(endpoint)
+    with pytest.raises(ModelError) as caught:
+        await finish(speaker, wire)
+    assert caught.value.kind == "timeout"
+    await speaker.close()
+
+
 async def test_nobody_there_is_unreachable(wire: WireUnderTest) -> None:
     speaker = quick(wire, "http://127.0.0.1:1")
     with pytest.raises(ModelError) as caught:

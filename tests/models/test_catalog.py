@@ -247,15 +247,67 @@ def test_an_older_file_in_the_home_only_adds(home: Path) -> None:
     assert catalogue.facts("openai/gpt-5.5") == Catalogue().facts("openai/gpt-5.5")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"date":"x","sources":[],"models":{}}', "[" * 100_000]
-)
-def test_a_damaged_file_in_the_home_is_named_with_a_way_out(home: Path, text: str) -> None:
+DAMAGED = {
+    "empty": b"",
+    "cut": b"{",
+    "a list": b"[]",
+    "bytes": b"\x00\xff",
+    "no day": b'{"date":"x","sources":[],"models":{}}',
+    "deep": b"[" * 100_000,
+    "a folder": None,
+}
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_file_in_the_home_stops_nothing_and_is_told_once(
+    home: Path, shipped: Catalogue, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     home.mkdir(exist_ok=True)
-    home_file(home).write_text(text)
-    with pytest.raises(UsageError, match=r"models\.json is no catalogue") as raised:
-        Catalogue(home).facts("openai/gpt-5.5")
-    assert "hermes model refresh" in raised.value.hint
+    data = DAMAGED[how]
+    if data is None:
+        home_file(home).mkdir()
+    else:
+        home_file(home).write_bytes(data)
+    catalogue = Catalogue(home)
+    for _ in range(2):
+        assert catalogue.facts("openai/gpt-5.5") == shipped.facts("openai/gpt-5.5")
+    assert catalogue.date == shipped.date
+    assert str(home_file(home)) in catalogue.trouble
+    assert [record.getMessage() for record in caplog.records] == [catalogue.trouble]
+
+
+def test_an_untroubled_catalogue_says_so(home: Path, shipped: Catalogue) -> None:
+    assert shipped.trouble == ""
+    assert Catalogue(home).trouble == ""
+    keep(home, "2999-01-01", openai__x=ModelFacts())
+    assert Catalogue(home).trouble == ""
+
+
+FALSE = [
+    '{"context":0}',
+    '{"context":-5}',
+    '{"max_output":0}',
+    '{"rates":[{"input":-1.0,"output":1.0}]}',
+    '{"rates":[{"input":1.0,"output":1e999}]}',
+    '{"rates":[{"input":1.0,"output":1.0,"cached":-0.1}]}',
+    '{"rates":[{"input":1.0,"output":"a"}]}',
+    '{"rates":[{"input":1.0,"output":1.0,"above":-1}]}',
+    "[]",
+    "7",
+]
+
+
+@pytest.mark.parametrize("entry", FALSE)
+def test_an_entry_that_cannot_be_true_is_left_out_and_the_others_count(
+    home: Path, shipped: Catalogue, entry: str
+) -> None:
+    home.mkdir(exist_ok=True)
+    models = f'{{"openai/gpt-5.5":{entry},"openai/mine":{{"context":77}}}}'
+    home_file(home).write_text(f'{{"date":"2999-01-01","sources":[],"models":{models}}}')
+    catalogue = Catalogue(home)
+    assert catalogue.facts("openai/gpt-5.5") == shipped.facts("openai/gpt-5.5")
+    assert catalogue.facts("openai/mine") == ModelFacts(context=77)
+    assert "1" in catalogue.trouble
 
 
 def test_a_catalogue_grows_stale_after_ninety_days(home: Path, shipped: Catalogue) -> None:

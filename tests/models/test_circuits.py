@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.circuits import LONGEST_SECONDS, Circuit
 
@@ -100,3 +102,10 @@ async def test_those_who_wait_for_a_probe_go_on_when_it_ends() -> None:
     assert not any(task.done() for task in waiting)
     circuit.leave(probe)
     await asyncio.gather(*waiting)
+
+
+@pytest.mark.parametrize("asked", [1e300, float("inf"), float("nan")])
+def test_nobody_is_left_alone_for_longer_than_an_hour(asked: float) -> None:
+    circuit = Circuit(3, 30.0)
+    circuit.failed(0.0, ModelError("overload", "busy", retry_after=asked), None)
+    assert circuit.held_until == 3600.0

@@ -385,3 +385,10 @@ def test_an_empty_message_is_not_sent_as_an_empty_text() -> None:
         request_body(WIRE.endpoint(""), Request(Prompt(""), (UserMessage(" "),)))
     )
     assert body["contents"] == [{"role": "user", "parts": [{"text": "(an empty message)"}]}]
+
+
+@pytest.mark.parametrize("body", ["{", "[]", "{}", '{"on": "nothing", "signature": "s"}'])
+def test_a_damaged_thought_stays_behind(body: str) -> None:
+    reply = AssistantMessage("so", (), (Thought(BUDGET.name, "hm", body),))
+    _, (_, parts), _ = contents(BUDGET, UserMessage("hi"), reply, UserMessage("on"))
+    assert parts == [{"text": "so"}]

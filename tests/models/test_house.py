@@ -1,6 +1,7 @@
 import asyncio
 import subprocess
 import sys
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -46,16 +47,37 @@ def test_an_empty_name_says_how_to_configure_one(tmp_path: Path, names: tuple[st
         assert way in raised.value.hint
 
 
-@pytest.mark.parametrize("name", ["no-such-model-at-all", "openai/", "/x", "/", "opnai/gpt"])
-def test_a_name_that_cannot_be_right_is_refused_wherever_it_stands(
+WRONG = ("no-such-model-at-all", "openai/", "/x", "/", "opnai/gpt", "scripted/nope", "local/nope")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_name_that_cannot_be_right_is_refused_where_it_stands_first(
     tmp_path: Path, name: str
 ) -> None:
-    for names in ((name,), ("scripted/demo", name)):
+    for names in ((name,), (name, "scripted/demo")):
         with pytest.raises(UsageError) as raised:
             house(tmp_path).open(names)
         assert raised.value.hint
     with pytest.raises(UsageError):
         house(tmp_path).check(name)
+
+
+@pytest.mark.parametrize("name", ["", *WRONG])
+async def test_a_wrong_name_further_on_is_left_out_and_told_once(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = house(tmp_path, ModelSettings(fallbacks=(name, "scripted/edits")))
+    for _ in range(2):
+        model = models.open(["scripted/demo", name, "scripted/edits"])
+    assert list(model.ways) == ["scripted/demo", "scripted/edits"]
+    assert (await answer(model)).model == "scripted/demo"
+    (record,) = caplog.records
+    assert f"{name!r} in models.fallbacks is left out" in record.getMessage()
+
+
+def test_a_wrong_address_of_a_fallback_does_not_stop_the_main_model(tmp_path: Path) -> None:
+    broken = ModelSettings(services={"mine": ServiceSettings(url="nowhere", needs_key=False)})
+    assert list(house(tmp_path, broken).open(["scripted/demo", "mine/x"]).ways) == ["scripted/demo"]
 
 
 def test_the_settings_know_better_than_the_catalogue(tmp_path: Path) -> None:
@@ -333,3 +355,75 @@ def test_every_service_has_a_row_with_its_keys_or_what_it_lacks(tmp_path: Path) 
     for name in ("azure", "groq"):
         assert rows[name]["wire"] == ""
         assert rows[name]["hint"]
+
+
+async def test_connections_that_nobody_uses_are_closed_and_made_anew(tmp_path: Path) -> None:
+    time = Time()
+    async with OpenAIServer([Reply("hi")]) as server:
+        models = house(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
+        names = [f"openai/m{number}" for number in range(5)]
+        for name in names:
+            await answer(models.open([name]))
+        time.now = 29.0
+        await models.tidy()
+        await answer(models.open([names[0]]))
+        assert server.requests[-1].port == server.requests[0].port, "still in use"
+        time.now = 40.0
+        await models.tidy()
+        await answer(models.open([names[0]]))
+        assert server.requests[-1].port == server.requests[0].port, "used eleven seconds ago"
+        await answer(models.open([names[1]]))
+        assert server.requests[-1].port != server.requests[1].port, "closed meanwhile"
+        await models.close()
+
+
+async def test_a_call_that_takes_long_keeps_its_connection(tmp_path: Path) -> None:
+    time, said = Time(), "one two three four five six seven"
+    async with OpenAIServer([Reply(said)], chunk_delay=0.01) as server:
+        models = house(tmp_path, SETTINGS, time, OPENAI_BASE_URL=server.url)
+        await answer(models.open(["openai/x"]))
+        stream = models.open(["openai/x"]).stream(GO)
+        first = await anext(stream)
+        time.now = 1000.0
+        await models.tidy()
+        *_, last = [first, *[chunk async for chunk in stream]]
+        assert isinstance(last, Reply)
+        assert last.text == said
+        await models.close()
+
+
+async def test_an_endless_pause_is_shown_as_a_time(tmp_path: Path) -> None:
+    time = Time(1000.0)
+    for header, how in (("9" * 400, "429"), ("9" * 12, "503")):
+        async with OpenAIServer([Reply("hi")]) as server:
+            server.fail_next(how, retry_after=header)
+            models = house(tmp_path, ModelSettings(retries=0), time, OPENAI_BASE_URL=server.url)
+            with pytest.raises(ModelError):
+                await answer(models.open(["openai/x"]))
+            (health,) = models.health()
+            await models.close()
+        ends = [health.until, *(rest.until for rest in health.resting)]
+        assert max(ends) <= time.now + 3600.0
+
+
+def test_secrets_in_headers_and_addresses_are_learned_at_once(tmp_path: Path) -> None:
+    learned: set[str] = set()
+    settings = ModelSettings(
+        services={
+            "mine": ServiceSettings(
+                url="https://me:pass%40word@host/v1",
+                headers={"Authorization": "Bearer abc-123", "X-Custom-Auth": "one", "x-note": "no"},
+                query={"api-version": "2026-01-01", "subscription-key": "two"},
+            )
+        }
+    )
+    environ = {"OPENAI_BASE_URL": "http://only-a-token@host/v1?token=three"}
+    models = Models(settings, environ, tmp_path, learn=lambda _label, key: learned.add(key))
+    assert learned == {
+        "Bearer abc-123", "abc-123", "one", "two", "pass%40word", "pass@word",
+        b64encode(b"me:pass@word").decode(), "only-a-token", "three",
+        b64encode(b"only-a-token:").decode(),
+    }  # fmt: skip
+    added = {"other": ServiceSettings(url="http://h", headers={"cookie": "four"})}
+    models.renew(ModelSettings(services=added), {})
+    assert "four" in learned

@@ -181,7 +181,12 @@ async def test_thoughts_go_back_where_they_were(server: ModelServer) -> None:
 
 
 def test_thoughts_of_others_and_changed_ones_stay_behind() -> None:
-    thoughts = (Thought("other/model", "mine", "{}"), Thought(ENDPOINT.name, "[redacted]"))
+    damaged = [Thought(ENDPOINT.name, "hm", body) for body in ("{", "[]", '{"signature": 7}')]
+    thoughts = (
+        Thought("other/model", "mine", "{}"),
+        Thought(ENDPOINT.name, "[redacted]"),
+        *damaged,
+    )
     messages = sent(UserMessage("hi"), AssistantMessage("so", (), thoughts), UserMessage("on"))
     assert messages["messages"][1] == {"role": "assistant", "content": "so"}
 

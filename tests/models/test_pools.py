@@ -143,3 +143,13 @@ async def test_new_settings_keep_what_services_asked_for_and_look_at_refused_key
     new = Pool([Key("two"), Key("one")], time)
     new.take_over(old)
     assert [rest.label for rest in new.resting(time.now)] == ["one"]
+
+
+@pytest.mark.parametrize("asked", [1e300, float("inf"), float("nan")])
+async def test_no_key_rests_for_longer_than_an_hour(asked: float) -> None:
+    keys, time = pool(Key("one"))
+    one = await lent(keys)
+    await keys.failed(one, "m", ModelError("rate_limit", "slow", retry_after=asked))
+    assert keys.bound("m", time.now)[0] == time.now + 3600.0
+    (resting,) = keys.resting(time.now)
+    assert resting.until == time.now + 3600.0

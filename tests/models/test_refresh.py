@@ -259,21 +259,13 @@ BROKEN: dict[str, Callable[[], Any]] = {
         b'{"x": {"litellm_provider": ' + b"[" * 99_999 + b"]" * 99_999 + b"}}"
     ),
     "huge": lambda: b'{"models":"' + b"x" * MOST_BYTES + b'"}',
-    "negative": lambda: with_model(cost={"input": -1, "output": 1}),
-    "absurd": lambda: with_model(cost={"input": 1e9, "output": 1}),
-    "cache": lambda: with_model(cost={"input": 1, "output": 1, "cache_read": -0.5}),
     "not-a-number": lambda: with_model(cost={"input": float("nan"), "output": 1}),
     "infinite": lambda: with_model(cost={"input": float("inf"), "output": 1}),
     "too-large": lambda: encode(models_dev()).replace(b'"input": 3', b'"input": 1e999'),
     "price-as-text": lambda: with_model(cost={"input": "3", "output": 1}),
-    "tokens": lambda: with_model(limit={"context": 1e15, "output": 1}),
     "tokens-as-text": lambda: with_model(limit={"context": "many"}),
-    "tier": lambda: with_model(
-        cost={"input": 1, "output": 1, "tiers": [{"input": 1, "output": 1, "tier": {"size": -1}}]}
-    ),
     "litellm-text": lambda: litellm(x=litellm_model(input_cost_per_token="free")),
     "litellm-true": lambda: litellm(x=litellm_model(max_input_tokens=True)),
-    "litellm-negative": lambda: litellm(x=litellm_model(output_cost_per_token=-1e-6)),
     "litellm-large": lambda: litellm(x=litellm_model(input_cost_per_token=10**400)),
     "litellm-list": lambda: litellm(x=[1]),
     "litellm-range": lambda: litellm(x=litellm_model(tiered_pricing=[{"range": ["a"]}])),
@@ -289,6 +281,26 @@ async def test_a_broken_catalogue_is_refused_and_the_old_one_stays(home: Path, k
     assert SOURCE in raised.value.message
     assert len(raised.value.message) < 400
     assert home_file(home).read_bytes() == before
+
+
+FALSE: dict[str, Callable[[], Any]] = {
+    "negative": lambda: with_model(cost={"input": -1, "output": 1}),
+    "absurd": lambda: with_model(cost={"input": 1e9, "output": 1}),
+    "cache": lambda: with_model(cost={"input": 1, "output": 1, "cache_read": -0.5}),
+    "tokens": lambda: with_model(limit={"context": 1e15, "output": 1}),
+    "litellm-negative": lambda: litellm(x=litellm_model(output_cost_per_token=-1e-6)),
+    "tier": lambda: with_model(
+        cost={"input": 1, "output": 1, "tiers": [{"input": 1, "output": 1, "tier": {"size": -1}}]}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FALSE)
+async def test_a_model_of_which_it_says_what_cannot_be_is_left_out(home: Path, kind: str) -> None:
+    await refreshed(home, FALSE[kind]())
+    assert Catalogue(home).facts("openai/plain-0") is not None
+    for name in ("xai/grok-9", "openai/x"):
+        assert Catalogue(home).facts(name) is None
 
 
 ODD = st.recursive(
@@ -378,3 +390,9 @@ async def test_a_server_that_is_not_there_is_named_with_another_way() -> None:
     with pytest.raises(HermesError, match=r"cannot get http://127\.0\.0\.1:1/api") as raised:
         await fetched("http://127.0.0.1:1/api.json")
     assert "hermes model refresh FILE" in raised.value.hint
+
+
+async def test_a_folder_where_the_file_should_be_is_named(home: Path) -> None:
+    home_file(home).mkdir(parents=True)
+    with pytest.raises(HermesError, match=r"cannot write .*models\.json"):
+        await refreshed(home, models_dev())

@@ -7,7 +7,9 @@ from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
+    Media,
     ModelFacts,
+    Prompt,
     Rates,
     Reply,
     Request,
@@ -15,11 +17,12 @@ from hermes_agent.core.messages import (
     Retrying,
     Thinking,
     Usage,
+    UserMessage,
     Wasted,
 )
 from hermes_agent.core.settings import ModelSettings
 from hermes_agent.models.speaking import Credential
-from tests.support.routes import GO, Roads
+from tests.support.routes import GO, USED, Roads
 
 SETTINGS = ModelSettings(retries=3, retry_seconds=1.0, retry_most_seconds=10.0, circuit_failures=9)
 
@@ -40,7 +43,7 @@ async def test_passing_trouble_is_tried_again_with_doubling_pauses() -> None:
     got = await roads.call()
     assert Retrying("overload", "overload!", 1, 1.0) in got
     assert [c.attempt for c in got if isinstance(c, Retrying)] == [1, 2, 3]
-    assert got[-1] == Reply("half", model="a/m")
+    assert got[-1] == Reply("half", usage=USED, model="a/m")
     assert roads.time.pauses == [1.0, 2.0, 4.0]
 
 
@@ -223,7 +226,7 @@ async def test_one_more_try_is_made_where_the_pause_is_short_then_the_next_model
         Retrying("overload", "overload!", 1, 1.0),
         Rerouted("model", "a/m", "b/m", "timeout", "timeout!"),
     ]
-    assert got[-1] == Reply("half", model="b/m")
+    assert got[-1] == Reply("half", usage=USED, model="b/m")
 
 
 @pytest.mark.parametrize("error", [trouble("overload", 2.5), trouble("rate_limit")])
@@ -392,7 +395,7 @@ async def test_one_call_probes_while_the_others_go_elsewhere() -> None:
     others = await asyncio.gather(*(roads.call() for _ in range(20)))
     assert gate.asked == 1
     for got in others:
-        assert got[-1] == Reply("half", model="b/m")
+        assert got[-1] == Reply("half", usage=USED, model="b/m")
         assert isinstance(got[0], Rerouted)
         assert got[0].step == "skipped"
     gate.opened.set()
@@ -436,7 +439,7 @@ async def test_a_failed_try_that_used_tokens_is_told_with_its_price() -> None:
     roads = Roads(SETTINGS, [used], facts=[PRICED])
     roads.speakers[0].piece = ""
     got = await roads.call()
-    assert got[0] == Wasted("a/m", Usage(1000, 500), 0.002)
+    assert got[0] == Wasted("a/m", Usage(1000, 500), 0.002, Usage(1000, 8192))
 
 
 async def test_where_nobody_counted_the_tokens_what_came_is_counted() -> None:
@@ -492,5 +495,98 @@ async def test_a_stream_without_a_reply_is_a_broken_one(said: tuple[Chunk, ...])
 
 async def test_one_reply_ends_a_stream_and_says_who_gave_it() -> None:
     roads = Roads(SETTINGS, [])
-    roads.put(0, Odd(Reply("one"), Reply("two"), Delta("more")))
-    assert await roads.call() == [Reply("one", model="a/m")]
+    roads.put(0, Odd(Reply("one", usage=USED), Reply("two"), Delta("more")))
+    assert await roads.call() == [Reply("one", usage=USED, model="a/m")]
+
+
+# what cannot be
+
+
+LYING = [
+    (Usage(10**30, 5), None, Usage(10_000_000_000, 5), 10_000.00001),
+    (Usage(10, 5, 8, 8, 9), 7.0, Usage(10, 5, 8, 2, 5), 2e-05),
+    (Usage(0, 0), 0.0, Usage(3, 1), 5e-06),
+    (Usage(-9, 7), 0.0, Usage(3, 7), 1.7e-05),
+    (Usage(9, 0), 0.0, Usage(9, 1), 1.1e-05),
+    (Usage(9, 1), float("nan"), Usage(9, 1), 1.1e-05),
+    (Usage(9, 1), float("inf"), Usage(9, 1), 1.1e-05),
+    (Usage(9, 1), -3.0, Usage(9, 1), 1.1e-05),
+    (Usage(9, 1), 3.0, Usage(9, 1), 3.0),
+]
+
+
+@pytest.mark.parametrize(("said", "told", "usage", "cost"), LYING)
+async def test_a_usage_or_a_cost_that_cannot_be_does_not_leave_the_router(
+    said: Usage, told: float | None, usage: Usage, cost: float
+) -> None:
+    roads = Roads(SETTINGS, [], facts=[PRICED])
+    roads.put(0, Odd(Reply("half", usage=said, cost=told)))
+    (reply,) = await roads.call()
+    assert isinstance(reply, Reply)
+    assert reply.usage == usage
+    assert reply.cost == pytest.approx(cost)
+
+
+async def test_a_cost_that_was_told_stays_where_no_price_is_known() -> None:
+    roads = Roads(SETTINGS, [])
+    roads.put(0, Odd(Reply("half", cost=0.5)))
+    assert await roads.call() == [Reply("half", usage=USED, model="a/m", cost=0.5)]
+
+
+async def test_an_answer_that_says_nothing_may_have_no_output() -> None:
+    roads = Roads(SETTINGS, [], facts=[PRICED])
+    roads.put(0, Odd(Reply("", usage=Usage(9, 0), stop="length")))
+    (reply,) = await roads.call()
+    assert isinstance(reply, Reply)
+    assert reply.usage == Usage(9, 0)
+
+
+@pytest.mark.parametrize("kind", ["broken_stream", "timeout", "garbage"])
+async def test_a_try_whose_price_nobody_can_know_tells_the_most_it_can_be(
+    kind: ModelTrouble,
+) -> None:
+    roads = Roads(SETTINGS, [trouble(kind)], facts=[PRICED])
+    roads.speakers[0].piece = ""
+    wasted = (await roads.call())[0]
+    assert isinstance(wasted, Wasted)
+    assert (wasted.usage, wasted.cost) == (Usage(), 0.0)
+    assert wasted.most is not None
+    assert wasted.most.input >= len("Be briefgo")
+    assert wasted.most.output == PRICED.max_output
+
+
+async def test_the_most_is_as_much_as_was_allowed_and_knows_what_an_image_is() -> None:
+    asked = Request(
+        Prompt("x" * 1000),
+        (UserMessage("see", (Media("image/png", b"x" * 1_000_000),)),),
+        max_output=77,
+    )
+    roads = Roads(SETTINGS, [trouble("timeout")])
+    wasted = [c async for c in roads.model.stream(asked) if isinstance(c, Wasted)]
+    assert wasted[0].most is not None
+    assert 7_000 <= wasted[0].most.input < 8_000
+    assert wasted[0].most.output == 77
+
+
+@pytest.mark.parametrize("kind", ["unreachable", "overload", "rate_limit"])
+async def test_a_try_that_was_never_begun_or_was_turned_away_has_no_most(
+    kind: ModelTrouble,
+) -> None:
+    away = trouble("timeout")
+    away.turned_away = True
+    for error in (trouble(kind), away):
+        roads = Roads(SETTINGS, [error], facts=[PRICED])
+        roads.speakers[0].piece = ""
+        assert not any(isinstance(chunk, Wasted) for chunk in await roads.call())
+
+
+@pytest.mark.parametrize("asked", [float("nan"), float("inf"), -1.0, 1e300])
+async def test_a_pause_that_is_no_time_bars_nobody_for_long(asked: float) -> None:
+    kinds: tuple[ModelTrouble, ...] = ("rate_limit", "overload")
+    for kind in kinds:
+        roads = Roads(ModelSettings(retries=0, circuit_failures=9), [trouble(kind, asked)])
+        with pytest.raises(ModelError) as raised:
+            await roads.call()
+        assert (raised.value.retry_after or 0.0) <= 86_400.0
+        roads.time.now += 3600.0
+        assert isinstance((await roads.call())[-1], Reply)

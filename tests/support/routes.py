@@ -13,6 +13,7 @@ from hermes_agent.core.messages import (
     Prompt,
     Reply,
     Request,
+    Usage,
     UserMessage,
 )
 from hermes_agent.core.settings import ModelSettings
@@ -23,6 +24,7 @@ from hermes_agent.models.speaking import Credential, Speaker
 from hermes_agent.models.trips import Way
 
 GO = Request(Prompt("Be brief"), (UserMessage("go"),))
+USED = Usage(3, 1)
 
 
 class Time:
@@ -90,7 +92,7 @@ class Failing:
             self.time.now += self.seconds
             if error is not None:
                 raise error
-            yield Reply("half", model=self.name)
+            yield Reply("half", usage=USED, model=self.name)
         finally:
             self.left += 1
 

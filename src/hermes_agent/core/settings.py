@@ -93,6 +93,9 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """More services, or other facts of those that are known, by name."""
     silence_seconds: Seconds = 120.0
     """Give a model call up when the service sends nothing for this long."""
+    patience_seconds: Seconds = 600.0
+    """Give a model call up when nothing of the answer arrives for this long, though the service
+    keeps the line open, as it may while a model thinks."""
     retries: Annotated[int, Meta(ge=0)] = 4
     """Tries after the first when a model call fails in a way that may pass and there is no other
     model to go to."""

@@ -283,6 +283,7 @@ class Models:
             url=url,
             facts=self.facts(name),
             silence=self._settings.silence_seconds,
+            patience=self._settings.patience_seconds,
         )
         client = self._clients.get(name)
         if client is None or client.endpoint != endpoint:

@@ -4,6 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from time import monotonic
 from typing import ClassVar
 from urllib.parse import quote, urlencode
 
@@ -240,6 +241,28 @@ class ServerSent(Assembly):
                 raise
 
 
+class Progress:
+    """Notices a service that keeps the line open and has nothing to say."""
+
+    def __init__(self, assembly: Assembly, patience: float) -> None:
+        self._assembly = assembly
+        self._patience = patience
+        self._size = 0
+        self._due = monotonic() + patience
+
+    def check(self) -> None:
+        if monotonic() < self._due:
+            return
+        size = self._assembly.chars + len(self._assembly.written())
+        if size == self._size:
+            name = self._assembly.name
+            raise ModelError(
+                "timeout",
+                f"{name} kept the line open for {self._patience:g} seconds and said nothing",
+            )
+        self._size, self._due = size, monotonic() + self._patience
+
+
 class HttpSpeaker:
     """One model of a service. `asked` makes a request, `assembly` what comes back."""
 
@@ -291,6 +314,7 @@ class HttpSpeaker:
                     refused = assembly.refused(answer.status, said, answer)
                     refused.turned_away = True
                     raise refused
+                progress = Progress(assembly, self._endpoint.patience)
                 try:
                     async with aclosing(answer.pieces()) as pieces:
                         if answer.is_json():
@@ -303,6 +327,7 @@ class HttpSpeaker:
                                 yield fresh
                             if assembly.finished:
                                 break
+                            progress.check()
                         # Once it is whole only the token count is still of use. Reading on to
                         # the very end also leaves the connection fit for the next call.
                         for piece in await within(TAIL_SECONDS, pieces):

@@ -38,6 +38,8 @@ class Endpoint(Struct, frozen=True):
     facts: ModelFacts
     silence: float
     """Give up when nothing arrives for so many seconds."""
+    patience: float = 600.0
+    """Give up when nothing of the answer arrives for so long, whatever else does."""
 
     def has(self, quirk: str) -> bool:
         return quirk in self.service.quirks

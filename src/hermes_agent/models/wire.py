@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
-from os.path import commonprefix
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hermes_agent import __version__
@@ -162,8 +162,9 @@ def _without(text: str, secret: str) -> str:
     at = text.find(start)
     while at >= 0:
         kept += text[:at], "[key]"
-        rest = text[at : at + len(secret)]
-        text = text[at + len(commonprefix((rest, secret))) :]
+        rest = text[at:]
+        alike = takewhile(lambda pair: pair[0] == pair[1], zip(rest, secret, strict=False))
+        text = rest[sum(1 for _ in alike) :]
         at = text.find(start)
     return "".join((*kept, text))
 

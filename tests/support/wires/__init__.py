@@ -124,9 +124,16 @@ class WireUnderTest(Protocol):
         """The piece with another JSON value in it."""
         ...
 
+    @property
+    def keep_alive(self) -> bytes:
+        """What the service sends when it has nothing to say yet."""
+        ...
+
 
 class ServerSent:
-    """`unpacked` and `packed` for formats that stream server-sent events."""
+    """What the formats that stream server-sent events share."""
+
+    keep_alive = b": keep-alive\n\n"
 
     def unpacked(self, piece: bytes) -> Any:
         data = next((line[5:] for line in piece.split(b"\n") if line.startswith(b"data:")), b"")

@@ -137,6 +137,7 @@ BLOCKED = "Output blocked by content filtering policy"
 
 class _Wire(ServerSent):
     name = "anthropic"
+    keep_alive = PING
     credential = Credential(KEY, label="ANTHROPIC_API_KEY")
 
     def endpoint(self, root: str) -> Endpoint:

@@ -158,6 +158,7 @@ def _session() -> Any:
 
 class _Wire:
     name = "bedrock"
+    keep_alive = event("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": ""}})
     credential = Credential(KEY, KEY_ID, "session-token-of-a-test", "AWS_ACCESS_KEY_ID")
 
     def endpoint(self, root: str) -> Endpoint:
