@@ -66,10 +66,10 @@ def test_a_name_that_cannot_be_right_is_refused_where_it_stands_first(
 async def test_a_wrong_name_further_on_is_left_out_and_told_once(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    models = house(tmp_path, ModelSettings(fallbacks=(name, "scripted/edits")))
+    models = house(tmp_path, ModelSettings(fallbacks=(name, "ollama/x")))
     for _ in range(2):
-        model = models.open(["scripted/demo", name, "scripted/edits"])
-    assert list(model.ways) == ["scripted/demo", "scripted/edits"]
+        model = models.open(["scripted/demo", name, "ollama/x"])
+    assert list(model.ways) == ["scripted/demo", "ollama/x"]
     assert (await answer(model)).model == "scripted/demo"
     (record,) = caplog.records
     assert f"{name!r} in models.fallbacks is left out" in record.getMessage()

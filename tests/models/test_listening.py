@@ -8,17 +8,22 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
+from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import (
     Chunk,
     Delta,
+    ModelFacts,
     Prompt,
+    Rates,
     Reply,
     Request,
     Thinking,
+    ToolCall,
     ToolSpec,
     Usage,
     UserMessage,
 )
+from hermes_agent.models.listening import MOST_CALLS
 from hermes_agent.models.speaking import Endpoint
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires import Case, WireUnderTest
@@ -106,3 +111,97 @@ async def test_nothing_that_follows_a_whole_answer_can_spoil_it(
         *_, reply = await heard(wire, wire.endpoint(server.root))
         assert isinstance(reply, Reply)
         assert (reply.text, reply.usage) == ("abc", wire.expected(CASE).usage)
+
+
+def calling(count: int) -> Case:
+    calls = tuple(ToolCall.of(f"c{number:08}", "find", n=number) for number in range(count))
+    return Case("many", calls=calls, stop="calls")
+
+
+async def test_more_calls_than_anybody_means_are_garbage(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    server.answer_next(wire.answer(calling(MOST_CALLS)))
+    *_, reply = await heard(wire, wire.endpoint(server.root))
+    assert isinstance(reply, Reply)
+    assert len(reply.calls) == MOST_CALLS
+    server.answer_next(wire.answer(calling(MOST_CALLS + 1)))
+    with pytest.raises(ModelError, match=f"more than {MOST_CALLS} calls") as raised:
+        await heard(wire, wire.endpoint(server.root))
+    assert raised.value.kind == "garbage"
+
+
+async def test_the_rest_of_too_many_calls_is_not_waited_for(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    raw = wire.answer(calling(3 * MOST_CALLS))
+    begun = raw.pieces[: len(raw.pieces) * 2 // 3]
+    server.answer_next(Raw(begun, 200, raw.headers, end="hang"))
+    with pytest.raises(ModelError, match="more than"):
+        await heard(wire, wire.endpoint(server.root))
+
+
+async def test_too_many_calls_in_one_piece_with_its_end_are_garbage_too(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    raw = wire.answer(calling(MOST_CALLS + 5))
+    server.answer_next(Raw([b"".join(raw.pieces)], 200, raw.headers))
+    with pytest.raises(ModelError, match="more than"):
+        await heard(wire, wire.endpoint(server.root))
+
+
+@pytest.mark.parametrize("value", ["\u20ac", "\u00e9", "a\r\nb: c", "a\nb", "\x00"])
+async def test_a_header_that_cannot_be_sent_is_named_without_its_value(
+    wire: WireUnderTest, value: str
+) -> None:
+    plain = wire.endpoint("http://127.0.0.1:9")
+    headers = {"x-mine": f"secret {value}"}
+    place = msgspec.structs.replace(
+        plain, service=msgspec.structs.replace(plain.service, headers=headers)
+    )
+    with pytest.raises(ModelError) as raised:
+        await heard(wire, place)
+    own = place.name.partition("/")[0]
+    assert raised.value.kind == "bad_request"
+    assert f"models.services.{own}.headers" in raised.value.hint
+    assert "x-mine" in raised.value.message
+    assert "secret" not in str(raised.value)
+
+
+async def test_a_secret_of_a_header_that_a_service_repeats_is_not_told(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    plain, secret = wire.endpoint(server.root), "very-secret-cookie-0123456789"
+    place = msgspec.structs.replace(
+        plain, service=msgspec.structs.replace(plain.service, headers={"cookie": secret})
+    )
+    for length in (200, 280, 290, 299, 300):
+        said = {"message": "x" * length + secret}
+        server.answer_next(Raw.json({"error": said, **said}, 400))
+        with pytest.raises(ModelError) as raised:
+            await heard(wire, place)
+        assert secret[:8] not in str(raised.value)
+
+
+async def test_counts_beyond_all_numbers_do_no_harm(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    priced = ModelFacts(rates=(Rates(1.0, 1.0),))
+    place = msgspec.structs.replace(wire.endpoint(server.root), facts=priced)
+    server.answer_next(wire.answer(Case("huge", ("a",), usage=Usage(10**400, 10**400))))
+    *_, reply = await heard(wire, place)
+    assert isinstance(reply, Reply)
+    assert reply.cost is not None
+    assert reply.cost <= 2 * 10**4
+
+
+async def test_an_answer_that_breaks_may_have_cost_and_a_refusal_may_not(
+    wire: WireUnderTest, server: ModelServer
+) -> None:
+    raw = wire.answer(CASE)
+    server.answer_next(Raw(raw.pieces[:1], 200, raw.headers, end="cut"))
+    server.answer_next(Raw.json({"error": {"message": "too slow"}}, 408))
+    for turned_away in (False, True):
+        with pytest.raises(ModelError) as raised:
+            await heard(wire, wire.endpoint(server.root))
+        assert raised.value.turned_away is turned_away

@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.server_sent import EventReader
-from hermes_agent.models.wire import Wire
+from hermes_agent.models.wire import Wire, cleaned
 from tests.support.model_server import ModelServer, Raw
 
 STREAM = (
@@ -58,3 +58,47 @@ async def test_a_line_that_is_no_field_is_garbage(server: ModelServer, line: byt
         with pytest.raises(ModelError) as caught:
             await read(server, raw)
         assert caught.value.kind == "garbage"
+
+
+SECRET = "sk-live-0123456789-abcdef"
+
+
+@pytest.mark.parametrize("cut", range(len(SECRET) + 1))
+def test_a_secret_leaves_nothing_behind_wherever_it_was_cut(cut: int) -> None:
+    for after in ("", "…", " and more", SECRET):
+        error = cleaned(ModelError("auth", f"bad {SECRET[:cut]}{after}", SECRET[:cut]), [SECRET])
+        assert SECRET[:8] not in error.message + error.hint
+        assert error.message.startswith("bad ")
+        assert error.message.endswith(after) or after == SECRET
+
+
+def test_a_secret_that_begins_another_and_a_short_one_are_taken_out_whole() -> None:
+    secrets = [SECRET, f"{SECRET}-longer", "abc", ""]
+    error = cleaned(ModelError("auth", f"{SECRET}-longer, {SECRET}, abc, sk-live"), secrets)
+    assert error.message == "[key], [key], [key], sk-live"
+
+
+NO_PAUSES = ["9" * 400, "1.2.3", "-5", "inf", "nan", "1e400"]
+
+
+@pytest.mark.parametrize("said", NO_PAUSES)
+async def test_a_pause_that_is_no_time_is_none(server: ModelServer, said: str) -> None:
+    for name in ("retry-after", "retry-after-ms"):
+        assert await pause(server, {name: said}) is None
+
+
+async def test_a_pause_is_a_day_at_most(server: ModelServer) -> None:
+    assert await pause(server, {"retry-after": "9" * 20}) == 86_400.0
+    assert await pause(server, {"retry-after-ms": "9" * 20}) == 86_400.0
+    far = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}
+    assert await pause(server, far) == 86_400.0
+
+
+async def pause(server: ModelServer, headers: dict[str, str]) -> float | None:
+    server.answer_next(Raw([], 429, headers))
+    wire = Wire(server.root, {}, 30.0)
+    try:
+        async with wire.post("/x", b"{}", {}) as answer:
+            return answer.retry_after()
+    finally:
+        await wire.close()

@@ -3,7 +3,6 @@ events through the same code, so they cannot disagree."""
 
 import hashlib
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,7 +11,6 @@ import msgspec
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import (
     AssistantMessage,
-    Media,
     Message,
     Prompt,
     Request,
@@ -61,24 +59,6 @@ class Spent:
         return self.dollars if self.priced or self.dollars else None
 
 
-IMAGE_TOKENS = 10_000
-"""More than services count for one image, but for a few models that make up for a low price."""
-PAGE_TOKENS = 4_000
-"""More than services count for one page, which is text and an image to them."""
-PAGE_BYTES = 1_000
-"""A page that cannot be found because it is packed takes at least so many bytes."""
-_PAGE = re.compile(rb"/Type\s*/Page\b")
-
-
-def _file_tokens(file: Media) -> int:
-    """The most that a file can come to."""
-    if file.is_image:
-        return IMAGE_TOKENS
-    packed = b"/ObjStm" in file.data
-    pages = len(file.data) // PAGE_BYTES if packed else 0
-    return PAGE_TOKENS * max(1, pages, len(_PAGE.findall(file.data)))
-
-
 def most_tokens(request: Request) -> int:
     """The most that a request can hold, whoever counts: a token for each byte."""
     sizes = (_size(message, _encoder.encode(message)) for message in request.messages)
@@ -88,7 +68,7 @@ def most_tokens(request: Request) -> int:
 def _size(message: Message, encoded: bytes) -> int:
     size = len(encoded)
     for file in getattr(message, "files", ()):
-        size += _file_tokens(file) - len(file.data) * 4 // 3
+        size += file.most_tokens - len(file.data) * 4 // 3
     return size
 
 

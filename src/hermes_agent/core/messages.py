@@ -1,5 +1,6 @@
 """What a model is sent and what it answers, as values. Wire formats translate these at the edge."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -31,6 +32,15 @@ class ToolCall(Struct, frozen=True):
             ) from None
 
 
+IMAGE_TOKENS = 10_000
+"""More than services count for one image, but for a few models that make up for a low price."""
+PAGE_TOKENS = 4_000
+"""More than services count for one page, which is text and an image to them."""
+PAGE_BYTES = 1_000
+"""A page that cannot be found because it is packed takes at least so many bytes."""
+_PAGE = re.compile(rb"/Type\s*/Page\b")
+
+
 class Media(Struct, frozen=True, omit_defaults=True):
     """An image or another file that goes with a message."""
 
@@ -42,6 +52,15 @@ class Media(Struct, frozen=True, omit_defaults=True):
     @property
     def is_image(self) -> bool:
         return self.type.startswith("image/")
+
+    @property
+    def most_tokens(self) -> int:
+        """The most that it can come to in a request."""
+        if self.is_image:
+            return IMAGE_TOKENS
+        packed = b"/ObjStm" in self.data
+        pages = len(self.data) // PAGE_BYTES if packed else 0
+        return PAGE_TOKENS * max(1, pages, len(_PAGE.findall(self.data)))
 
 
 class Thought(Struct, frozen=True, omit_defaults=True):

@@ -6,11 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.messages import Media, ModelFacts, Reply, Request, Usage, Wasted
+from hermes_agent.core.messages import ModelFacts, Reply, Request, Usage, Wasted
 from hermes_agent.models.shared import estimated_usage, possible_usage
-
-FILE_TOKENS = 6_000
-"""More than any service counts for one image."""
 
 UNKNOWN = ("broken_stream", "timeout", "garbage")
 """Trouble after which nobody can tell what the service had done, and charges."""
@@ -56,9 +53,5 @@ def most_usage(request: Request, facts: ModelFacts) -> Usage:
     sent = len(msgspec.json.encode(request))
     for message in request.messages:
         for file in getattr(message, "files", ()):
-            sent += _file_tokens(file) - len(file.data) * 4 // 3
+            sent += file.most_tokens - len(file.data) * 4 // 3
     return Usage(sent, request.max_output or facts.max_output)
-
-
-def _file_tokens(file: Media) -> int:
-    return FILE_TOKENS if file.is_image else max(FILE_TOKENS, len(file.data) // 4)

@@ -137,6 +137,8 @@ def _model(home: Path, settings: Settings, environ: Mapping[str, str]) -> Findin
             models.check(name)
     except HermesError as error:
         return Finding("model", "fail", error.message, error.hint)
+    if models.catalogue.trouble:
+        return Finding("model", "warn", models.catalogue.trouble, "`hermes model refresh`")
     if models.catalogue.stale(time.time()):
         old = f"the catalogue of models is of {models.catalogue.date}; prices may have changed"
         return Finding("model", "warn", old, "`hermes model refresh`")
