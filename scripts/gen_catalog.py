@@ -1,4 +1,4 @@
-"""Write src/hermes_agent/models/catalog.json from public catalogues that somebody has fetched.
+"""Write models/catalogue/catalogue.json from public catalogues that somebody has fetched.
 
     scripts/gen_catalog.py --date 2026-11-15 --ages 2026-09-30 1.108.4 API_JSON LITELLM_JSON
 
@@ -10,8 +10,8 @@ import argparse
 from datetime import date
 from pathlib import Path
 
-from hermes_agent.models.catalog import SHIPPED, CatalogueFile, encoded
-from hermes_agent.models.convert import Converted, combined, converted, finished
+from hermes_agent.models.catalogue.catalogue import SHIPPED, CatalogueFile, encoded
+from hermes_agent.models.catalogue.convert import Converted, combined, converted, finished
 
 ADDING = frozenset({"anthropic", "openai", "gemini", "mistral", "codex", "sambanova"})
 """Services whose models litellm lists well; for others it keeps what is long gone."""

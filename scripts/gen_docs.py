@@ -16,8 +16,8 @@ from msgspec import Struct
 from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core import events, places, services, settings
 from hermes_agent.core.tools import Tool
-from hermes_agent.models.logins import LOGINS
-from hermes_agent.models.services import SERVICES
+from hermes_agent.models.catalogue.services import SERVICES
+from hermes_agent.models.keys.logins import LOGINS
 from hermes_agent.policy.policies import Policies
 from hermes_agent.tools.builtin import load_tools
 

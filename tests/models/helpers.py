@@ -19,8 +19,8 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.services import Service
-from hermes_agent.models import openai_chat, openai_responses
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.wires import openai_chat, openai_responses
 
 KEY = "sk-test-1234567890-do-not-tell"
 FIND = ToolSpec(

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import BotoCoreError
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.aws_credentials import AwsSource, aws_region, aws_source
+from hermes_agent.models.keys.aws import AwsSource, aws_region, aws_source
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.messages import EFFORTS, ModelFacts, Rates, Usage
-from hermes_agent.models.catalog import (
+from hermes_agent.models.catalogue.catalogue import (
     SHIPPED,
     Catalogue,
     CatalogueFile,
@@ -12,7 +12,7 @@ from hermes_agent.models.catalog import (
     encoded,
     home_file,
 )
-from hermes_agent.models.services import SERVICES
+from hermes_agent.models.catalogue.services import SERVICES
 
 DAY = 86_400.0
 SHIPPED_AT = 1_794_700_800.0  # 2026-11-15

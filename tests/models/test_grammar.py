@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from hermes_agent.core.messages import ToolSpec
-from hermes_agent.models.grammar import tool_grammar
-from hermes_agent.models.grammar_numbers import integers, numbers
-from hermes_agent.models.local_prompt import read_calls
+from hermes_agent.models.local.grammar import tool_grammar
+from hermes_agent.models.local.grammar_numbers import integers, numbers
+from hermes_agent.models.local.prompt import read_calls
 from hermes_agent.tools.builtin import load_tools
 from tests.models.helpers import request
 from tests.support.grammars import Sampler

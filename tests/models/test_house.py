@@ -11,10 +11,10 @@ from hermes_agent.core.messages import ModelFacts, Rates, Reply, Rerouted, Retry
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.services import ServiceSettings
 from hermes_agent.core.settings import ModelSettings, Price
+from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.models.clients import WIRES
 from hermes_agent.models.house import Models
 from hermes_agent.models.scripted import BUNDLED
-from hermes_agent.models.services import SERVICES
 from tests.support.openai_server import OpenAIServer
 from tests.support.routes import GO, Time
 

@@ -17,11 +17,11 @@ from keyring.errors import KeyringLocked
 
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.services import DeviceLogin, Service
-from hermes_agent.models.key_command import CommandSource
-from hermes_agent.models.key_store import forget_key, store_key
-from hermes_agent.models.keys import Source, described, sources
+from hermes_agent.models.keys.command import CommandSource
+from hermes_agent.models.keys.kept import forget_key, store_key
+from hermes_agent.models.keys.sources import Source, described, sources
+from hermes_agent.models.keys.tokens import Token, keep_token
 from hermes_agent.models.speaking import Credential
-from hermes_agent.models.tokens import Token, keep_token
 from hermes_agent.policy.secrets import Secrets, parse
 
 SERVICE = Service(key_variables=("TEST_API_KEY", "TEST_KEY"))

@@ -25,10 +25,10 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.services import Service
-from hermes_agent.models.grammar import tool_grammar
-from hermes_agent.models.local import LocalModel
-from hermes_agent.models.local_child import Child
-from hermes_agent.models.local_files import find_model, gguf_facts, model_names
+from hermes_agent.models.local.child import Child
+from hermes_agent.models.local.files import find_model, gguf_facts, model_names
+from hermes_agent.models.local.grammar import tool_grammar
+from hermes_agent.models.local.model import LocalModel
 from hermes_agent.models.speaking import Credential, Endpoint
 from hermes_agent.tools.builtin import load_tools
 
@@ -241,7 +241,7 @@ async def test_the_process_ends_when_nobody_asks_for_a_while() -> None:
 async def test_the_process_dies_with_its_parent() -> None:
     program = f"""
 import asyncio, os, pathlib
-from hermes_agent.models.local_child import Child
+from hermes_agent.models.local.child import Child
 async def main():
     child = await Child.start(pathlib.Path({str(SMOL)!r}), 512, os.environ)
     print(child.pid, flush=True)

@@ -14,7 +14,7 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.models.local_prompt import (
+from hermes_agent.models.local.prompt import (
     MOST_SPANS,
     chat_messages,
     examples,

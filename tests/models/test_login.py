@@ -14,16 +14,16 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.services import DeviceLogin
-from hermes_agent.models.login import Signing, claims, log_in, post_by_http, renew
-from hermes_agent.models.logins import LOGINS
-from hermes_agent.models.speaking import Credential
-from hermes_agent.models.tokens import (
+from hermes_agent.models.keys.login import Signing, claims, log_in, post_by_http, renew
+from hermes_agent.models.keys.logins import LOGINS
+from hermes_agent.models.keys.tokens import (
     LoginSource,
     Token,
     forget_token,
     keep_token,
     kept_token,
 )
+from hermes_agent.models.speaking import Credential
 from tests.support.oauth_server import OAuthServer, jwt
 
 
@@ -301,7 +301,7 @@ import asyncio, sys
 from pathlib import Path
 from time import time
 from hermes_agent.core.services import DeviceLogin
-from hermes_agent.models.tokens import LoginSource
+from hermes_agent.models.keys.tokens import LoginSource
 
 home, url, client = sys.argv[1:]
 login = DeviceLogin(url + "/device", url + "/token", client)

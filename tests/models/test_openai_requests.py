@@ -19,8 +19,8 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.services import Quirk, Service
-from hermes_agent.models.mending import BRIDGE, short_id
-from hermes_agent.models.openai_chat import request_body, wire_messages
+from hermes_agent.models.wires.mending import BRIDGE, short_id
+from hermes_agent.models.wires.openai_chat import request_body, wire_messages
 from tests.models.helpers import (
     FIND,
     KEY,

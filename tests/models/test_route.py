@@ -564,7 +564,7 @@ async def test_the_most_is_as_much_as_was_allowed_and_knows_what_an_image_is() -
     roads = Roads(SETTINGS, [trouble("timeout")])
     wasted = [c async for c in roads.model.stream(asked) if isinstance(c, Wasted)]
     assert wasted[0].most is not None
-    assert 7_000 <= wasted[0].most.input < 8_000
+    assert 7_000 <= wasted[0].most.input < 12_000
     assert wasted[0].most.output == 77
 
 

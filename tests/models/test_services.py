@@ -5,7 +5,7 @@ import pytest
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.services import Service, ServiceSettings
 from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.services import MAKERS, OWN, SERVICES, service_of
+from hermes_agent.models.catalogue.services import MAKERS, OWN, SERVICES, service_of
 
 SETTINGS = ModelSettings()
 

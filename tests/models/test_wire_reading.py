@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.server_sent import EventReader
-from hermes_agent.models.wire import Wire, cleaned
+from hermes_agent.models.wires.http import Wire, cleaned
+from hermes_agent.models.wires.server_sent import EventReader
 from tests.support.model_server import ModelServer, Raw
 
 STREAM = (

@@ -90,7 +90,7 @@ def converse(
     new = opening or {"workspace": os.getcwd()}
     status = api.get("/v1/status")
     if session is None and not new.get("model") and not status["model"]:
-        from hermes_agent.models.catalog import Catalogue
+        from hermes_agent.models.catalogue.catalogue import Catalogue
 
         Catalogue().resolve("")  # says what to do
     talk = Talk(api, new, session=session, interactive=terminal)

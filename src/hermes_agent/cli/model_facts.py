@@ -10,7 +10,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 if TYPE_CHECKING:
     from hermes_agent.core.messages import ModelFacts
     from hermes_agent.core.settings import ModelSettings
-    from hermes_agent.models.catalog import Catalogue
+    from hermes_agent.models.catalogue.catalogue import Catalogue
     from hermes_agent.models.house import Models
 
 SHOWN = 50
@@ -86,7 +86,7 @@ def run_list(models: "Models", rest: list[str], options: argparse.Namespace) -> 
 
 
 def check_service(name: str, settings: "ModelSettings") -> None:
-    from hermes_agent.models.services import known_services
+    from hermes_agent.models.catalogue.services import known_services
 
     names = known_services(settings)
     if name not in names:

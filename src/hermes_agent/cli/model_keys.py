@@ -60,7 +60,7 @@ def _key_state(row: dict[str, Any]) -> str:
 
 
 def _service(name: str) -> "Service":
-    from hermes_agent.models.services import service_of
+    from hermes_agent.models.catalogue.services import service_of
 
     _, settings = home_and_settings()
     check_service(name, settings.models)
@@ -69,8 +69,8 @@ def _service(name: str) -> "Service":
 
 
 def _key(name: str, options: argparse.Namespace) -> int:
-    from hermes_agent.models.key_store import forget_key, store_key
-    from hermes_agent.models.os_keyring import SERVICE
+    from hermes_agent.models.keys.kept import forget_key, store_key
+    from hermes_agent.models.keys.os_keyring import SERVICE
 
     home, _ = home_and_settings()
     service = _service(name)
@@ -118,9 +118,9 @@ def _read_secret(prompt: str) -> str:
 def _login(name: str, options: argparse.Namespace) -> int:
     import asyncio
 
-    from hermes_agent.models.login import Signing, log_in, post_by_http
-    from hermes_agent.models.logins import LOGINS, login_of
-    from hermes_agent.models.tokens import keep_token
+    from hermes_agent.models.keys.login import Signing, log_in, post_by_http
+    from hermes_agent.models.keys.logins import LOGINS, login_of
+    from hermes_agent.models.keys.tokens import keep_token
 
     home, _ = home_and_settings()
     way = login_of(name, _service(name))
@@ -147,7 +147,7 @@ def _login(name: str, options: argparse.Namespace) -> int:
 
 
 def _logout(name: str, options: argparse.Namespace) -> int:
-    from hermes_agent.models.tokens import forget_token
+    from hermes_agent.models.keys.tokens import forget_token
 
     home, _ = home_and_settings()
     _service(name)
@@ -162,7 +162,7 @@ def _logout(name: str, options: argparse.Namespace) -> int:
 def _refresh(rest: list[str], options: argparse.Namespace) -> int:
     import asyncio
 
-    from hermes_agent.models.refresh import SOURCE, fetched, refresh
+    from hermes_agent.models.catalogue.refresh import SOURCE, fetched, refresh
 
     if len(rest) > 1:
         raise UsageError("name one source", "a URL or a file, or none for the usual one")

@@ -10,13 +10,13 @@ from hermes_agent.core.protocols import Clock, Model
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 
 WIRES: dict[str, str] = {
-    "anthropic": "hermes_agent.models.anthropic",
-    "openai-chat": "hermes_agent.models.openai_chat",
-    "openai-responses": "hermes_agent.models.openai_responses",
-    "gemini": "hermes_agent.models.gemini",
-    "bedrock": "hermes_agent.models.bedrock",
-    "mistral": "hermes_agent.models.mistral",
-    "local": "hermes_agent.models.local",
+    "anthropic": "hermes_agent.models.wires.anthropic",
+    "openai-chat": "hermes_agent.models.wires.openai_chat",
+    "openai-responses": "hermes_agent.models.wires.openai_responses",
+    "gemini": "hermes_agent.models.wires.gemini",
+    "bedrock": "hermes_agent.models.wires.bedrock",
+    "mistral": "hermes_agent.models.wires.mistral",
+    "local": "hermes_agent.models.local.model",
 }
 """The wire formats; one that is not used is not imported."""
 

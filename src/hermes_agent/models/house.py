@@ -13,15 +13,15 @@ from hermes_agent.core.messages import ModelFacts
 from hermes_agent.core.protocols import Clock, Model
 from hermes_agent.core.services import Service
 from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.catalog import Catalogue, home_file
+from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
+from hermes_agent.models.catalogue.services import known_services, service_of
 from hermes_agent.models.clients import Client, Scripted
-from hermes_agent.models.keys import Source, SourceRow, described, sources
-from hermes_agent.models.logins import login_of
+from hermes_agent.models.keys.logins import login_of
+from hermes_agent.models.keys.sources import Source, SourceRow, described, sources
+from hermes_agent.models.keys.told import told_secrets
 from hermes_agent.models.pools import Pool, Resting
-from hermes_agent.models.services import known_services, service_of
 from hermes_agent.models.shared import known_facts
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.told_secrets import told_secrets
 
 if TYPE_CHECKING:
     # At the leaf: what calls models costs asyncio, and many commands only look a name up.
@@ -153,7 +153,7 @@ class Models:
             return self._script(name).model.facts
         known = self.catalogue.facts(name)
         if service.wire == "local":
-            from hermes_agent.models.local_files import find_model, gguf_facts
+            from hermes_agent.models.local.files import find_model, gguf_facts
 
             known = gguf_facts(find_model(name.partition("/")[2], url))
         return known_facts(name, self._settings, known)

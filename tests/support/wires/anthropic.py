@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, ToolCall, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.anthropic import open_speaker
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.anthropic import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 

@@ -9,8 +9,8 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsStr
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.openai_chat import open_speaker
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.openai_chat import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import FAILURES, FINISH, chunk
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent

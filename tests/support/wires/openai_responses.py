@@ -11,8 +11,8 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
 from hermes_agent.core.services import Service
-from hermes_agent.models.openai_responses import open_speaker
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.openai_responses import open_speaker
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent

@@ -1,0 +1,112 @@
+"""A newer catalogue for the home, from a public one. Nothing is sent but the request for it."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.models.catalogue.catalogue import Catalogue, CatalogueFile, encoded, home_file
+from hermes_agent.models.catalogue.convert import converted, finished
+from hermes_agent.models.catalogue.convert_checks import BrokenCatalogue
+from hermes_agent.models.keys.private_files import write_private
+
+SOURCE = "https://models.dev/api.json"
+MOST_BYTES = 50_000_000
+FEWEST = 20
+"""A catalogue with fewer models is not one."""
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+class Refreshed(Struct, frozen=True):
+    date: str
+    models: int
+    """How many the new catalogue has."""
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    """Those that were only in the catalogue it replaces."""
+    changed_prices: tuple[str, ...]
+
+
+async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshed:
+    """Replace the home's catalogue by what `source` (a URL or a file) says. Whatever is wrong with
+    it, the old one stays. A model that it does not name keeps the facts that shipped."""
+    data = await _read(source, fetch)
+    today = datetime.fromtimestamp(now, UTC).date().isoformat()
+    try:
+        if len(data) > MOST_BYTES:
+            raise BrokenCatalogue(f"it has more than {MOST_BYTES // 1_000_000} megabytes")
+        found = converted(data, today)
+        if len(found.facts) < FEWEST:
+            raise BrokenCatalogue(f"it has {len(found.facts)} models of services that are known")
+    except BrokenCatalogue as error:
+        raise HermesError(
+            f"{source} is no catalogue of models that can be used: {_shown(error.message)}",
+            "the one you have stays; the file of another day may be better",
+        ) from None
+    file = CatalogueFile(today, (source,), finished(found.facts))
+    before = Catalogue(home).models
+    try:
+        write_private(home_file(home), encoded(file))
+    except OSError as error:
+        raise HermesError(
+            f"cannot write {home_file(home)}: {error.strerror or error}",
+            "look at what is there, and whether the disk is full",
+        ) from None
+    after = Catalogue(home).models
+    return Refreshed(
+        date=today,
+        models=len(file.models),
+        added=tuple(sorted(after.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        changed_prices=tuple(
+            sorted(
+                name
+                for name in after.keys() & before.keys()
+                if after[name].rates != before[name].rates
+            )
+        ),
+    )
+
+
+async def fetched(url: str) -> bytes:
+    """What lies at a URL, as long as it is not too large."""
+    # At the leaf: nobody else in a process that refreshes needs it.
+    import httpx
+
+    body = bytearray()
+    try:
+        async with (
+            httpx.AsyncClient(follow_redirects=True, timeout=30.0) as client,
+            client.stream("GET", url) as answer,
+        ):
+            answer.raise_for_status()
+            async for piece in answer.aiter_bytes():
+                body += piece
+                if len(body) > MOST_BYTES:
+                    break
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise HermesError(
+            f"cannot get {url}: {str(error) or type(error).__name__}",
+            "`hermes model refresh FILE` reads a file that you have got another way",
+        ) from None
+    return bytes(body)
+
+
+def _shown(text: str) -> str:
+    """It may hold names from outside: short, and nothing that moves a cursor."""
+    return "".join(c if c.isprintable() else "?" for c in text[:300])
+
+
+async def _read(source: str, fetch: Fetch) -> bytes:
+    return await fetch(source) if source.startswith(("https://", "http://")) else _file(source)
+
+
+def _file(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise HermesError(f"cannot read {path}: {error.strerror or error}") from None

@@ -1,0 +1,1 @@
+"""Keys: where they come from, and how they are kept."""

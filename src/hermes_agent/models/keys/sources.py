@@ -1,0 +1,147 @@
+"""Where the keys of a service come from, in order: what the settings name, or the usual places."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.services import Service
+from hermes_agent.models.keys.checks import Learn, Source, SourceRow, checked, described
+from hermes_agent.models.keys.logins import login_of
+from hermes_agent.models.keys.private_files import credentials_file
+from hermes_agent.models.speaking import Credential
+
+__all__ = ["Source", "SourceRow", "described", "sources"]
+
+BEDROCK_TOKEN = "AWS_BEARER_TOKEN_BEDROCK"  # noqa: S105  the variable's name
+
+
+def sources(
+    name: str,
+    service: Service,
+    written: Sequence[str],
+    environ: Mapping[str, str],
+    home: Path,
+    learn: Learn,
+    clock: Clock,
+) -> tuple[Source, ...]:
+    """The sources that `written` (the settings' `models.keys` of this service) names; where it
+    names none, the first of the usual places that has a key. Runs no command and asks no keyring
+    yet."""
+    world = _World(name, service, environ, home, learn, clock)
+    if written:
+        entries = dict.fromkeys(written)  # the same key twice is no pool
+        return tuple(world.named(entry, number) for number, entry in enumerate(entries, 1))
+    found = world.usual()
+    return () if found is None else (found,)
+
+
+class EnvSource:
+    """A variable, as it was when the process started."""
+
+    where = "the environment"
+
+    def __init__(self, variable: str, environ: Mapping[str, str], learn: Learn) -> None:
+        self.label = variable
+        self._secret = environ.get(variable, "")
+        if self._secret.strip():
+            learn(variable, self._secret)
+
+    async def credential(self) -> Credential:
+        if not self.present():
+            raise ModelError(
+                "auth",
+                f"the variable {self.label} is not set",
+                f"write {self.label}=… into the `.env` of the home, or export it",
+            )
+        return Credential(checked(self._secret, self.label), label=self.label)
+
+    def refused(self) -> None:
+        """Nothing to forget: a variable does not change."""
+
+    def present(self) -> bool:
+        return bool(self._secret.strip())
+
+
+class _World:
+    """What is known about one service, for making its sources."""
+
+    def __init__(
+        self,
+        name: str,
+        service: Service,
+        environ: Mapping[str, str],
+        home: Path,
+        learn: Learn,
+        clock: Clock,
+    ) -> None:
+        self._name, self._service, self._environ = name, service, environ
+        self._home, self._learn, self._clock = home, learn, clock
+
+    def named(self, entry: str, number: int) -> Source:
+        kind, _, rest = entry.strip().partition(":")
+        rest = rest.strip()
+        if kind == "env" and rest:
+            return EnvSource(rest, self._environ, self._learn)
+        if kind == "keyring" and rest:
+            return self._keyring(*_entry_of(rest))
+        if kind == "command" and rest:
+            from hermes_agent.models.keys.command import CommandSource
+
+            label = f"command {number} of {self._name}"
+            return CommandSource(label, rest, self._environ, self._home, self._learn, self._clock)
+        if kind == "login" and not rest:
+            return self._login()
+        # What is written there is not shown: it may be the key itself.
+        raise UsageError(
+            f"entry {number} of models.keys.{self._name} names no source of keys",
+            "it is one of env:NAME, keyring:NAME, command:… and login",
+        )
+
+    def usual(self) -> Source | None:
+        bedrock = self._service.wire == "bedrock"
+        # AWS's other variables are no keys that go out as they are.
+        for variable in (BEDROCK_TOKEN,) if bedrock else self._service.key_variables:
+            if self._environ.get(variable, "").strip():
+                return EnvSource(variable, self._environ, self._learn)
+        if self._kept("json") and login_of(self._name, self._service) is not None:
+            return self._login()
+        if bedrock:
+            from hermes_agent.models.keys.aws import aws_source
+
+            if found := aws_source(self._environ, self._learn, self._clock):
+                return found
+        if self._kept("keyring"):
+            from hermes_agent.models.keys.os_keyring import SERVICE, installed
+
+            if installed():
+                return self._keyring(SERVICE, self._name)
+        return None
+
+    def _kept(self, kind: str) -> bool:
+        return credentials_file(self._home, self._name, kind).exists()
+
+    def _keyring(self, service: str, user: str) -> Source:
+        from hermes_agent.models.keys.os_keyring import KeyringSource
+
+        return KeyringSource(service, user, self._learn)
+
+    def _login(self) -> Source:
+        from hermes_agent.models.keys.tokens import LoginSource
+
+        login = login_of(self._name, self._service)
+        if login is None:
+            raise UsageError(
+                f"{self._name} has no login with a code",
+                f"name another source in models.keys.{self._name}, or describe its login in "
+                f"models.services.{self._name}.login",
+            )
+        return LoginSource(self._name, login, self._home, self._learn, self._clock)
+
+
+def _entry_of(written: str) -> tuple[str, str]:
+    """The service and the user of an entry in the keyring."""
+    from hermes_agent.models.keys.os_keyring import SERVICE
+
+    service, slash, user = written.partition("/")
+    return (service, user) if slash and service and user else (SERVICE, written)

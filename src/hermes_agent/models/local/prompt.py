@@ -1,0 +1,171 @@
+"""How a conversation is put to a small model, and how its calls are read back. The grammar sees to
+the form, so the prompt only says what there is: a small window is soon full."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.messages import (
+    AssistantMessage,
+    Media,
+    Message,
+    Prompt,
+    Request,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from hermes_agent.models.local.schemas import types_of
+from hermes_agent.models.shared import known_call_ids, new_call_id
+
+MOST_EXAMPLES = 6
+MOST_STRINGS = 4
+"""Arguments of a tool that serves as an example."""
+MOST_SPANS = 40
+LONGEST_SPAN = 120
+
+_HOW = """\
+To use a tool, answer with nothing but {"tool": NAME, "arguments": {...}}, one line per call; the \
+results come next. Else answer in plain text. Tools:"""
+
+_QUOTED = re.compile(r'"([^"\n]+)"|`([^`\n]+)`|(?<!\w)\'([^\'\n]+)\'(?!\w)')
+_NAMED = re.compile(r"[^\s\"'`()\[\]{}<>|,;]*[\w~][./\\_@:-][^\s\"'`()\[\]{}<>|,;]*|[./~][\w./-]+")
+_CUT_CALL = re.compile(r'\{"tool": "((?:[^"\\]|\\.)*)", "arguments": ', re.DOTALL)
+
+
+class _Call(Struct, frozen=True):
+    tool: str
+    arguments: msgspec.Raw
+
+
+_call = msgspec.json.Decoder(_Call)
+
+
+def chat_messages(
+    prompt: Prompt, messages: Sequence[Message], *, tiny: bool
+) -> list[dict[str, str]]:
+    """Roles and texts that every chat template knows: results of tools are the user's words, and
+    users and the model take turns. A tiny model is shown first how calls are made."""
+    chat: list[dict[str, str]] = []
+    system = "\n\n".join(filter(None, (prompt.system, tools_text(prompt.tools))))
+    if system:
+        chat.append({"role": "system", "content": system})
+    for message in (*(examples(prompt.tools) if tiny else ()), *messages):
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        text = _text(message)
+        if chat and chat[-1]["role"] == role:
+            chat[-1]["content"] += f"\n\n{text}"
+        else:
+            chat.append({"role": role, "content": text})
+    return chat
+
+
+def tools_text(tools: Sequence[ToolSpec]) -> str:
+    """The tools in a line each: name, arguments (`?`: may be left out) and first sentence."""
+    return "\n".join([_HOW, *map(_tool_line, tools)]) if tools else ""
+
+
+def examples(tools: Sequence[ToolSpec]) -> list[Message]:
+    """A short talk in which the tools are called that want nothing but strings."""
+    shown: list[Message] = []
+    values = (f"{letter}{number}" for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz", 1))
+    for tool in tools:
+        needed = tool.parameters.get("required", ())
+        properties = tool.parameters.get("properties", {})
+        strings = [name for name in needed if properties.get(name, {}).get("type") == "string"]
+        if not 0 < len(needed) == len(strings) <= MOST_STRINGS:
+            continue
+        arguments = dict(zip(strings, values, strict=False))
+        *others, last = [f"{name} '{value}'" for name, value in arguments.items()]
+        wanted = f"{', '.join(others)} and {last}" if others else last
+        written = ", ".join(f'"{name}": "{value}"' for name, value in arguments.items())
+        call = ToolCall("", tool.name, f"{{{written}}}")
+        shown += [UserMessage(f"Use {tool.name} with {wanted}"), AssistantMessage("", (call,))]
+        if len(shown) == 2 * MOST_EXAMPLES:
+            break
+    thanks: list[Message] = [UserMessage("Thank you"), AssistantMessage("You are welcome.")]
+    hello: list[Message] = [UserMessage("Hello"), AssistantMessage("What can I do for you?")]
+    return [*hello, *shown[:2], *thanks, *shown[2:], *thanks] if shown else []
+
+
+def spans(messages: Sequence[Message]) -> tuple[str, ...]:
+    """What the conversation quotes, and its words that look like paths, names or ids: the latest
+    first."""
+    found: dict[str, None] = {}
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            continue
+        quoted = ["".join(match.groups("")) for match in _QUOTED.finditer(message.text)]
+        named = [match[0].rstrip(".:?!-") for match in _NAMED.finditer(message.text)]
+        for span in [*quoted, *named]:
+            if 0 < len(span) <= LONGEST_SPAN:
+                found.setdefault(span)
+            if len(found) == MOST_SPANS:
+                return tuple(found)
+    return tuple(found)
+
+
+def read_calls(text: str, request: Request) -> tuple[ToolCall, ...]:
+    """The calls in an answer that the grammar allowed. One that was cut off is kept as it is, so
+    that the model can be told; it is dropped when not even its name had come."""
+    taken = known_call_ids(request)
+    calls = []
+    for line in text.split("\n"):
+        try:
+            call = _call.decode(line)
+        except msgspec.MsgspecError:
+            cut = _CUT_CALL.match(line)
+            if cut is None:
+                continue
+            name, arguments = msgspec.json.decode(f'"{cut[1]}"', type=str), line[cut.end() :]
+        else:
+            name, arguments = call.tool, bytes(call.arguments).decode()
+        id = new_call_id(request, taken)
+        taken.add(id)
+        calls.append(ToolCall(id, name, arguments))
+    return tuple(calls)
+
+
+def _text(message: Message) -> str:
+    match message:
+        case AssistantMessage(text=text, calls=calls):
+            return "\n".join(filter(None, (text, *map(_call_line, calls))))
+        case ToolMessage(name=name, text=text, ok=ok, files=files):
+            return _with_files(f"{name} {'says' if ok else 'failed'}:\n{text}", files)
+        case UserMessage(text=text, files=files):
+            return _with_files(text, files)
+
+
+def _with_files(text: str, files: Sequence[Media]) -> str:
+    unseen = [f"[{file.name or 'a file'} ({file.type}), which you cannot see]" for file in files]
+    return "\n".join([text, *unseen])
+
+
+def _call_line(call: ToolCall) -> str:
+    # As the grammar writes it: what the model has read of its own words stays in its cache.
+    name = msgspec.json.encode(call.name).decode()
+    return f'{{"tool": {name}, "arguments": {call.arguments}}}'
+
+
+def _tool_line(tool: ToolSpec) -> str:
+    required = tool.parameters.get("required", ())
+    arguments = ", ".join(
+        f"{name}{'' if name in required else '?'}{_choices(schema)}"
+        for name, schema in tool.parameters.get("properties", {}).items()
+    )
+    sentence = " ".join(tool.description.split())
+    first = re.split(r"(?<=[.!?])\s", sentence, maxsplit=1)[0]
+    return f"{tool.name}({arguments}): {first}"
+
+
+def _choices(schema: Any) -> str:
+    """What an argument can be, where its name does not say it."""
+    if not isinstance(schema, Mapping):
+        return ""
+    if "enum" in schema:
+        return "=" + "|".join(map(str, schema["enum"]))
+    return " list" if "type" in schema and "array" in types_of(schema) else ""

@@ -1,0 +1,1 @@
+"""Wire formats: a request becomes bytes, bytes become a reply."""
