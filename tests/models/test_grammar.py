@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from hermes_agent.core.messages import ToolSpec
@@ -248,6 +248,7 @@ def test_whole_numbers_stay_within_their_bounds_and_reach_them(
 
 @settings(max_examples=200, deadline=None)
 @given(bounds, some.integers(0, 999))
+@example({"exclusiveMinimum": 0, "exclusiveMaximum": 0.001}, 0)
 def test_numbers_stay_within_their_bounds(limits: dict[str, Any], seed: int) -> None:
     body = numbers(limits)
     if body is None:

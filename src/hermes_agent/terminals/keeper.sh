@@ -133,9 +133,10 @@ if [[ $1 == spine || $1 == task ]]; then
         builtin read -r -t 1 _ <>"$__hermes_spool/pause"
       done
     } </dev/null >/dev/null 2>&1 &
+    builtin set +m # as in `keep`
     # A trapped signal ends `wait` early.
-    while builtin kill -0 "$__hermes_next" 2>/dev/null; do builtin wait -f "$__hermes_next"; done
-    builtin wait -f "$__hermes_next"
+    while builtin kill -0 "$__hermes_next" 2>/dev/null; do builtin wait "$__hermes_next"; done
+    builtin wait "$__hermes_next"
     __hermes_rc=$?
     builtin kill -KILL -- "-$!" 2>/dev/null
     __hermes_answer "$__hermes_rc"
@@ -305,15 +306,18 @@ keep() {
   printf '\n' >|"$spool/now"
   printf '%s %s ready\n' $(<"$spool/keeper.$number") >|"$spool/keeper.$number"
   trap : INT HUP
-  set -m
   while :; do
     pick_state
     # A snapshot that ends the shell again and again is not restored once more.
     if ((failures > 2)); then state=; fi
+    # A group of its own for the shell, and no job control while we wait: with it, bash may lose
+    # sight of a child that is killed, and turn round in `wait` for ever.
+    set -m
     "$BASH" --noprofile --norc "$0" spine "$spool" "$idle" "$state" 8>&- 9>&- &
     pid=$!
-    while kill -0 "$pid" 2>/dev/null; do wait -f "$pid"; done
-    wait -f "$pid"
+    set +m
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done
+    wait "$pid"
     rc=$? id=
     read -r id 2>/dev/null <"$spool/now"
     if [[ -z $id && $rc == 0 ]]; then exit 0; fi

@@ -100,8 +100,8 @@ def _same_length(low: str, high: str) -> str:
 
 def _between(schema: Mapping[str, Any]) -> str | None:
     """Some of the numbers that fit where no whole one does."""
-    low = max(Fraction(schema[key]) for key in ("minimum", "exclusiveMinimum") if key in schema)
-    high = min(Fraction(schema[key]) for key in ("maximum", "exclusiveMaximum") if key in schema)
+    low = max(Fraction(str(schema[key])) for key in ("minimum", "exclusiveMinimum") if key in schema)
+    high = min(Fraction(str(schema[key])) for key in ("maximum", "exclusiveMaximum") if key in schema)
     for places in range(1, PLACES + 1):
         scale = 10**places
         least, most = math.floor(low * scale) + 1, math.ceil(high * scale) - 1
