@@ -11,6 +11,7 @@ SAMPLES = 10
 """How many of the numbers between two bounds are offered when no whole one lies there."""
 PLACES = 6
 """The most digits after the point."""
+_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 
 
 def integers(schema: Mapping[str, Any]) -> str | None:
@@ -100,8 +101,10 @@ def _same_length(low: str, high: str) -> str:
 
 def _between(schema: Mapping[str, Any]) -> str | None:
     """Some of the numbers that fit where no whole one does."""
-    low = max(Fraction(str(schema[key])) for key in ("minimum", "exclusiveMinimum") if key in schema)
-    high = min(Fraction(str(schema[key])) for key in ("maximum", "exclusiveMaximum") if key in schema)
+    # As it is written: a decimal fraction is not quite the float that stands for it.
+    exact = {key: Fraction(str(value)) for key, value in schema.items() if key in _BOUNDS}
+    low = max(exact[key] for key in ("minimum", "exclusiveMinimum") if key in exact)
+    high = min(exact[key] for key in ("maximum", "exclusiveMaximum") if key in exact)
     for places in range(1, PLACES + 1):
         scale = 10**places
         least, most = math.floor(low * scale) + 1, math.ceil(high * scale) - 1
@@ -109,8 +112,8 @@ def _between(schema: Mapping[str, Any]) -> str | None:
             step = max(1, (most - least) // (SAMPLES - 1))
             chosen = range(least, most + 1, step)
             return _either([f'"{_decimal(number, places)}"' for number in chosen])
-    exact = "minimum" in schema and "maximum" in schema and low == high
-    return f'"{schema["minimum"]!r}"' if exact else None
+    single = "minimum" in schema and "maximum" in schema and low == high
+    return f'"{schema["minimum"]!r}"' if single else None
 
 
 def _decimal(number: int, places: int) -> str:
