@@ -21,7 +21,7 @@ class Sampler:
 
     def __init__(self, grammar: str) -> None:
         self.rules: dict[str, Node] = {}
-        for line in grammar.splitlines():
+        for line in grammar.split("\n"):
             name, _, body = line.partition(" ::= ")
             assert name not in self.rules
             self.rules[name] = _Reader(body).whole()
