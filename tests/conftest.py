@@ -5,8 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support.prefix import check_prefixes
+
+# The same examples every time, so that a change is what turns a test red;
+# HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore")
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,7 +21,8 @@ def clean_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             # A proxy would stand between the tests and the servers they start on this machine.
-            if name.startswith(("HERMES_", "OPENAI_")) or name.lower().endswith("_proxy"):
+            ours = name.startswith(("HERMES_", "OPENAI_", "AWS_", "AZURE_"))
+            if ours or name.endswith(("_API_KEY", "_TOKEN")) or name.lower().endswith("_proxy"):
                 patch.delenv(name)
         yield
 
