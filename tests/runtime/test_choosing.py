@@ -240,3 +240,35 @@ async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> N
         uses = {cost.name for cost in await h.runtime.store.costs("use")}
     assert 0.5 < spent <= 1.0
     assert uses >= {"main", "test"}
+
+
+async def test_a_try_is_paid_in_advance_so_that_a_death_in_the_middle_is_counted(
+    tmp_path: Path,
+) -> None:
+    slow = script(tmp_path, "slow", {"say": "OK", "wait": 600}, price=PRICE)
+    quick = script(tmp_path, "quick", {"say": "OK"}, price=PRICE)
+    async with house(tmp_path, budgets=BudgetSettings(day_dollars=1.0)) as h:
+        trying = asyncio.create_task(h.runtime.choosing.test(slow))
+
+        async def paid() -> bool:
+            return await h.runtime.choosing.spent_today() > 0
+
+        await until(paid)
+        trying.cancel()
+        await asyncio.wait({trying})
+        advance = await h.runtime.choosing.spent_today()
+        trial = await h.runtime.choosing.test(quick)
+        spent = await h.runtime.choosing.spent_today()
+    assert advance > 0, "nobody knows what it cost: the most stays counted"
+    assert trial.cost
+    assert spent == pytest.approx(advance + trial.cost), "the advance of a whole try is taken back"
+
+
+async def test_a_try_tells_no_secret_that_the_model_repeats(tmp_path: Path) -> None:
+    secret = "orange-Penguin-77-xyz"
+    echo = script(tmp_path, "echo", {"say": f"it is {secret}"})
+    async with house(tmp_path) as h:
+        h.runtime.redact.learn("OUR_KEY", secret)
+        trial = await h.runtime.choosing.test(echo)
+    assert trial.ok
+    assert secret not in trial.text
