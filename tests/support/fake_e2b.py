@@ -71,6 +71,8 @@ class FakeE2b(HttpService[E2bBox]):
         """What every request of the REST interface is answered with instead."""
         self.forget_replies = False
         """Whether a sandbox is made but the answer is lost on the way."""
+        self.dead = 0
+        """How many requests more are lost with their connection."""
         self._keys: dict[str, str] = {}
         self._ids = count()
 
@@ -96,6 +98,9 @@ class FakeE2b(HttpService[E2bBox]):
 
     def _said(self, request: Request, what: str, id: str = "") -> Response | None:
         self.calls.append(f"{what} {id}")
+        if self.dead:
+            self.dead -= 1
+            self.cut()
         if self.refuse is not None:
             code, message = self.refuse
             return _error(code, message, {"Should-Retry": "false"})

@@ -94,6 +94,20 @@ async def test_a_sandbox_whose_making_was_not_heard_of_is_not_made_twice(
     assert await said(transport, "echo hi") == "hi\n"
 
 
+@pytest.mark.parametrize("noted", [True, False])
+async def test_a_connection_that_died_unseen_is_made_again(
+    service: FakeE2b, make: Make, tmp_path: Path, noted: bool
+) -> None:
+    await make().ready()
+    if not noted:
+        (tmp_path / "e2b.json").unlink()
+    service.dead = 1
+    later = make()
+    await later.ready()
+    assert service.counted("create") == 1
+    assert await said(later, "echo hi") == "hi\n"
+
+
 async def test_it_rests_with_what_runs_there_and_wakes_where_it_was(
     service: FakeE2b, make: Make
 ) -> None:

@@ -4,10 +4,18 @@ Hermes dies: the service pauses it when its time runs out, and asking for it wak
 import asyncio
 import hashlib
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import httpx
 from connectrpc.errors import ConnectError
@@ -65,6 +73,7 @@ CHUNK = 256 * 1024
 LABEL = "hermes-session"
 RUN = 'exec "$@"'
 
+T = TypeVar("T")
 Event = ProcessEvent.StartEvent | ProcessEvent.DataEvent | ProcessEvent.EndEvent
 SDK_ERRORS = (
     SandboxException, AuthenticationException, ServiceBusyException, httpx.TransportError
@@ -105,7 +114,7 @@ class E2bTransport:
                 return await self._wake(note)
             except SandboxNotFoundException:
                 log.warning("sandbox %s of E2B is gone with its files; making another", note.id)
-        for known in await self._known():
+        for known in await _twice(self._known):
             if known != note.id:
                 sandbox = await self._connect(known)
                 await self._set_network(sandbox)
@@ -113,7 +122,7 @@ class E2bTransport:
         return self._settle(note, await self._make(note))
 
     async def _wake(self, note: Note) -> AsyncSandbox:
-        sandbox = await self._connect(note.id)
+        sandbox = await _twice(lambda: self._connect(note.id))
         if note.network != self._place.network:
             await self._set_network(sandbox)
             self._notes.write(structs.replace(note, network=self._place.network))
@@ -313,6 +322,15 @@ async def _send_all(rpc: ProcessClient, pid: int, data: bytes) -> None:
 
 async def _end_input(rpc: ProcessClient, pid: int) -> None:
     await rpc.close_stdin(CloseStdinRequest(process=_selected(pid)))
+
+
+async def _twice(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask what may be asked again: a connection that was kept may be dead without our knowing."""
+    try:
+        return await ask()
+    except httpx.TransportError as error:
+        log.info("asking E2B again over a new connection: %s", error)
+        return await ask()
 
 
 @contextmanager
