@@ -30,9 +30,9 @@ from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.toolbox import load_tools
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.local import LocalTerminal
-from hermes_agent.tools.builtin import load_tools
 
 CALLS = 500
 STEPS = 1000

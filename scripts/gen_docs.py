@@ -19,7 +19,7 @@ from hermes_agent.core.tools import Tool
 from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.models.keys.logins import LOGINS
 from hermes_agent.policy.policies import Policies
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 NOTE = "<!-- Made from the code by `make docs`; change the code, not this page. -->"

@@ -15,8 +15,8 @@ from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.egress import guarded_client
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.runtime.absent import UnavailableTerminal
+from hermes_agent.runtime.toolbox import load_tools
 from hermes_agent.terminals.local import LocalTerminal
-from hermes_agent.tools.builtin import load_tools
 from tests.support.gates import Says
 from tests.support.turns import Bench, bench
 
@@ -384,7 +384,7 @@ async def test_what_the_rules_deny_by_the_time_somebody_agrees_is_denied(tmp_pat
         await answered(b, ("yes", "ann"))
         (finished,) = await b.events(ev.CallFinished)
         judged = await b.events(ev.CallJudged)
-    assert finished.text == "refused by policy: not any more"
+    assert finished.data["error"] == "refused by policy: not any more"
     assert [one.action for one in judged] == ["ask", "deny"]
     assert purse.paid == []
 

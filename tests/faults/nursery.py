@@ -13,7 +13,7 @@ from typing import Literal
 
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.serve import serve
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 
 
 def append_line(path: str, line: str) -> str:
@@ -63,7 +63,7 @@ def run(home: Path, phase: str, number: int) -> None:
     serve(
         home,
         dict(os.environ),
-        tools=(*load_tools(), *TOOLS),
+        tools=(*load_tools(("terminal", "files", "people", "base")), *TOOLS),
         store_hook=Killer(home, phase, number),
     )
 

@@ -13,11 +13,11 @@ from hermes_agent.core.messages import ToolSpec
 from hermes_agent.models.local.grammar import tool_grammar
 from hermes_agent.models.local.grammar_numbers import integers, numbers
 from hermes_agent.models.local.prompt import read_calls
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 from tests.models.helpers import request
 from tests.support.grammars import Sampler
 
-BUILTIN = tuple(tool.spec for tool in load_tools())
+TABLE = tuple(tool.spec for tool in load_tools(["terminal", "files", "people"]))
 
 names = some.sampled_from(["path", "id", "when", 'quo"te', "back\\slash", "größe", "a b", "x"])
 plain = some.one_of(
@@ -151,24 +151,24 @@ def some_value_fits(schema: Any) -> bool:
 
 
 def test_whatever_the_grammar_of_the_built_in_tools_allows_fits_them() -> None:
-    check_samples(BUILTIN, tool_grammar(BUILTIN), Random(1), 300)
+    check_samples(TABLE, tool_grammar(TABLE), Random(1), 300)
     copied = ("src/main.py", 'a "quoted" name', "back\\slash", "größe")
-    check_samples(BUILTIN, tool_grammar(BUILTIN, copied), Random(2), 300)
+    check_samples(TABLE, tool_grammar(TABLE, copied), Random(2), 300)
 
 
 def test_every_built_in_tool_can_be_called_with_all_its_arguments() -> None:
-    sampler, random = Sampler(tool_grammar(BUILTIN)), Random(3)
+    sampler, random = Sampler(tool_grammar(TABLE)), Random(3)
     written: set[tuple[str, str]] = set()
     for _ in range(600):
         for call in read_calls(sampler.sample(random), request("Do it")):
             written |= {(call.name, name) for name in call.input()}
     assert written == {
-        (tool.name, name) for tool in BUILTIN for name in tool.parameters["properties"]
+        (tool.name, name) for tool in TABLE for name in tool.parameters["properties"]
     }
 
 
 def test_names_are_copied_from_the_conversation_where_it_has_some() -> None:
-    sampler, random = Sampler(tool_grammar(BUILTIN, ("a.txt", "b.txt"))), Random(4)
+    sampler, random = Sampler(tool_grammar(TABLE, ("a.txt", "b.txt"))), Random(4)
     calls = [
         call
         for _ in range(200)
@@ -221,7 +221,7 @@ def test_conditions_beside_a_choice_hold_for_each_of_its_parts() -> None:
 )
 def test_a_tool_that_nothing_fits_is_not_offered(schema: Any) -> None:
     assert tool_grammar((ToolSpec("never", "", schema),)) == ""
-    assert "never" not in tool_grammar((ToolSpec("never", "", schema), *BUILTIN))
+    assert "never" not in tool_grammar((ToolSpec("never", "", schema), *TABLE))
 
 
 def test_characters_that_a_vocabulary_may_lack_are_escaped() -> None:

@@ -30,10 +30,10 @@ from hermes_agent.models.local.files import find_model, gguf_facts, model_names
 from hermes_agent.models.local.grammar import tool_grammar
 from hermes_agent.models.local.model import LocalModel
 from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 
-BUILTIN = tuple(tool.spec for tool in load_tools())
-FEW = tuple(tool for tool in BUILTIN if tool.name in ("read_file", "process", "search_files"))
+TABLE = tuple(tool.spec for tool in load_tools(["terminal", "files", "people"]))
+FEW = tuple(tool for tool in TABLE if tool.name in ("read_file", "process", "search_files"))
 SMOL = find_model("smollm2")
 
 

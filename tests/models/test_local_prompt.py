@@ -22,23 +22,23 @@ from hermes_agent.models.local.prompt import (
     spans,
     tools_text,
 )
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 from tests.models.helpers import random_conversation, request
 
-BUILTIN = tuple(tool.spec for tool in load_tools())
+TABLE = tuple(tool.spec for tool in load_tools(["terminal", "files", "people"]))
 
 
 def chat(*messages: Message, tiny: bool = False) -> list[dict[str, str]]:
-    return chat_messages(Prompt("Be brief", BUILTIN), messages, tiny=tiny)
+    return chat_messages(Prompt("Be brief", TABLE), messages, tiny=tiny)
 
 
 def test_the_tools_are_described_in_a_line_each() -> None:
-    text = tools_text(BUILTIN)
+    text = tools_text(TABLE)
     assert "read_file(path, start?, lines?, at?): Read a text file" in text
     assert "process(action=follow|list|send|stop, id?" in text
     assert "ask_user(question, choices? list)" in text
-    assert len(text.splitlines()) == 1 + len(BUILTIN)
-    schemas = json.dumps([[tool.description, dict(tool.parameters)] for tool in BUILTIN])
+    assert len(text.splitlines()) == 1 + len(TABLE)
+    schemas = json.dumps([[tool.description, dict(tool.parameters)] for tool in TABLE])
     assert len(text) < len(schemas) / 2
 
 
@@ -76,11 +76,11 @@ def test_results_and_files_are_told_in_words() -> None:
 
 
 def test_a_tiny_model_is_shown_calls_that_it_could_make() -> None:
-    shown = examples(BUILTIN)
+    shown = examples(TABLE)
     calls = [
         call for message in shown if isinstance(message, AssistantMessage) for call in message.calls
     ]
-    known = {tool.name: tool for tool in load_tools()}
+    known = {tool.name: tool for tool in load_tools(["terminal", "files", "people"])}
     assert [call.name for call in calls][:3] == ["terminal", "read_file", "write_file"]
     assert all(known[call.name].arguments(call.input()) for call in calls)
     assert chat(UserMessage("Go"), tiny=True)[-1] == {"role": "user", "content": "Go"}

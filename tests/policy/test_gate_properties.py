@@ -48,7 +48,7 @@ effects = st.builds(
         tuple
     ),
     hosts=st.lists(words, max_size=2).map(tuple),
-    builtin=st.booleans(),
+    origin=st.sampled_from(["builtin", "program", "mcp", "written"]),
     actor=st.builds(Actor, name=words, source=words),
     time=st.floats(0, 4e9),
 )
@@ -66,7 +66,7 @@ MANY = """
 RULES = rules_of(MANY)
 READY = Rules(RULES)
 NOT_ALLOWING = Rules(rule for rule in RULES if rule.action != "allow")
-NO = rules_of("- {id: no, match: {builtin: true}, then: deny}")
+NO = rules_of("- {id: no, match: {origin: builtin}, then: deny}")
 
 
 @QUICK
@@ -93,7 +93,7 @@ def test_a_deny_holds_in_whatever_order_the_rules_stand(effect: Effect, order: l
         ready = Rules([*rules, *NO])
         return finish(RuleGate(lambda: ready, HOMES).judge(effect, recorded(()))).action
 
-    if effect.builtin:
+    if effect.origin == "builtin":
         assert verdict(order) == "deny"
         assert verdict(reversed(order)) == "deny"
 

@@ -12,7 +12,8 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.resolvers import on_disk
-from hermes_agent.tools.builtin import BUILTIN, load_tools
+from hermes_agent.runtime.toolbox import TABLE as BUILTIN
+from hermes_agent.runtime.toolbox import load_tools
 
 TOOLS = {tool.name: tool for tool in load_tools()}
 PROFILES = ("careful", "operate", "observe", "sandbox")
@@ -54,7 +55,7 @@ class Scene:
             capabilities=tuple(tool.capabilities),
             command=arguments.get("command") if name == "terminal" else None,
             paths=tuple((access, arguments[path]) for path, access in tool.paths.items()),
-            builtin=tool.builtin,
+            origin=tool.origin,
         )
         gate = Policies.of_home(self.home, self.user).gate(profile, capabilities)
         return asyncio.run(gate.judge(effect, on_disk))
@@ -114,7 +115,9 @@ def test_a_tool_that_no_rule_knows_is_not_run_without_a_question(
         return path
 
     for capabilities in ((), ("network",), ("filesystem", "network"), ("process",)):
-        tool = Tool("new_tool", new_tool, "", capabilities, paths={"path": "read"}, builtin=True)
+        tool = Tool(
+            "new_tool", new_tool, "", capabilities, paths={"path": "read"}, origin="builtin"
+        )
         verdict = scene.judge(profile, "new_tool", tools={"new_tool": tool}, path="a.txt")
         assert verdict.action == ("deny" if profile == "observe" else "ask")
 

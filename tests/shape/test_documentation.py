@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core import events, settings
 from hermes_agent.policy.policies import Policies
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 from tests.support.source import PACKAGE, ROOT, tracked_files
 
 DOCS = ROOT / "docs"

@@ -20,9 +20,12 @@ from hermes_agent.core.settings import Settings, TerminalSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
+from hermes_agent.runtime.toolbox import load_tools
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.local import LocalTerminal
-from hermes_agent.tools.builtin import load_tools
+
+USUAL = ("terminal", "files", "people", "base")
+"""Toolsets that need nothing beside a terminal."""
 
 
 @dataclass
@@ -116,7 +119,7 @@ async def bench(
     workspace.mkdir(exist_ok=True)
     (folder / "home").mkdir(exist_ok=True)
     store = await Store.open(folder / "home")
-    chosen = {tool.name: tool for tool in (load_tools() if tools is None else tools)}
+    chosen = {tool.name: tool for tool in (load_tools(USUAL) if tools is None else tools)}
     prompt = Prompt("You are a test.", tuple(tool.spec for tool in chosen.values()))
     session = await store.open_session(NewSession(str(workspace), policy, model.name), prompt)
     terminal = LocalTerminal(str(workspace), folder / "spool", TerminalSettings())

@@ -60,14 +60,21 @@ class Admission:
         for name in judged.secrets:
             self._parts.secret(name)  # one that is not there is said before anything runs
 
-    def secrets(self, open_call: OpenCall) -> dict[str, str]:
-        """What a rule granted this call, by name."""
+    def secrets(self, open_call: OpenCall, tool: Tool | None) -> dict[str, str]:
+        """What a rule granted this call, by name, and the keys that a tool of ours works with."""
         granted = open_call.judged.secrets if open_call.judged else ()
+        keys = tool.keys if tool is not None and tool.origin == "builtin" else ()
+        values = {name: self._secret(name) for name in (*granted, *keys)}
+        for name in granted:
+            if values[name] is None:  # it went since the call was admitted
+                log.warning("%s runs without its secret %s", open_call.effect, name)
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _secret(self, name: str) -> str | None:
         try:
-            return {name: self._parts.secret(name) for name in granted}
-        except NotFound as error:  # it went since the call was admitted
-            log.warning("%s runs without its secret: %s", open_call.effect, error)
-            return {}
+            return self._parts.secret(name)
+        except NotFound:
+            return None
 
     def reach(self, open_call: OpenCall, tool: Tool, terminal: str) -> Callable[[str, str], bool]:
         """Whether a rule allows this call to connect to a host that is not public."""
@@ -82,7 +89,7 @@ class Admission:
                 terminal=terminal,
                 terminal_kind=self._parts.places.get(terminal, "local"),
                 hosts=(host,) if host == address else (host, address),
-                builtin=tool.builtin,
+                origin=tool.origin,
                 actor=self._parts.actor,
                 time=self._parts.clock(),
             )
@@ -134,7 +141,7 @@ class Admission:
         name, kind, workspace, folder = "local", "local", self._parts.workspace, ""
         trace: Resolve = on_disk
         if tool.located:
-            name = self._parts.terminal_name(tool.place(open_call.call.input()))
+            name = self._parts.terminal_name(tool.place(open_call.call.target()[1]))
             kind = self._parts.places.get(name, "local")
             terminal = self._parts.terminals[name]
             # First, because a far terminal learns by it where its workspace is.
@@ -152,8 +159,8 @@ class Admission:
             capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple((access, str(given[key])) for key, access in tool.paths.items()),
-            hosts=tuple(str(given[key]) for key in tool.hosts),
-            builtin=tool.builtin,
+            hosts=tuple(str(given[key]) for key in tool.hosts if given.get(key)),
+            origin=tool.origin,
             actor=self._parts.actor,
             time=self._parts.clock(),
         )
@@ -179,7 +186,7 @@ class Admission:
                 capabilities=effect.capabilities,
                 paths=effect.paths,
                 hosts=effect.hosts,
-                builtin=tool.builtin,
+                origin=tool.origin,
                 actor=effect.actor,
                 seen=verdict.seen,
                 granted=tuple(sorted(self._talk.granted)),

@@ -113,7 +113,7 @@ class Asking:
 
     async def _hold(self, bill: Bill) -> Held | Short:
         """Never wait for others in silence."""
-        holding = asyncio.create_task(self._parts.purse.hold(self._accounts(), bill))
+        holding = asyncio.create_task(self._parts.purse.hold(self.accounts(), bill))
         try:
             await asyncio.wait({holding}, timeout=SILENT_SECONDS)
             if not holding.done():
@@ -133,7 +133,8 @@ class Asking:
         self._held.release()
         self._held = Held()
 
-    def _accounts(self) -> list[Account]:
+    def accounts(self) -> list[Account]:
+        """The budgets that this turn draws on."""
         return budget.accounts(self._parts.settings, self._talk, self._turn, self._spent_today)
 
     async def _spent_today(self) -> float:
@@ -145,7 +146,7 @@ class Asking:
 
     async def _warn(self, usage: Usage, cost: float | None) -> None:
         """Say it when this call took a budget past one of the marks."""
-        for account in self._accounts():
+        for account in self.accounts():
             after = await account.used()
             before = after - (usage.total if account.unit == "tokens" else cost or 0.0)
             share = self._parts.purse.passed(account, before, after)

@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from hermes_agent.agent.fold import Conversation, rounds
 from hermes_agent.agent.purse import Account, Unit
 from hermes_agent.core.errors import ModelError
@@ -18,6 +20,25 @@ _DAY = 86_400.0
 def today(now: float) -> float:
     """When this day began (UTC)."""
     return now // _DAY * _DAY
+
+
+def with_share(settings: Settings, session: Session) -> Settings:
+    """The settings of a session; a child has its share of its parent's budget instead of a
+    session's own."""
+    if not session.parent:
+        return settings
+    share = session.share
+    return replace(
+        settings,
+        budgets=replace(
+            settings.budgets,
+            turn_tokens=None,
+            turn_dollars=None,
+            session_tokens=share.tokens,
+            session_dollars=share.dollars,
+        ),
+        loop=replace(settings.loop, max_steps=share.steps or settings.loop.max_steps),
+    )
 
 
 def accounts(settings: Settings, talk: Conversation, turn: int, spent_today: Used) -> list[Account]:

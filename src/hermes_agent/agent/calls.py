@@ -3,41 +3,53 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from hermes_agent.agent.admission import Admission, Refused
+from hermes_agent.agent.carving import Carve
+from hermes_agent.agent.finding import Finder
 from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.invoke import invoke, writable
+from hermes_agent.agent.keeping import call_to_keep
+from hermes_agent.agent.lending import Lending
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
+from hermes_agent.agent.results import Results
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
-from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult
-from hermes_agent.policy.redact_stream import Stream
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, failed, failure
 
 log = logging.getLogger("hermes.calls")
 
 GIVE_UP_SECONDS = 5.0
 """How long a turn that is given up looks for what became of a call."""
+REPEATS = 3
+"""How often a turn may make the very same call when it is in vain."""
 DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
 
 
 class Calls:
-    """Works off the calls of one reply."""
+    """Works off the calls of one reply, and those that programs among them make."""
 
-    def __init__(self, parts: Parts, talk: Conversation, people: People, write: Write) -> None:
+    def __init__(
+        self, parts: Parts, talk: Conversation, people: People, write: Write, carve: Carve
+    ) -> None:
         self._parts = parts
         self._talk = talk
         self._people = people
         self._write = write
+        self._finder = Finder(parts)
         self._admission = Admission(parts, talk, people, write)
+        self._lending = Lending(parts, talk, people, self._admission, self._finder, carve)
+        self._results = Results(parts.results, lambda: parts.settings.loop.result_chars)
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
-        self._output: dict[str, Stream] = {}
-        """What calls print while they run, on its way to whoever watches."""
+        self._inner_slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
+        self._claimed: dict[str, set[str]] = {}
+        """Of a program that runs: the calls that it has made, or made again."""
         self.traceless: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
@@ -59,21 +71,25 @@ class Calls:
     async def give_up(self, why: str, *, park: bool) -> None:
         """Give every call that has not ended an honest result. With `park`, a person first says
         what became of those that nobody can know about."""
-        for open_call in self._talk.unfinished:
-            known = await self._find_out_soon(open_call) if open_call.intended else "not-run"
-            if known is None and park:
-                await self._park(open_call, f"{why} while it ran")
-                continue
-            seconds = 0.0
-            if isinstance(known, ToolResult):
-                text, seconds = f"{why}\n{known.text}", known.data.get("seconds", 0.0)
-            elif known == "not-run":
-                text = f"not run: {why}"
-            else:
-                text = f"{why} while it ran; it may or may not have taken effect"
-            await self._finish(open_call, ToolResult(text, ok=False), seconds)
-            if isinstance(known, ToolResult):
-                await self._release(open_call, known)
+        inner = [call for call in self._talk.inner if call.finished is None]
+        for open_call in (*inner, *self._talk.unfinished):
+            await self._give_up_one(open_call, why, park=park)
+
+    async def _give_up_one(self, open_call: OpenCall, why: str, *, park: bool) -> None:
+        known = await self._find_out_soon(open_call) if open_call.intended else "not-run"
+        if known is None and park:
+            return await self._park(open_call, f"{why} while it ran")
+        seconds = 0.0
+        if isinstance(known, ToolResult):
+            text, seconds = f"{why}\n{known.text}", known.data.get("seconds", 0.0)
+        elif known == "not-run":
+            text = f"not run: {why}"
+        else:
+            text = f"{why} while it ran; it may or may not have taken effect"
+        await self._finish(open_call, ToolResult(text, ok=False), seconds)
+        if isinstance(known, ToolResult):
+            await self._release(open_call, known)
+        return None
 
     async def _find_out_soon(self, open_call: OpenCall) -> Recovered:
         """Nobody wants to wait any more: what still runs is stopped by ending the wait for it, and
@@ -87,13 +103,13 @@ class Calls:
         return None
 
     def _is_repeatable(self, open_call: OpenCall) -> bool:
-        tool = self._parts.tools.get(open_call.call.name)
+        tool = self._finder.known(open_call)
         return tool is not None and tool.repeatable
 
     def _batches(self, calls: Sequence[OpenCall]) -> list[list[OpenCall]]:
         batches: list[list[OpenCall]] = [[]]
         for open_call in calls:
-            tool = self._parts.tools.get(open_call.call.name)
+            tool = self._finder.known(open_call)
             alone = (
                 tool is not None
                 and not tool.repeatable
@@ -120,21 +136,32 @@ class Calls:
 
     async def _begin(self, open_call: OpenCall) -> None:
         try:
-            tool, arguments = self._tool_and_arguments(open_call)
+            await self._finder.load(open_call)
+            tool = self._finder.tool(open_call)
+            arguments = self._finder.given(open_call, tool)
+            self._refuse_in_vain(open_call, tool)
             if open_call.decided is None:
                 await self._admission.admit(open_call, tool, arguments)
-        except (ToolError, Refused) as error:
-            return await self._finish(open_call, ToolResult(str(error), ok=False))
-        except (HermesError, ConnectionError) as error:  # the terminal cannot be had
-            return await self._finish(open_call, ToolResult(_said(error), ok=False))
+        except Refused as refused:
+            return await self._finish(open_call, failure(str(refused), retry="changed"))
+        except ConnectionError as error:
+            return await self._finish(
+                open_call, failure(f"the terminal cannot be reached: {error}", retry="same")
+            )
+        except HermesError as error:  # also a terminal that cannot be had
+            return await self._finish(open_call, failed(error))
         return await self._intend_and_run(open_call, tool)
 
-    def _tool_and_arguments(self, open_call: OpenCall) -> tuple[Tool, dict[str, Any]]:
-        tool = self._parts.tools.get(open_call.call.name)
-        if tool is None:
-            known = ", ".join(self._parts.tools)
-            raise ToolError(f"no tool called {open_call.call.name!r}; there are: {known}")
-        return tool, tool.arguments(open_call.call.input())
+    def _refuse_in_vain(self, open_call: OpenCall, tool: Tool) -> None:
+        missing = [name for name in tool.after if name not in self._talk.used]
+        if missing:
+            raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
+        if self._talk.failures[open_call.call.name, open_call.call.arguments] >= REPEATS:
+            raise ToolError(
+                f"this very call has failed {REPEATS} times in this turn; it was not made again",
+                "do something else, or tell the user what is in the way",
+                "never",
+            )
 
     def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
         for other in self._talk.calls:
@@ -144,6 +171,41 @@ class Calls:
                     twin = other.finished
                     return ToolResult(twin.text, twin.data, files=twin.files)
         return None
+
+    # calls that programs make
+
+    async def call(self, by: OpenCall, name: str, given: Mapping[str, Any]) -> ToolResult:
+        """Make a call as a part of another. A program that is run again after a restart makes its
+        calls again: one that had ended is not repeated, and gives what it gave."""
+        written = msgspec.json.encode(given, enc_hook=str).decode()
+        kept = call_to_keep(ToolCall("", name, written), self._parts.redact)
+        claimed = self._claimed.setdefault(by.effect, set())
+        made = next(
+            (
+                one
+                for one in self._talk.inner
+                if one.by == by.effect
+                and one.effect not in claimed
+                and (one.call.name, one.call.arguments) == (kept.name, kept.arguments)
+            ),
+            None,
+        )
+        if made is None:
+            # Counted before it is written: others may be made in the same moment.
+            known = {one.effect for one in self._talk.inner if one.by == by.effect}
+            effect = f"{by.effect}.{len(known | claimed) + 1}"
+            claimed.add(effect)
+            call = ToolCall(effect, kept.name, kept.arguments)
+            await self._write(ev.CallMade(effect, by.effect, call))
+            made = next(one for one in self._talk.inner if one.effect == effect)
+        claimed.add(made.effect)
+        if made.finished is None:
+            async with self._inner_slots:
+                await self._advance(made, False)
+        done = made.finished
+        assert done is not None
+        whole = self._results.whole(made.effect, done.text)
+        return ToolResult(whole, done.data, done.ok, done.files)
 
     # running
 
@@ -158,7 +220,7 @@ class Calls:
             try:
                 note = await tool.prepare(context, **arguments)
             except ToolError as error:
-                return await self._finish(open_call, ToolResult(str(error), ok=False))
+                return await self._finish(open_call, failed(error))
         intent = ev.CallIntended(
             open_call.effect, open_call.call.id, tool.name, attempt, note, tool.traceless
         )
@@ -166,20 +228,26 @@ class Calls:
         return await self._run(open_call, tool)
 
     def _arguments(self, open_call: OpenCall, tool: Tool) -> dict[str, Any]:
-        given = tool.arguments(open_call.call.input())
-        return self._admission.arguments(open_call, tool, given)
+        return self._admission.arguments(open_call, tool, self._finder.given(open_call, tool))
 
     async def _run(self, open_call: OpenCall, tool: Tool) -> None:
         started = time.perf_counter()
-        given = tool.arguments(open_call.call.input())
+        given = self._finder.given(open_call, tool)
         permit = self._admission.permit(open_call, tool, given)
         arguments = self._admission.arguments(open_call, tool, given)
         context = self._context(open_call)
+        self._claimed.pop(open_call.effect, None)
         try:
             if tool.traceless:
                 self.traceless.add(open_call.effect)
             result = await invoke(tool, permit, context, arguments)
-            await self._finish(open_call, result, time.perf_counter() - started)
+            await self._end_inner(open_call)
+            await self._finish(
+                open_call,
+                result,
+                time.perf_counter() - started,
+                _undone(open_call, tool, arguments, result),
+            )
         except OutcomeUnknown as unknown:
             result, reason = None, unknown.message
         finally:
@@ -189,10 +257,16 @@ class Calls:
         else:
             await self._release(open_call, result)
 
+    async def _end_inner(self, open_call: OpenCall) -> None:
+        """A program has ended: what it had begun and not waited for."""
+        for inner in [one for one in self._talk.inner if one.by == open_call.effect]:
+            if inner.finished is None:
+                await self._give_up_one(inner, "the program that made the call ended", park=True)
+
     async def _release(self, open_call: OpenCall, result: ToolResult) -> None:
         """The result is in the journal: what was kept to find it out again can go."""
-        tool = self._parts.tools[open_call.call.name]
-        if tool.release is None:
+        tool = self._finder.known(open_call)
+        if tool is None or tool.release is None:
             return
         try:
             await tool.release(self._context(open_call), result)
@@ -208,12 +282,12 @@ class Calls:
             await self._finish(open_call, known, known.data.get("seconds", 0.0))
             return await self._release(open_call, known)
         if known == "not-run":
-            return await self._run(open_call, self._tool_and_arguments(open_call)[0])
+            return await self._run(open_call, self._finder.tool(open_call))
         return await self._park(open_call, DIED)
 
     async def _park(self, open_call: OpenCall, reason: str) -> None:
-        call = open_call.call
-        await self._write(ev.CallParked(open_call.effect, call.id, call.name, reason))
+        name = self._name(open_call)
+        await self._write(ev.CallParked(open_call.effect, open_call.call.id, name, reason))
         await self._until_decided(open_call)
 
     async def _until_decided(self, open_call: OpenCall) -> None:
@@ -230,7 +304,8 @@ class Calls:
 
     async def _find_out(self, open_call: OpenCall) -> Recovered:
         try:
-            tool, _ = self._tool_and_arguments(open_call)
+            await self._finder.load(open_call)
+            tool = self._finder.tool(open_call)
             arguments = self._arguments(open_call, tool)
             if tool.recover is None or open_call.intended is None:
                 return "not-run" if tool.repeatable else None
@@ -242,47 +317,19 @@ class Calls:
             return None
 
     def _context(self, open_call: OpenCall) -> ToolContext:
-        parts, talk, effect = self._parts, self._talk, open_call.effect
-        attempt = open_call.intended.attempt if open_call.intended else 1
-        key = effect if attempt == 1 else f"{effect}.{attempt}"  # a retry is a new effect
-        asked = 0
+        return self._lending.context(open_call, self.call)
 
-        async def ask(text: str, choices: Sequence[str]) -> str | None:
-            nonlocal asked
-            asked += 1
-            if not talk.interactive:
-                return None
-            question = ev.Asked(
-                id=f"{key}-q{asked}",
-                purpose="question",
-                text=parts.redact(text),
-                effect=effect,
-                choices=tuple(choices),
-            )
-            return await self._people.ask(question)
+    def _name(self, open_call: OpenCall) -> str:
+        """The tool that a call means, as people know it."""
+        tool = self._finder.known(open_call)
+        return tool.name if tool is not None else open_call.call.name
 
-        def output(text: str) -> None:
-            self._show(effect, self._output.setdefault(effect, parts.redact.stream()).feed(text))
-
-        values = self._admission.secrets(open_call)
-        tool = parts.tools.get(open_call.call.name)
-        name = parts.terminal_name(tool.place(open_call.call.input()) if tool else "")
-        terminal = parts.terminals[name]
-        http = None
-        if parts.http is not None and tool is not None:
-            http = partial(parts.http, self._admission.reach(open_call, tool, name))
-        return ToolContext(key, talk.session, terminal, ask, output, values, http)
-
-    def _show(self, effect: str, text: str) -> None:
-        if text:
-            event = ev.OutputArrived(effect, text)
-            self._parts.publish(ev.Recorded(self._talk.session, 0, self._parts.clock(), event))
-
-    async def _finish(self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0) -> None:
-        if (output := self._output.pop(open_call.effect, None)) is not None:
-            self._show(open_call.effect, output.end())
+    async def _finish(
+        self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0, inverse: str = ""
+    ) -> None:
+        self._lending.end(open_call.effect)
         result = writable(result, self._parts.redact)
-        text = self._shown(open_call.effect, result.text)
+        text = self._results.shown(open_call.effect, result.text)
         judged = open_call.judged
         if judged is not None and judged.input is not None and open_call.intended is not None:
             changed = msgspec.json.encode(judged.input).decode()
@@ -291,33 +338,21 @@ class Calls:
             ev.CallFinished(
                 effect=open_call.effect,
                 call_id=open_call.call.id,
-                tool=open_call.call.name,
+                tool=self._name(open_call),
                 text=text,
                 ok=result.ok,
                 seconds=round(seconds, 6),
                 data=result.data,
                 files=result.files,
+                inverse=self._parts.redact(inverse),
+                usage=result.usage,
+                cost=result.cost,
             )
         )
 
-    def _shown(self, effect: str, text: str) -> str:
-        """What the model sees of a result: all of it, or its two ends and where the rest lies."""
-        limit = self._parts.settings.loop.result_chars
-        if len(text) <= limit:
-            return text
-        whole = self._parts.results / f"{effect}.txt"
-        try:
-            self._parts.results.mkdir(parents=True, exist_ok=True)
-            whole.write_text(text, encoding="utf-8", errors="replace")
-            kept = f"the whole result is in {whole}"
-        except OSError as error:
-            kept = f"they could not be kept: {error}"
-        half = limit // 2
-        left_out = len(text) - 2 * half
-        return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"
 
-
-def _said(error: HermesError | ConnectionError) -> str:
-    if isinstance(error, HermesError):
-        return f"{error.message} ({error.hint})" if error.hint else error.message
-    return f"the terminal cannot be reached: {error}"
+def _undone(open_call: OpenCall, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> str:
+    """How a call that worked is undone."""
+    if tool.inverse is None or not result.ok or open_call.intended is None:
+        return ""
+    return tool.inverse(open_call.intended.note, arguments, result)

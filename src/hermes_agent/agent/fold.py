@@ -3,12 +3,14 @@ events through the same code, so they cannot disagree."""
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import (
     AssistantMessage,
     Message,
@@ -22,6 +24,11 @@ from hermes_agent.core.messages import (
 
 _encoder = msgspec.json.Encoder()
 
+STUCK = 6
+"""So many times the very same call in vain end a turn."""
+TODO = "todo"
+"""The tool whose list outlives a summary."""
+
 
 @dataclass
 class OpenCall:
@@ -29,6 +36,8 @@ class OpenCall:
 
     call: ToolCall
     effect: str
+    by: str = ""
+    """The effect whose program made it; empty for a call of the model's."""
     judged: ev.CallJudged | None = None
     intended: ev.CallIntended | None = None
     parked: ev.CallParked | None = None
@@ -80,8 +89,9 @@ def rounds(full: ev.BudgetReached, already: int) -> int:
     return max(1, math.floor(missing / full.limit) + 1)
 
 
-def summary_message(summary: str) -> UserMessage:
-    return UserMessage(f"[The earlier part of this conversation, summarised]\n{summary}")
+def summary_message(summary: str, todo: str = "") -> UserMessage:
+    listed = f"\n\n[The list of what is to be done]\n{todo}" if todo else ""
+    return UserMessage(f"[The earlier part of this conversation, summarised]\n{summary}{listed}")
 
 
 @dataclass
@@ -95,6 +105,14 @@ class Conversation:
     """What the model is sent."""
     calls: list[OpenCall] = field(default_factory=list)
     """Calls of the last reply, until all of them have ended."""
+    inner: list[OpenCall] = field(default_factory=list)
+    """Calls that programs among them have made."""
+    used: set[str] = field(default_factory=set)
+    """Tools that have worked in this session."""
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often the very same call was in vain in this turn, by name and arguments."""
+    todo: str = ""
+    """The list of what is to be done, as the model wrote it last."""
     turn: Spent = field(default_factory=Spent)
     whole: Spent = field(default_factory=Spent)
     interactive: bool = False
@@ -150,6 +168,26 @@ class Conversation:
         return [call for call in self.calls if call.finished is None]
 
     @property
+    def every(self) -> list[OpenCall]:
+        """The calls of the last reply and those that programs among them have made."""
+        return [*self.calls, *self.inner]
+
+    @property
+    def stuck(self) -> HermesError | None:
+        """What to say of a model that makes the same call in vain again and again."""
+        name, count = max(
+            ((name, count) for (name, _), count in self.failures.items()),
+            key=lambda one: one[1],
+            default=("", 0),
+        )
+        if count < STUCK:
+            return None
+        return HermesError(
+            f"the model has made the same call of {name} {count} times in vain and was stopped",
+            "say it in other words, or take another model: `hermes model`",
+        )
+
+    @property
     def answered(self) -> bool:
         """The model has spoken last and asked for nothing."""
         return not self.calls and bool(self.messages) and self._last_is_plain_reply()
@@ -173,7 +211,7 @@ class Conversation:
             case ev.TurnStarted():
                 self.turn_began = recorded.number
                 self.turns += 1
-                self.turn, self.extensions = Spent(), {}
+                self.turn, self.extensions, self.failures = Spent(), {}, Counter()
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
             case ev.MessageTaken() as taken:
@@ -226,7 +264,9 @@ class Conversation:
         ]
 
     def _compact(self, compacted: ev.Compacted) -> None:
-        self.messages[compacted.first : compacted.last] = [summary_message(compacted.summary)]
+        self.messages[compacted.first : compacted.last] = [
+            summary_message(compacted.summary, self.todo)
+        ]
         self.asked = None
         self._spend(compacted.usage, compacted.cost)
         self._say_again()
@@ -268,6 +308,8 @@ class Conversation:
 
     def _advance_call(self, event: ev.Event | ev.Passing) -> None:
         match event:
+            case ev.CallMade():
+                self.inner.append(OpenCall(event.call, event.effect, event.by))
             case ev.CallJudged():
                 self._call(event.effect).judged = event
             case ev.CallIntended():
@@ -278,11 +320,22 @@ class Conversation:
             case ev.ParkDecided():
                 self._call(event.effect).decided = event
             case ev.CallFinished():
-                self._call(event.effect).finished = event
-                self._close_calls()
+                self._finish(self._call(event.effect), event)
+
+    def _finish(self, call: OpenCall, done: ev.CallFinished) -> None:
+        call.finished = done
+        if done.ok:
+            self.used.add(done.tool)
+        elif done.data.get("retry") in ("changed", "never"):
+            self.failures[call.call.name, call.call.arguments] += 1
+        if done.tool == TODO and done.ok:
+            self.todo = str(done.data.get("list", ""))
+        if done.usage.total or done.cost:
+            self._spend(done.usage, done.cost)
+        self._close_calls()
 
     def _call(self, effect: str) -> OpenCall:
-        return next(call for call in self.calls if call.effect == effect)
+        return next(call for call in self.every if call.effect == effect)
 
     def _close_calls(self) -> None:
         """Results go to the model in the order of the calls, whichever ended first."""
@@ -291,8 +344,8 @@ class Conversation:
         for call in self.calls:
             if call.finished is not None:
                 done = call.finished
-                self._say(ToolMessage(call.call.id, done.tool, done.text, done.ok, done.files))
-        self.calls = []
+                self._say(ToolMessage(call.call.id, call.call.name, done.text, done.ok, done.files))
+        self.calls, self.inner = [], []
 
     def _pass_time(self, recorded: ev.Recorded) -> None:
         """Working time only: not the time a person was waited for, nor the time between two

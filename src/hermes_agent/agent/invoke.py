@@ -6,9 +6,10 @@ import logging
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
+from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult, failed, failure
 from hermes_agent.policy.redact import Redactor
 
 log = logging.getLogger("hermes.tools")
@@ -21,17 +22,17 @@ async def invoke(
     try:
         return _result(await tool.run(permit, context, arguments))
     except ToolError as error:
-        return ToolResult(str(error), ok=False)
+        return failed(error)
     except OutcomeUnknown:
         raise
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return ToolResult(f"{tool.name} failed: it gave itself up", ok=False)
+        return failure(f"{tool.name} failed: it gave itself up")
     except (Exception, SystemExit) as error:
         log.warning("%s failed", tool.name, exc_info=True)
-        return ToolResult(f"{tool.name} failed: {type(error).__name__}: {error}", ok=False)
+        return failure(f"{tool.name} failed: {type(error).__name__}: {error}")
 
 
 def _result(value: Any) -> ToolResult:
@@ -45,7 +46,7 @@ def _result(value: Any) -> ToolResult:
 def writable(result: ToolResult, redact: Redactor) -> ToolResult:
     """The result without secrets, and with nothing in it that JSON cannot hold."""
     data = {str(key): _plain(value) for key, value in result.data.items()}
-    return ToolResult(redact(_valid(result.text)), redact.deep(data), result.ok, result.files)
+    return replace(result, text=redact(_valid(result.text)), data=redact.deep(data))
 
 
 def _valid(text: str) -> str:

@@ -10,6 +10,7 @@ from hermes_agent.core.effects import Actor, Gate
 from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.events import Recorded
 from hermes_agent.core.journal import Journal
+from hermes_agent.core.lent import Lent
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import Use
 from hermes_agent.core.settings import Settings
@@ -47,9 +48,14 @@ class Parts:
     """The kind of each terminal, where it is not local."""
     secret: Callable[[str], str] = no_secret
     """The value of a secret that a rule has granted; `NotFound` when there is none."""
-    http: Callable[[Callable[[str, str], bool]], Any] | None = None
+    http: Callable[..., Any] | None = None
     """Makes the client that tools reach the network with. It asks before it connects to an address
     that is not public: the host as it was written, and the address."""
+
+    lent: Lent = Lent()
+    """What tools may need beside a terminal."""
+    depth: int = 0
+    """How many parents the session has."""
 
     def terminal_name(self, name: str) -> str:
         """The terminal of a call that names this one, or none."""

@@ -92,7 +92,7 @@ class People:
         """What to do with a parked effect. There is no time limit: nothing is guessed."""
 
         def decided() -> ev.ParkDecided | None:
-            return next((c.decided for c in self._talk.calls if c.effect == effect), None)
+            return next((c.decided for c in self._talk.every if c.effect == effect), None)
 
         await self._until(lambda: decided() is not None)
         verdict = decided()
@@ -101,7 +101,7 @@ class People:
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
         chosen = as_decision(decision)
-        call = next((c for c in self._talk.calls if c.effect == effect), None)
+        call = next((c for c in self._talk.every if c.effect == effect), None)
         if call is None or call.parked is None or call.decided or effect in self._settled:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
         self._settled.add(effect)

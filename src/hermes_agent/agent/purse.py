@@ -145,6 +145,18 @@ class Purse:
         self._out.append(made)
         return made
 
+    async def reserve(self, accounts: Sequence[Account], part: float) -> Held:
+        """Set a part of what is left of each budget aside, for others to use."""
+        async with self._line(accounts):
+            amounts = {}
+            for account in accounts:
+                held = self._held(account)
+                left = account.limit - await account.used() - held
+                amounts[account.key] = max(0.0, left * part)
+            made = Held(accounts=accounts, amounts=amounts, give_back=self._give_back)
+            self._out.append(made)
+            return made
+
     async def covers(self, held: Held) -> bool:
         """Whether a call may still use all that was set aside for it, after it has used some for
         nothing."""

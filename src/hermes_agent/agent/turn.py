@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from hermes_agent.agent import budget, compact, vision
 from hermes_agent.agent.asking import Asking, NoRoom
 from hermes_agent.agent.calls import Calls
+from hermes_agent.agent.carving import carver
 from hermes_agent.agent.fold import Conversation, most_tokens
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People
@@ -41,8 +42,9 @@ class TurnWorker:
         self._parts = parts
         patience = parts.settings.approvals.timeout_seconds
         self.people = People(talk, self._write, parts.clock, patience)
-        self._calls = Calls(parts, talk, self.people, self._write)
         self._asking = Asking(parts, talk, turn.id, self._write, self._publish)
+        carve = carver(parts.purse, self._asking.accounts)
+        self._calls = Calls(parts, talk, self.people, self._write, carve)
         self._interrupted = asyncio.Event()
         self._compaction_failed = False
         self._description_failed = False
@@ -107,6 +109,9 @@ class TurnWorker:
         while True:
             if self.talk.calls:
                 await self._unless_interrupted(self._calls.settle())
+            if (stuck := self.talk.stuck) is not None:
+                self._why_not_more = stuck
+                return "failed"
             for recorded in await self._keep_trying(self._parts.journal.take_mail, self.turn):
                 self._note(recorded)
             if self.talk.answered:

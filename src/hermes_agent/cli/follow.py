@@ -38,14 +38,15 @@ def hand_in(api: Api, message: dict[str, object]) -> dict[str, Any]:
 
 
 class Following:
-    """A turn as it goes on."""
+    """A turn as it goes on. With `ours`, it has taken our message already."""
 
-    def __init__(self, api: Api, session: str, key: str, after: int) -> None:
+    def __init__(self, api: Api, session: str, key: str, after: int, *, ours: bool = False) -> None:
         self._api = api
         self._session = session
         self._key = key
-        self._after = after
-        self._ours = False
+        self.after = after
+        """The number of the last event that was given."""
+        self.ours = ours
 
     def events(self) -> Iterator[Event]:
         """Events until the turn that took our message has ended. When the runtime dies, it is
@@ -54,18 +55,18 @@ class Following:
         failures = 0
         while True:
             try:
-                for recorded in self._api.events(self._session, self._after):
+                for recorded in self._api.events(self._session, self.after):
                     event: Event = recorded["event"]
                     if recorded["number"]:
-                        self._after, failures = recorded["number"], 0
+                        self.after, failures = recorded["number"], 0
                     if event["kind"] == "message_taken" and event["key"] == self._key:
-                        self._ours = True
+                        self.ours = True
                     if event["kind"] == "runtime_changed" and event["state"] == "stopping":
                         self._wait_for_the_next()
                         yield {"kind": "reconnected"}
                         break
                     yield event
-                    if self._ours and event["kind"] == "turn_finished":
+                    if self.ours and event["kind"] == "turn_finished":
                         return
             except Gone:
                 failures += 1

@@ -338,10 +338,10 @@ def _check_tool(name: str) -> None:
     slip."""
     from difflib import get_close_matches
 
-    from hermes_agent.tools.builtin import BUILTIN
+    from hermes_agent.runtime.toolbox import TABLE
 
-    if name not in BUILTIN and (not name or get_close_matches(name, BUILTIN, 1, 0.75)):
-        raise UsageError(f"no tool called {name!r}", f"built in are: {', '.join(BUILTIN)}")
+    if name not in TABLE and (not name or get_close_matches(name, TABLE, 1, 0.75)):
+        raise UsageError(f"no tool called {name!r}", f"built in are: {', '.join(TABLE)}")
 
 
 def _place(options: argparse.Namespace) -> str:
@@ -384,9 +384,9 @@ def _input(options: argparse.Namespace) -> dict[str, Any]:
 def _tools(*names: str) -> "dict[str, Touches]":
     """What the gate is told of the built-in ones among these tools, and of `terminal`."""
     from hermes_agent.policy.testing import TERMINAL, Touches
-    from hermes_agent.tools.builtin import BUILTIN, load_tools
+    from hermes_agent.runtime.toolbox import TABLE, load_tools
 
-    wanted = [name for name in names if name in BUILTIN and name != "terminal"]
+    wanted = [name for name in names if name in TABLE and name != "terminal"]
     found = load_tools(wanted) if wanted else ()
     tools = {tool.name: Touches(tuple(tool.capabilities), dict(tool.paths)) for tool in found}
     return {"terminal": TERMINAL, **tools}

@@ -110,7 +110,7 @@ def effect_of(past: Judgement) -> Effect:
         command=str(given.get(facts.runs, "")) if facts.runs else None,
         paths=facts.paths,
         hosts=facts.hosts,
-        builtin=facts.builtin,
+        origin=facts.origin,
         actor=facts.actor,
         time=past.time,
     )

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 Access = Literal["read", "write", "delete"]
 Action = Literal["allow", "ask", "deny"]
+Origin = Literal["builtin", "program", "mcp", "written"]
+"""Where a tool comes from: Hermes, a program that uses the library, a server, or the agent."""
 
 
 class Actor(Struct, frozen=True, omit_defaults=True):
@@ -80,7 +82,7 @@ class Effect(Struct, frozen=True):
     """Shell text that the call would run, when it is one that runs any."""
     paths: tuple[tuple[Access, str], ...] = ()
     hosts: tuple[str, ...] = ()
-    builtin: bool = True
+    origin: Origin = "builtin"
     actor: Actor = Actor()
     time: float = 0.0
 
@@ -109,7 +111,7 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     capabilities: tuple[str, ...] = ()
     paths: tuple[tuple[Access, str], ...] = ()
     hosts: tuple[str, ...] = ()
-    builtin: bool = True
+    origin: Origin = "builtin"
     actor: Actor = Actor()
     seen: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Paths as named and where they led."""

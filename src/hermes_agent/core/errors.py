@@ -23,8 +23,17 @@ class NotFound(HermesError):
     """No session, effect or question of that name."""
 
 
+Retry = Literal["", "same", "changed", "never"]
+"""Whether a call that failed is worth making again: as it is, because the trouble may pass; only
+with other arguments; or not in this session. Empty where nobody can tell."""
+
+
 class ToolError(HermesError):
     """A tool could not do what it was asked; the model is told the sentence and goes on."""
+
+    def __init__(self, message: str, hint: str = "", retry: Retry = "") -> None:
+        super().__init__(message, hint)
+        self.retry: Retry = retry
 
 
 class OutcomeUnknown(HermesError):

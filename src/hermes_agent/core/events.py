@@ -25,6 +25,8 @@ class SessionOpened(_Event, frozen=True, tag="session_opened"):
     terminals: tuple[str, ...] = ("local",)
     effort: str = ""
     """How hard the model is to think, where that was chosen."""
+    parent: str = ""
+    """The session that it works for."""
 
 
 class ModelChosen(_Event, frozen=True, tag="model_chosen"):
@@ -139,6 +141,15 @@ class Replied(_Event, frozen=True, tag="replied"):
     """Its reasoning, for its own service to have back."""
 
 
+class CallMade(_Event, frozen=True, tag="call_made"):
+    """A call that is under way (`by`) makes another as a part of itself: a program of
+    `execute_code` uses a tool."""
+
+    effect: str
+    by: str
+    call: ToolCall
+
+
 class CallJudged(_Event, frozen=True, tag="call_judged"):
     """The gate's word on one call. `text` is the call as people read it, cut short."""
 
@@ -186,6 +197,11 @@ class CallFinished(_Event, frozen=True, tag="call_finished"):
     seconds: float = 0.0
     data: dict[str, Any] = {}
     files: tuple[Media, ...] = ()
+    inverse: str = ""
+    """How it can be undone."""
+    usage: Usage = Usage()
+    """What children used to come to it."""
+    cost: float | None = 0.0
 
 
 class CallParked(_Event, frozen=True, tag="call_parked"):
@@ -305,8 +321,9 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 
 Event = (
     SessionOpened | ModelChosen | Titled | TurnStarted | TurnResumed | MessageTaken | Described
-    | ModelRequested | ModelRetried | ModelRouted | Charged | Replied | CallJudged | CallIntended
-    | CallFinished | CallParked | ParkDecided | Asked | Agreed | Answered | InterruptAsked
+    | ModelRequested | ModelRetried | ModelRouted | Charged | Replied | CallMade | CallJudged
+    | CallIntended | CallFinished | CallParked | ParkDecided | Asked | Agreed | Answered
+    | InterruptAsked
     | BudgetReached | BudgetWarned | Compacted | Noted | TurnFinished
 )  # fmt: skip
 """What the journal keeps."""

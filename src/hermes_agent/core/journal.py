@@ -38,8 +38,10 @@ class Journal(Protocol):
         """By id, by name, or by the unique beginning of an id; `NotFound` otherwise."""
         ...
 
-    async def sessions(self, limit: int = 50, *, key: str = "") -> Sequence[Session]:
-        """Newest first."""
+    async def sessions(
+        self, limit: int = 50, *, key: str = "", parent: str | None = None
+    ) -> Sequence[Session]:
+        """Newest first. `parent`: the children of one session; empty for those that have none."""
         ...
 
     async def rename_session(self, id: str, name: str) -> None: ...

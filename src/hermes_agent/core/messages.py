@@ -31,6 +31,23 @@ class ToolCall(Struct, frozen=True):
                 f"the arguments of {self.name} are not a JSON object: {error}"
             ) from None
 
+    def target(self) -> tuple[str, dict[str, Any]]:
+        """The tool that is meant, and its arguments: `use_tool` stands for another one."""
+        given = self.input()
+        if self.name != USE_TOOL:
+            return self.name, given
+        named, inner = given.get("name"), given.get("arguments") or {}
+        if not isinstance(named, str) or not isinstance(inner, dict):
+            raise ToolError(
+                f"{USE_TOOL} takes the name of a tool and its arguments as an object",
+                "find_tools shows both",
+                "changed",
+            )
+        return named, inner
+
+
+USE_TOOL = "use_tool"
+"""The tool by which others are called that are not in the prompt."""
 
 IMAGE_TOKENS = 10_000
 """More than services count for one image, but for a few models that make up for a low price."""

@@ -8,6 +8,17 @@ from hermes_agent.core.effects import Consent
 from hermes_agent.core.events import CallJudged
 from hermes_agent.core.messages import Media, Usage
 
+
+class Share(Struct, frozen=True, omit_defaults=True):
+    """What a child may use of its parent's budget."""
+
+    tokens: int | None = None
+    dollars: float | None = None
+    steps: int | None = None
+
+
+NO_SHARE = Share()
+
 TurnState = Literal["running", "waiting", "done", "interrupted", "budget", "failed"]
 
 
@@ -25,6 +36,9 @@ class NewSession(Struct, frozen=True):
     """Where its commands run, by name; the first unless a call names another."""
     effort: str = ""
     """How hard the model is to think; empty leaves it to the settings."""
+    parent: str = ""
+    """The session that it works for."""
+    share: Share = Share()
 
 
 class Session(Struct, frozen=True):
@@ -50,6 +64,11 @@ class Session(Struct, frozen=True):
     """Dollars so far; None where any part of it is unknown and nothing is known."""
     terminals: tuple[str, ...] = ("local",)
     effort: str = ""
+    parent: str = ""
+    """The session that it works for; empty for one of somebody outside."""
+    depth: int = 0
+    """How many parents it has."""
+    share: Share = Share()
 
 
 class Inbound(Struct, frozen=True):

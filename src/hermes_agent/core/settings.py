@@ -130,6 +130,75 @@ class TerminalSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Names of environment variables handed to commands beside the plain ones (PATH, HOME, …)."""
 
 
+class ToolSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    use: Names = ()
+    """Tools and toolsets of new sessions; empty means all. `hermes tools list` shows them."""
+    crashes: Count = 3
+    """Failures in a row after which a tool that the agent wrote is rolled back."""
+
+
+class WebSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    search: Names = ()
+    """Search services in the order they are asked; empty means those that have a key, and then
+    duckduckgo, which needs none."""
+    searxng: str = ""
+    """The address of a SearXNG to search with."""
+    timeout_seconds: Seconds = 30.0
+    """Give a page up that takes longer."""
+    fetch_mb: Count = 20
+    """The most of a page or document that is read, in megabytes."""
+
+
+class BrowserSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    program: str = ""
+    """The browser to start: a Chromium; else the first one that is found."""
+    address: str = ""
+    """A browser that runs elsewhere, by its DevTools address (ws:// or http://), instead."""
+    timeout_seconds: Seconds = 30.0
+    """Give an action up that takes longer."""
+
+
+class CodeSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    seconds: Seconds = 300.0
+    """How long a program of `execute_code` may run."""
+    memory_mb: Annotated[int, Meta(ge=64)] = 512
+    """Memory that it may use."""
+    processes: Annotated[int, Meta(ge=8)] = 64
+    """Processes and threads that it may have."""
+    calls: Count = 100
+    """Tools that it may call."""
+
+
+class DelegationSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    depth: Annotated[int, Meta(ge=0, le=2)] = 2
+    """How deep children may have children; 0 means that nothing is delegated."""
+    tasks: Count = 8
+    """Children of one call."""
+    steps: Count = 30
+    """Model replies of a child before it must stop."""
+
+
+class McpServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    command: Names = ()
+    """The program of a local server, with its arguments."""
+    url: str = ""
+    """The address of a remote one (streamable HTTP), instead of a command."""
+    environment: dict[str, str] = {}
+    """Variables for the program; `secret:NAME` is the value of a secret."""
+    headers: dict[str, str] = {}
+    """HTTP headers for a remote one; `secret:NAME` anywhere in a value is that of a secret."""
+    oauth: bool = False
+    """Whether one logs in to it by OAuth: `hermes mcp login NAME`."""
+    include: Names = ()
+    """Globs for the tools that may be used; empty means all."""
+    exclude: Names = ()
+    """Globs for tools that may not."""
+    timeout_seconds: Seconds = 60.0
+    """Give a call up when nothing is heard of it for so long."""
+    enabled: bool = True
+    """False leaves the server alone."""
+
+
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
@@ -154,6 +223,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """How commands run."""
     terminals: dict[str, PlaceSettings] = {}
     """Where commands may run, by name. `local` and `sandbox` are always there."""
+    tools: ToolSettings = ToolSettings()
+    """Which tools the agent has."""
+    web: WebSettings = WebSettings()
+    """Searching and reading the web."""
+    browser: BrowserSettings = BrowserSettings()
+    """The browser that the agent drives."""
+    code: CodeSettings = CodeSettings()
+    """Programs that the agent runs in a sandbox, and tools that it wrote itself."""
+    delegation: DelegationSettings = DelegationSettings()
+    """Work that is handed to children."""
+    mcp: dict[str, McpServerSettings] = {}
+    """Servers of the Model Context Protocol, by name."""
     runtime: RuntimeSettings = RuntimeSettings()
     """The background process."""
 

@@ -1,19 +1,23 @@
-"""A tool is a typed function with a docstring; its signature is its schema."""
+"""A tool is a typed function with a docstring; its signature is its schema. Tools of servers bring
+a schema of their own."""
 
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access
-from hermes_agent.core.errors import ToolError
-from hermes_agent.core.messages import Media, ToolSpec
+from hermes_agent.core.effects import Access, Origin
+from hermes_agent.core.errors import HermesError, Retry, ToolError
+from hermes_agent.core.lent import Call, Lent
+from hermes_agent.core.messages import Media, ToolSpec, Usage
 from hermes_agent.core.protocols import Terminal
+from hermes_agent.core.settings import Settings
 
 AT = "at"
 """The argument of every located tool that names a terminal."""
@@ -29,6 +33,29 @@ class ToolResult(Struct, frozen=True):
     ok: bool = True
     files: tuple[Media, ...] = ()
     """Images for the model to look at."""
+    usage: Usage = Usage()
+    """What models used to come to it: those of children."""
+    cost: float | None = 0.0
+    """Dollars of that; None where a price is not known."""
+
+
+ADVICE: Mapping[Retry, str] = {
+    "": "",
+    "same": "the same call may work if you make it again",
+    "changed": "the same call will fail again: change it",
+    "never": "no such call will work now: do without it",
+}
+
+
+def failure(message: str, hint: str = "", retry: Retry = "") -> ToolResult:
+    """The one shape of a call that failed: what is wrong, a way out, and whether to try again."""
+    lines = [message, *([f"hint: {hint}"] if hint else [])]
+    lines += [f"retry: {ADVICE[retry]}"] if retry else []
+    return ToolResult("\n".join(lines), {"error": message, "hint": hint, "retry": retry}, ok=False)
+
+
+def failed(error: HermesError) -> ToolResult:
+    return failure(error.message, error.hint, getattr(error, "retry", ""))
 
 
 @dataclass(frozen=True)
@@ -46,9 +73,18 @@ class ToolContext:
     """Show a piece of output to whoever is watching."""
     secrets: Mapping[str, str] = field(default_factory=dict)
     """The secrets that a rule grants this call, and no others."""
-    http: Callable[[], Any] | None = None
+    http: Callable[..., Any] | None = None
     """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
-    rule allows them; the only way to the network that is guarded."""
+    rule allows them; the only way to the network that is guarded. Takes httpx's own options."""
+    reach: Callable[[str, str], bool] | None = None
+    """Whether a rule lets this call connect to a host at an address that is not public."""
+    settings: Settings = Settings()
+    results: Path | None = None
+    """Where results of this session that were too large are kept whole: `EFFECT.txt`."""
+    call: Call | None = None
+    lent: Lent = Lent()
+    aside: bool = False
+    """A program makes the call, and may make others at the same time."""
 
 
 Recovered = ToolResult | Literal["not-run"] | None
@@ -96,8 +132,16 @@ class Tool:
     """Called with the context, the note of `prepare` and the arguments after a restart."""
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None
     """Called when the result is in the journal: what was kept to find it out again can go."""
-    builtin: bool = False
-    """Ships with Hermes; tools that a program registers are the program's own."""
+    origin: Origin = "program"
+    after: Sequence[str] = ()
+    """Tools that must have worked in the session before."""
+    inverse: Callable[[dict[str, Any], Mapping[str, Any], ToolResult], str] | None = None
+    """How the effect is undone, in a sentence: from the note of `prepare`, the arguments and the
+    result. Empty where it cannot be."""
+    keys: Sequence[str] = ()
+    """Secrets that a built-in tool uses where they are set; no rule need grant them."""
+    schema: Mapping[str, Any] | None = None
+    """JSON Schema of the arguments, where the function takes them as one object."""
 
     def __post_init__(self, function: Callable[..., Any]) -> None:
         object.__setattr__(self, "_function", function)
@@ -106,6 +150,8 @@ class Tool:
         """What the function returns. There is no other way to run it."""
         permit.use(self.name, arguments)
         function = self._bare
+        if self.schema is not None:
+            return await function(context, dict(arguments))
         lead = (context,) if self._wants_context else ()
         if inspect.iscoroutinefunction(function):
             return await function(*lead, **arguments)
@@ -145,6 +191,8 @@ class Tool:
     @cached_property
     def spec(self) -> ToolSpec:
         """How the model sees this tool; the same bytes every time."""
+        if self.schema is not None:
+            return ToolSpec(self.name, self.description, dict(self.schema))
         schema = msgspec.json.schema(self._arguments)
         definitions = schema.pop("$defs", {})
         parameters: dict[str, Any] = definitions.pop(self._arguments.__name__)
@@ -156,13 +204,27 @@ class Tool:
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments checked and completed with defaults; a `ToolError` names what is wrong."""
+        if self.schema is not None:
+            return self._as_given(given, self.schema)
         try:
             checked = msgspec.convert(dict(given), self._arguments, strict=False)
         except msgspec.ValidationError as error:
             wanted = ", ".join(self._arguments.__struct_fields__)
-            raise ToolError(f"bad arguments for {self.name}: {error}; it takes {wanted}") from None
+            raise ToolError(
+                f"bad arguments for {self.name}: {error}; it takes {wanted}", retry="changed"
+            ) from None
         names = [name for name in checked.__struct_fields__ if not (self.located and name == AT)]
         return {name: getattr(checked, name) for name in names}
+
+    def _as_given(self, given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Whoever made the schema checks the rest."""
+        missing = [name for name in schema.get("required", ()) if name not in given]
+        if missing:
+            wanted = msgspec.json.encode(schema).decode()
+            raise ToolError(
+                f"{self.name} needs {', '.join(missing)}; it takes {wanted}", retry="changed"
+            )
+        return dict(given)
 
     def place(self, given: Mapping[str, Any]) -> str:
         """The name of the terminal that the model chose; empty for the session's first."""
@@ -175,10 +237,14 @@ def tool(
     repeatable: bool = False,
     paths: Mapping[str, Access] | None = None,
     command: str = "",
+    hosts: Sequence[str] = (),
     located: bool = False,
+    after: Sequence[str] = (),
+    keys: Sequence[str] = (),
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     recover: Callable[..., Awaitable[Recovered]] | None = None,
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None,
+    inverse: Callable[[dict[str, Any], Mapping[str, Any], ToolResult], str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]:
     """Make a built-in tool of a function; its name and docstring become the tool's."""
 
@@ -191,11 +257,15 @@ def tool(
             repeatable=repeatable,
             paths=paths or {},
             command=command,
+            hosts=tuple(hosts),
             located=located,
+            after=tuple(after),
+            keys=tuple(keys),
             prepare=prepare,
             recover=recover,
             release=release,
-            builtin=True,
+            inverse=inverse,
+            origin="builtin",
         )
 
     return make

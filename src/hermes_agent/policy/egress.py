@@ -32,6 +32,26 @@ async def resolve(name: str) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
+async def checked(host: str, allow: Allow, resolver: Resolver = resolve) -> Sequence[str]:
+    """The addresses to connect to. If one of them is refused, all are: a name that leads to several
+    is not tried until the forbidden one answers. `OSError` where the name is not known."""
+    name = plain(host)
+    literal = address_of(host)
+    found = [str(literal)] if literal else await resolver(name)
+    addresses = []
+    for text in found:
+        address = address_of(text)
+        if address is None:
+            raise ToolError(f"{name!r} was looked up as {text!r}, which is no address")
+        kind = classify(text)
+        if kind == "public" and literal is None and classify(name) != "name":
+            kind = classify(name)
+        if kind != "public" and not allow(name, str(address)):
+            raise _refusal(name, str(address), kind)
+        addresses.append(str(address))
+    return addresses
+
+
 def guarded_client(
     allow: Allow,
     *,
@@ -68,9 +88,11 @@ class _Backend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         try:
             async with asyncio.timeout(timeout):
-                addresses = await self._checked(host)
+                addresses = await checked(host, self._allow, self._resolver)
         except TimeoutError:
             raise httpcore.ConnectTimeout(f"looking up {host!r} took too long") from None
+        except OSError as error:
+            raise httpcore.ConnectError(f"cannot find {host!r}: {error.strerror}") from error
         patience = timeout if len(addresses) == 1 else min(timeout or _PATIENCE, _PATIENCE)
         trouble: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
         for address in addresses:
@@ -92,28 +114,6 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
-
-    async def _checked(self, host: str) -> Sequence[str]:
-        """The addresses to connect to. If one of them is refused, all are: a name that leads to
-        several is not tried until the forbidden one answers."""
-        name = plain(host)
-        literal = address_of(host)
-        try:
-            found = [str(literal)] if literal else await self._resolver(name)
-        except OSError as error:
-            raise httpcore.ConnectError(f"cannot find {name!r}: {error.strerror}") from error
-        addresses = []
-        for text in found:
-            address = address_of(text)
-            if address is None:
-                raise ToolError(f"{name!r} was looked up as {text!r}, which is no address")
-            kind = classify(text)
-            if kind == "public" and literal is None and classify(name) != "name":
-                kind = classify(name)
-            if kind != "public" and not self._allow(name, str(address)):
-                raise _refusal(name, str(address), kind)
-            addresses.append(str(address))
-        return addresses
 
 
 def _refusal(name: str, address: str, kind: str) -> ToolError:

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Literal, get_args
 
-from hermes_agent.core.effects import Access, Action, Actor, Consent
+from hermes_agent.core.effects import Access, Action, Actor, Consent, Origin
 from hermes_agent.policy.checks import (
     CHECKED,
     PLACES,
@@ -28,6 +28,7 @@ VERSION = 1
 KINDS: tuple[str, ...] = ("call", "program", "path", "host", "unknown")
 ACCESSES: tuple[str, ...] = get_args(Access)
 ACTIONS: tuple[Action, ...] = get_args(Action)
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
 
 _HEADER = (
     "version", "name", "description", "profile", "extends", "otherwise", "rules", "tests",
@@ -35,10 +36,10 @@ _HEADER = (
 _RULE = ("id", "match", "when", "then", "reason", "secrets", "exact")
 _CASE = (
     "run", "call", "input", "expect", "rule", "becomes", "profile", "terminal", "place", "folder",
-    "as", "at", "files",
+    "as", "at", "files", "origin",
 )  # fmt: skip
-_CHOICES = {"kind": KINDS, "access": ACCESSES, "session": SESSIONS}
-_BOOLEANS = ("confined", "builtin", "unknown")
+_CHOICES = {"kind": KINDS, "access": ACCESSES, "session": SESSIONS, "origin": ORIGINS}
+_BOOLEANS = ("confined", "unknown")
 _FOLDERS = ("inside", "outside")
 _WORDS = re.compile(r"\b(?:and|or|not)\b")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
@@ -261,11 +262,22 @@ class _FileReader(Reader):
             self.wrong(node, "a test needs an expect", f"one of: {', '.join(ACTIONS)}")
         texts = {
             key: self.string(given[key], key)
-            for key in ("call", "rule", "becomes", "profile", "terminal", "place", "folder")
+            for key in (
+                "call",
+                "rule",
+                "becomes",
+                "profile",
+                "terminal",
+                "place",
+                "folder",
+                "origin",
+            )
             if key in given
         }
         if "place" in given:
             self.choice(given["place"], "place", PLACES)
+        if "origin" in given:
+            self.choice(given["origin"], "origin", ORIGINS)
         links = self.anything(given["files"], "files") if "files" in given else {}
         return Case(
             line=node.line, expect=expect,

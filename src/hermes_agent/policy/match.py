@@ -101,8 +101,9 @@ def _caller_tests(match: Match) -> Iterator[EffectTest]:
     if match.input is not None:
         inputs = [(name, Words(globs)) for name, globs in match.input.items()]
         yield lambda facts: all(_fits_input(facts, name, fit) for name, fit in inputs)
-    if (builtin := match.builtin) is not None:
-        yield lambda facts: facts.effect.builtin == builtin
+    if match.origin is not None:
+        origins = match.origin
+        yield lambda facts: facts.effect.origin in origins
     if (confined := match.confined) is not None:
         yield lambda facts: (facts.effect.terminal_kind in CONFINED) == confined
     if match.terminal is not None:

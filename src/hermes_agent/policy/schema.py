@@ -50,7 +50,7 @@ class Match(Struct, frozen=True):
     actor: Strings | None = None
     source: Strings | None = None
     session: Strings | None = None
-    builtin: bool | None = None
+    origin: Strings | None = None
     unknown: bool | None = None
     time: Times | None = None
 
@@ -112,6 +112,8 @@ class Case(Struct, frozen=True):
     time: float = 0.0
     files: dict[str, str] = {}
     """Links and where they lead."""
+    origin: str = ""
+    """Where the tool comes from, when it is none of those that are known."""
 
 
 class PolicyFile(Struct, frozen=True):

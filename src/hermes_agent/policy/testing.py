@@ -2,11 +2,11 @@
 disk and no terminal."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast, get_args
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Action, Actor, Effect
+from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin
 from hermes_agent.policy.acts import Homes
 from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.gate import Judged, RuleGate
@@ -31,6 +31,8 @@ class Touches(Struct, frozen=True):
     """Which arguments are paths, and what is done there."""
     command: str = ""
     """The argument that is shell text, if any."""
+    hosts: tuple[str, ...] = ()
+    """Which arguments are hosts."""
 
 
 TERMINAL = Touches(("process",), {}, "command")
@@ -67,6 +69,7 @@ def make_effect(
     place: str = "local",
     actor: Actor = _SOMEBODY,
     time: float = 0.0,
+    origin: str = "",
 ) -> Effect:
     """The effect of a call, as the agent would hand it to the gate."""
     touches = tools.get(tool, Touches())
@@ -78,8 +81,17 @@ def make_effect(
         paths=tuple(
             (access, str(input[name])) for name, access in touches.paths.items() if name in input
         ),
-        builtin=tool in tools, actor=actor, time=time,
+        hosts=tuple(str(input[name]) for name in touches.hosts if input.get(name)),
+        origin=_origin(origin, tool in tools), actor=actor, time=time,
     )  # fmt: skip
+
+
+def _origin(named: str, known: bool) -> Origin:
+    """As it was named; else built in where the tool is known, and a program's where not."""
+    for origin in get_args(Origin):
+        if origin == named:
+            return cast(Origin, origin)
+    return "builtin" if known else "program"
 
 
 def run_tests(loaded: Loaded, file: PolicyFile, tools: Mapping[str, Touches]) -> list[Outcome]:
@@ -124,7 +136,7 @@ def _judged(rules: Rules, case: Case, tools: Mapping[str, Touches]) -> Judged:
     effect = make_effect(
         tool, input, {"terminal": TERMINAL, **tools}, workspace=WORKSPACE,
         folder=case.folder, terminal=case.terminal,
-        place=case.place, actor=case.actor, time=case.time,
+        place=case.place, actor=case.actor, time=case.time, origin=case.origin,
     )  # fmt: skip
     gate = RuleGate(lambda: rules, HOMES)
     return finish(gate.consider(effect, by_words(WORKSPACE, case.files)))

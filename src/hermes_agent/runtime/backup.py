@@ -22,8 +22,8 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.offline import out_of_reach
+from hermes_agent.runtime.toolbox import load_tools
 from hermes_agent.store.store import Store
-from hermes_agent.tools.builtin import load_tools
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -3,7 +3,7 @@ death, interrupted and answered for here."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -36,7 +36,7 @@ class Desk:
         store: Store,
         bus: Bus,
         clock: Clock,
-        parts: Callable[[Session], Parts],
+        parts: Callable[[Session], Awaitable[Parts]],
         is_ours: Callable[[Session], bool],
         ended: Callable[[Session, Conversation], Coroutine[Any, Any, None]],
     ) -> None:
@@ -168,7 +168,7 @@ class Desk:
             except Degraded as trouble:
                 log.warning("session %s cannot be read: %s", session.id, trouble.message)
                 await asyncio.sleep(AGAIN_SECONDS)
-        worker = TurnWorker(self._parts(session), turn, talk)
+        worker = TurnWorker(await self._parts(session), turn, talk)
         if self._closing:
             worker.close()
         self._workers[session.id] = worker
@@ -249,7 +249,7 @@ class Desk:
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
         for worker in self._workers.values():
-            if any(call.effect == effect and call.parked for call in worker.talk.calls):
+            if any(call.effect == effect and call.parked for call in worker.talk.every):
                 return await worker.people.decide(effect, decision, by)
         return await self._decide_for_program(effect, decision, by)
 
@@ -272,5 +272,8 @@ def _on_its_own(session: str) -> Iterator[None]:
 
 
 def _is_parked(worker: TurnWorker) -> bool:
+    waiting = {call.effect for call in worker.talk.every if call.parked and not call.decided}
+    # A call waits, too, as long as one that it has made does.
+    waiting |= {call.by for call in worker.talk.inner if call.effect in waiting}
     open_calls = worker.talk.unfinished
-    return bool(open_calls) and all(call.parked and not call.decided for call in open_calls)
+    return bool(open_calls) and all(call.effect in waiting for call in open_calls)

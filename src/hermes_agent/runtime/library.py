@@ -19,7 +19,7 @@ from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.places import find_home
 from hermes_agent.runtime.runtime import Runtime
-from hermes_agent.tools.builtin import load_tools
+from hermes_agent.runtime.toolbox import load_tools
 
 T = TypeVar("T")
 

@@ -12,30 +12,30 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from hermes_agent.agent.fold import Conversation
-from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.prompt import build_prompt
 from hermes_agent.agent.purse import Purse
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.records import Health, Inbound, NewSession, Session
+from hermes_agent.core.records import NO_SHARE, Health, Inbound, NewSession, Session, Share
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.house import Models
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.policy.secrets import Secrets
+from hermes_agent.runtime.assembly import Assembly
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.choosing import Choosing, check_effort
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
+from hermes_agent.runtime.family import MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.lenders import Lenders
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.surroundings import look_around
 from hermes_agent.runtime.uses import Uses
 from hermes_agent.store.store import Store
-from hermes_agent.tools.builtin import load_tools
 
 log = logging.getLogger("hermes.runtime")
 
@@ -65,9 +65,8 @@ class Runtime:
         self.started = clock()
         self.touched = clock()
         self._environ = environ
-        self._clock = clock
-        self._tools = tuple(load_tools() if tools is None else tools)
-        self._lent: dict[str, tuple[tuple[Tool, ...], frozenset[str]]] = {}
+        self.clock = clock
+        self._tools = tools
         self._store_hook = store_hook
         self._redactor = Redactor(environ)
         self._secrets = self._learned(Secrets(environ, home))
@@ -80,6 +79,10 @@ class Runtime:
         )
         self._uses = Uses(self.models)
         self._purse = Purse()
+        self._lenders = Lenders(
+            home, environ, lambda: self.settings, lambda name: self._secrets.get(name),  # noqa: PLW0108
+            self._redactor, clock,
+        )  # fmt: skip
         self._gates = Gates(home, Path(environ.get("HOME") or Path.home()))
         self._watches: tuple[asyncio.Task[None], ...] = ()
         self._deleting: set[str] = set()
@@ -94,14 +97,20 @@ class Runtime:
         self._lock.take()
         try:
             self.store = await Store.open(
-                self.home.path, clock=self._clock, hook=self._store_hook, readonly=not writable
+                self.home.path, clock=self.clock, hook=self._store_hook, readonly=not writable
             )
-            self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self._clock)
+            self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
+            self._family = Family(self, self._inherit)
+            self._assembly = Assembly(
+                self, self._tools, self._shelf, self._gates, self._uses, self._purse,
+                self._lenders, self._family, lambda name: self._secrets.get(name),  # noqa: PLW0108
+            )  # fmt: skip
             self._desk = Desk(
-                self.store, self.bus, self._clock, self._parts, self._is_ours, self._turn_ended
-            )
+                self.store, self.bus, self.clock, self._assembly.parts, self._is_ours,
+                self._turn_ended,
+            )  # fmt: skip
             self.choosing = Choosing(
-                self.models, self._uses, self.store, self._desk, self._purse, self._clock,
+                self.models, self._uses, self.store, self._desk, self._purse, self.clock,
                 lambda: self.settings, self._redactor,
             )  # fmt: skip
             await self._take_up()
@@ -115,10 +124,17 @@ class Runtime:
         )
 
     def _is_ours(self, session: Session) -> bool:
-        return session.source != "library" or session.id in self._lent
+        return session.source != "library" or self._assembly.is_lent(session.id)
+
+    async def _inherit(self, parent: Session, child: Session) -> None:
+        """The child of a program's session has what the program granted, and goes on with it."""
+        if self._assembly.inherit(parent.id, child.id):
+            await self._desk.continue_turn(child)
 
     async def _turn_ended(self, session: Session, talk: Conversation) -> None:
-        """The first turn of a session is over: it may have a title."""
+        """Nobody waits for its children any more; after the first turn a session may have a
+        title."""
+        await self._family.end_children(session.id)
         if talk.turns == 1 and self.settings.models.uses.titles and len(talk.messages) > 1:
             await self.choosing.give_title(session, (talk.messages[0].text, talk.last_text))
 
@@ -129,6 +145,7 @@ class Runtime:
             return
         try:
             await self._desk.take_up()
+            await self._family.end_orphans(self._desk.busy)
         except HermesError as trouble:
             log.error("not everything could be taken up: %s", trouble.message)
 
@@ -141,12 +158,13 @@ class Runtime:
         while time.monotonic() < deadline and self._desk.must_not_be_dropped:
             await asyncio.sleep(0.05)
         self.bus.publish(
-            ev.Recorded("", 0, self._clock(), ev.RuntimeChanged("stopping", "asked to stop"))
+            ev.Recorded("", 0, self.clock(), ev.RuntimeChanged("stopping", "asked to stop"))
         )
         self.bus.end()
         for watch in self._watches:
             watch.cancel()
         await self.end_idle_shells()
+        await self._lenders.close()
         await self.models.close()
         await self.store.close()
         self._lock.release()
@@ -172,7 +190,7 @@ class Runtime:
         if now != said:
             log.warning("the store is %s: %s", now.state, now.reason)
             change = ev.RuntimeChanged(now.state, now.reason)
-            self.bus.publish(ev.Recorded("", 0, self._clock(), change))
+            self.bus.publish(ev.Recorded("", 0, self.clock(), change))
         if now != said or not self._desk.taken_over:
             await self._take_up()
         return now
@@ -182,16 +200,17 @@ class Runtime:
         while True:
             try:
                 await self._shelf.tidy(busy=self._desk.busy)
+                await self._lenders.tidy(self._desk.busy)
                 await self.models.tidy()
             except Exception:
                 log.exception("letting go of what nobody uses failed; it goes on")
             await asyncio.sleep(WATCH_SECONDS)
 
     def touch(self) -> None:
-        self.touched = self._clock()
+        self.touched = self.clock()
 
     def idle_for(self) -> float:
-        return self._clock() - max(self.touched, self._desk.touched)
+        return self.clock() - max(self.touched, self._desk.touched)
 
     @property
     def redact(self) -> Redactor:
@@ -212,8 +231,12 @@ class Runtime:
         terminals: Sequence[str] = (),
         effort: str = "",
         tools: Sequence[Tool] | None = None,
+        use: Sequence[str] = (),
+        parent: str = "",
+        share: Share = NO_SHARE,
     ) -> Session:
-        """A new conversation. Its prompt, tools, model, policy and terminals are fixed here."""
+        """A new conversation. Its prompt, tools, model, policy and terminals are fixed here.
+        `tools` are a program's; `use` names those it has of the built-in ones."""
         self.refresh_settings()
         model = self.models.resolve(model or self.settings.model)
         policy = policy or self.settings.policy
@@ -225,12 +248,13 @@ class Runtime:
         places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
-        shown = self._tools if tools is None else tools
-        around = look_around(workspace, self.home.soul, self._clock(), places)
-        prompt = build_prompt(around, shown)
+        specs = self._assembly.specs(use) if tools is None else tuple(tool.spec for tool in tools)
+        around = look_around(workspace, self.home.soul, self.clock(), places)
+        prompt = build_prompt(around, specs, self._lenders.about())
         new = NewSession(
-            os.path.realpath(workspace), policy, model, source, name, key, once, names, effort
-        )
+            os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
+            parent, share,
+        )  # fmt: skip
         return await self.store.open_session(new, prompt)
 
     def refresh_settings(self) -> None:
@@ -250,7 +274,7 @@ class Runtime:
 
     def lend(self, session: str, tools: Sequence[Tool], granted: frozenset[str]) -> None:
         """Give a session the tools and capabilities of the program that opened it."""
-        self._lent[session] = (tuple(tools), granted)
+        self._assembly.lend(session, tools, granted)
 
     async def submit(self, session: Session, message: Inbound) -> bool:
         """Keep a message and see that it is worked on. Once this returns, it is not lost.
@@ -271,7 +295,7 @@ class Runtime:
         new = await self.store.receive(session.id, message)
         if new:
             queued = ev.MessageQueued(message.key, message.text)
-            self.bus.publish(ev.Recorded(session.id, 0, self._clock(), queued))
+            self.bus.publish(ev.Recorded(session.id, 0, self.clock(), queued))
         try:
             await self._desk.begin(session)
         except Degraded as trouble:  # it is kept, and begun as soon as the store is well again
@@ -307,7 +331,11 @@ class Runtime:
         try:
             if self.store.health.state != "well":
                 raise Degraded(self.store.health.reason, self.store.health.hint)
-            left = await self._shelf.forget(session)
+            left: list[str] = []
+            for child in await self.store.sessions(MANY, parent=session.id):
+                left += await self.delete_session(child)
+            await self._lenders.keeps.forget(session.id)
+            left += await self._shelf.forget(session)
             results = self.home.results / session.id
             await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
             await self.store.delete_session(session.id)
@@ -339,28 +367,6 @@ class Runtime:
         """Go on with a turn that waits for its program's tools."""
         await self._desk.continue_turn(session)
 
-    def _parts(self, session: Session) -> Parts:
-        tools, granted = self._lent.get(session.id, (self._tools, None))
-        self._gates.expect(session.policy)
-        return Parts(
-            journal=self.store,
-            route=self._uses.route,
-            tools={tool.name: tool for tool in tools},
-            gate=self._gates.gate(session.policy, granted),
-            terminals=self._shelf.terminals(session),
-            settings=self.settings,
-            publish=self.bus.publish,
-            redact=self._redactor,
-            results=self.home.results / session.id,
-            clock=self._clock,
-            purse=self._purse,
-            actor=Actor("program" if session.source == "library" else "user", "", session.source),
-            workspace=session.workspace,
-            places=self._shelf.kinds(session),
-            secret=self._secrets.get,
-            http=_client,
-        )
-
     # how it is
 
     async def is_needed(self) -> bool:
@@ -379,16 +385,9 @@ class Runtime:
             "home": str(self.home.path),
             "model": self.settings.model,
             "policy": self.settings.policy,
-            "uptime": round(self._clock() - self.started, 1),
+            "uptime": round(self.clock() - self.started, 1),
             "working": sorted(self._desk.busy),
             "parked": len(await self.store.parked()) if well else None,
             "questions": len(await self.store.questions()) if well else None,
             "listeners": self.bus.listeners,
         }
-
-
-def _client(allow: Callable[[str, str], bool]) -> Any:
-    """Imported when a tool first wants it: most never do."""
-    from hermes_agent.policy.egress import guarded_client
-
-    return guarded_client(allow)

@@ -199,10 +199,23 @@ def m003_models_and_costs(db: apsw.Connection) -> None:
     )
 
 
+def m004_children(db: apsw.Connection) -> None:
+    """Sessions may work for others, with a share of their budgets."""
+    db.execute(
+        """
+        alter table sessions add column parent text not null default '';
+        alter table sessions add column depth integer not null default 0;
+        alter table sessions add column share text not null default '{}';
+        create index sessions_by_parent on sessions (parent) where parent <> '';
+        """
+    )
+
+
 MIGRATIONS: Sequence[Migration] = (
     m001_first_tables,
     m002_terminals_and_audit,
     m003_models_and_costs,
+    m004_children,
 )
 
 

@@ -6,9 +6,18 @@ import apsw
 import msgspec
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.events import Agreed, Asked, CallJudged, Recorded, Replied, decode
-from hermes_agent.core.messages import Prompt, Usage
-from hermes_agent.core.records import Judgement, Parked, Question, Session, Turn
+from hermes_agent.core.events import (
+    Agreed,
+    Asked,
+    CallJudged,
+    CallMade,
+    Event,
+    Recorded,
+    Replied,
+    decode,
+)
+from hermes_agent.core.messages import Prompt, ToolCall, Usage
+from hermes_agent.core.records import Judgement, Parked, Question, Session, Share, Turn
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import rows
 from hermes_agent.store.writing import LIST_HINT, session_key
@@ -22,7 +31,8 @@ select s.id, s.name, s.title, s.belongs, s.source, s.workspace, s.policy, s.mode
     when exists (select 1 from turns where session = s.key and ended is null) then 'running'
     else 'idle'
   end,
-  s.messages, s.turns, s.input, s.output, s.cached, s.cost, s.terminals, s.effort
+  s.messages, s.turns, s.input, s.output, s.cached, s.cost, s.terminals, s.effort,
+  s.parent, s.depth, s.share
 from sessions s
 """
 
@@ -30,8 +40,10 @@ from sessions s
 def _sessions(db: apsw.Connection, rest: str, values: Sequence[str | int]) -> list[Session]:
     found: list[Session] = []
     for row in rows(db, _SESSION + rest, values):
-        fields = [*row[:14], Usage(*row[14:17]), row[17], tuple(row[18].split(",")), row[19]]
-        found.append(Session(*fields))
+        share = msgspec.json.decode(row[22], type=Share)
+        terminals = tuple(row[18].split(","))
+        usage = Usage(*row[14:17])
+        found.append(Session(*[*row[:14], usage, row[17], terminals, *row[19:22], share]))
     return found
 
 
@@ -49,7 +61,10 @@ def session(db: apsw.Connection, reference: str) -> Session:
     return close[0]
 
 
-def sessions(db: apsw.Connection, limit: int, key: str) -> list[Session]:
+def sessions(db: apsw.Connection, limit: int, key: str, parent: str | None) -> list[Session]:
+    if parent is not None:
+        rest = "where s.parent = ? order by s.updated desc, s.key desc limit ?"
+        return _sessions(db, rest, (parent, limit))
     if key:
         rest = "where s.belongs = ? and s.belongs <> '' order by s.updated desc, s.key desc limit ?"
         return _sessions(db, rest, (key, limit))
@@ -114,20 +129,30 @@ def parked(db: apsw.Connection, bodies: Bodies) -> list[Parked]:
 
 
 def _arguments(db: apsw.Connection, bodies: Bodies, key: int, turn: int, call_id: str) -> str:
-    """What the call was made with: it stands in the reply that asked for it."""
+    """What the call was made with: it stands in the reply that asked for it, or in the event by
+    which a program made it."""
     found = rows(
         db,
-        "select m.body from events e join messages m on m.id = e.message where e.session = ? "
-        "and e.turn = ? and e.kind = 'replied' order by e.number desc",
+        "select coalesce(e.body, m.body) from events e left join messages m on m.id = e.message "
+        "where e.session = ? and e.turn = ? and e.kind in ('replied', 'call_made') "
+        "order by e.number desc",
         (key, turn),
     )
     for (body,) in found:
-        reply = decode(bodies.unpack(body))
-        assert isinstance(reply, Replied)
-        for call in reply.calls:
+        for call in _calls(decode(bodies.unpack(body))):
             if call.id == call_id:
                 return call.arguments
     return ""
+
+
+def _calls(event: Event) -> tuple[ToolCall, ...]:
+    match event:
+        case Replied():
+            return event.calls
+        case CallMade():
+            return (event.call,)
+        case _:
+            return ()
 
 
 def questions(db: apsw.Connection, bodies: Bodies) -> list[Question]:
@@ -175,25 +200,37 @@ def judgements(
         "and (?2 = '' or s.id = ?2) order by e.time desc, e.number desc limit ?3",
         (since, session, limit),
     )
-    replies: dict[tuple[int, str], Replied] = {}
+    known: dict[tuple[int, str], ToolCall] = {}
     given = []
     for id, policy, key, time, body in found:
         judged = decode(bodies.unpack(body))
         assert isinstance(judged, CallJudged)
-        start, _, index = judged.effect.rpartition("-")
-        if (key, start) not in replies:
-            replies[key, start] = _reply(db, bodies, key, int(start.rpartition("-")[2]))
-        arguments = replies[key, start].calls[int(index)].arguments
+        if (key, judged.effect) not in known:
+            known |= _calls_with(db, bodies, key, id, judged.effect)
+        arguments = msgspec.json.encode(known[key, judged.effect].target()[1]).decode()
         given.append(Judgement(id, policy, time, arguments, judged))
     return given
 
 
-def _reply(db: apsw.Connection, bodies: Bodies, key: int, number: int) -> Replied:
-    body = db.execute(
-        "select m.body from events e join messages m on m.id = e.message "
-        "where e.session = ? and e.number = ?",
+def _calls_with(
+    db: apsw.Connection, bodies: Bodies, key: int, session: str, effect: str
+) -> dict[tuple[int, str], ToolCall]:
+    """The calls that came with the one of this effect: those of its reply, or of its program."""
+    reply, _, inner = effect.partition(".")
+    start, _, _ = reply.rpartition("-")
+    number = int(start.rpartition("-")[2])
+    if not inner:
+        body = db.execute(
+            "select m.body from events e join messages m on m.id = e.message "
+            "where e.session = ? and e.number = ?",
+            (key, number),
+        ).get
+        calls = _calls(decode(bodies.unpack(body)))
+        return {(key, f"{session}-{number}-{at}"): call for at, call in enumerate(calls)}
+    made = rows(
+        db,
+        "select body from events where session = ? and number > ? and kind = 'call_made'",
         (key, number),
-    ).get
-    reply = decode(bodies.unpack(body))
-    assert isinstance(reply, Replied)
-    return reply
+    )
+    events = [decode(bodies.unpack(body)) for (body,) in made]
+    return {(key, one.effect): one.call for one in events if isinstance(one, CallMade)}

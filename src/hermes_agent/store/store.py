@@ -149,8 +149,10 @@ class Store(Journal):
     async def session(self, reference: str) -> Session:
         return await self._read(lambda db: reading.session(db, reference))
 
-    async def sessions(self, limit: int = 50, *, key: str = "") -> Sequence[Session]:
-        return await self._read(lambda db: reading.sessions(db, limit, key))
+    async def sessions(
+        self, limit: int = 50, *, key: str = "", parent: str | None = None
+    ) -> Sequence[Session]:
+        return await self._read(lambda db: reading.sessions(db, limit, key, parent))
 
     async def rename_session(self, id: str, name: str) -> None:
         await self._write("rename_session", lambda db: writing.rename_session(db, id, name))

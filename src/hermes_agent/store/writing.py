@@ -57,16 +57,19 @@ def open_session(
         id = new_id()
     db.execute(
         "insert into sessions (id, name, belongs, source, workspace, policy, model, prompt, "
-        "created, updated, terminals, effort) "
-        "values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11)",
+        "created, updated, terminals, effort, parent, depth, share) "
+        "values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12, "
+        "coalesce((select depth + 1 from sessions where id = ?12), 0), ?13)",
         (
             id, new.name, new.key, new.source, new.workspace, new.policy, new.model, digest, now,
-            ",".join(new.terminals), new.effort,
+            ",".join(new.terminals), new.effort, new.parent,
+            msgspec.json.encode(new.share).decode(),
         ),
     )  # fmt: skip
     opened = SessionOpened(
-        new.workspace, new.policy, new.model, digest, new.source, new.terminals, new.effort
-    )
+        new.workspace, new.policy, new.model, digest, new.source, new.terminals, new.effort,
+        new.parent,
+    )  # fmt: skip
     add_events(_place(db, bodies, id, now), [opened])
     return id
 

@@ -58,12 +58,18 @@ class Sandbox:
     """The way into one sandbox. Its folder holds its home, its scratch space and its door."""
 
     def __init__(
-        self, place: SandboxPlace, workspace: str, folder: Path, environ: Mapping[str, str]
+        self,
+        place: SandboxPlace,
+        workspace: str,
+        folder: Path,
+        environ: Mapping[str, str],
+        cell: sandbox_view.Cell | None = None,
     ) -> None:
         self._place = place
         self._workspace = workspace
         self._folder = Path(os.path.realpath(folder))
         self._environ = environ
+        self._cell = cell
         self._channels: list[Program] = []
         self._seen = False
 
@@ -73,7 +79,7 @@ class Sandbox:
             self._seen = True
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
-        program = await self._start(argv)
+        program = await self.begin(argv)
         out, err = bytearray(), bytearray()
         tasks = [
             asyncio.ensure_future(feed(program.into, stdin)),
@@ -93,11 +99,22 @@ class Sandbox:
         return Done(code, bytes(out), program.trouble or bytes(err))
 
     async def start(self, argv: Sequence[str]) -> Channel:
-        program = await self._start(argv)
+        program = await self.begin(argv)
         program.err.close()
         program.watch()
         self._channels = [*(channel for channel in self._channels if not channel.closed), program]
         return program
+
+    async def begin(self, argv: Sequence[str]) -> Program:
+        """Start a program; all of its pipes are the caller's."""
+        for pause in (*BUSY_PAUSES, 0.0):
+            with contextlib.suppress(Busy, BlockingIOError):
+                host = self._connect()
+                if host is None:
+                    raise ConnectionRefusedError("the sandbox is not there")
+                return await Program.ask(host, argv)
+            await asyncio.sleep(pause)
+        raise ConnectionAbortedError("the sandbox has as many processes as it may")
 
     async def rest(self) -> None:
         """End a sandbox in which nothing runs; its files stay, and the next is soon made."""
@@ -111,16 +128,6 @@ class Sandbox:
     async def destroy(self) -> None:
         await self.close()
         await asyncio.to_thread(self._destroy)
-
-    async def _start(self, argv: Sequence[str]) -> Program:
-        for pause in (*BUSY_PAUSES, 0.0):
-            with contextlib.suppress(Busy, BlockingIOError):
-                host = self._connect()
-                if host is None:
-                    raise ConnectionRefusedError("the sandbox is not there")
-                return await Program.ask(host, argv)
-            await asyncio.sleep(pause)
-        raise ConnectionAbortedError("the sandbox has as many processes as it may")
 
     def _make(self) -> None:
         """See that the sandbox is there, as these settings want it."""
@@ -149,7 +156,9 @@ class Sandbox:
                     )
                 time.sleep(0.005)
             made.write_bytes(wanted)
-            sandbox_start.launch(self._place, self._workspace, self._folder, self._environ, lock)
+            sandbox_start.launch(
+                self._place, self._workspace, self._folder, self._environ, lock, self._cell
+            )
 
     def _rest(self) -> None:
         deadline = time.monotonic() + REST_SECONDS

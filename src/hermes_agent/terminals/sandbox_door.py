@@ -31,12 +31,17 @@ class Door:
         self._score = score
         self._waiting: dict[int, socket.socket] = {}
 
-    def serve(self, woken: socket.socket) -> None:
+    def serve(self, woken: socket.socket, leash: int) -> None:
+        """As long as whoever holds the other end of the leash lives, where there is one."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
+            if leash >= 0:
+                selector.register(leash, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select():
+                    if key.fileobj == leash:
+                        return
                     if key.fileobj is woken:
                         woken.recv(4096)
                         self._reap()
@@ -136,9 +141,9 @@ def _own_score() -> int | None:
         return None
 
 
-def main(listener: int, ready: int, kept: int, data: int, processes: int) -> None:
+def main(listener: int, ready: int, kept: int, leash: int, data: int, processes: int) -> None:
     """`kept` is the lock of the sandbox: held as long as this process lives."""
-    for file in (listener, ready, kept):
+    for file in (listener, ready, kept, *([leash] if leash >= 0 else [])):
         os.set_inheritable(file, False)
     _limit(data, processes)
     score = _own_score()  # before the next line, which would make it another user's
@@ -155,7 +160,7 @@ def main(listener: int, ready: int, kept: int, data: int, processes: int) -> Non
         door.listen(128)
     os.write(ready, b"ready")
     os.close(ready)
-    Door(door, score).serve(woken)
+    Door(door, score).serve(woken, leash)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,12 @@ NOTE = "groups"
 """The file in the sandbox's folder that names its groups."""
 GOING_SECONDS = 5.0
 """How long the kernel may take to empty a group whose processes were killed."""
+COUNTED = (
+    ("memory", "memory.events", "oom_kill"),
+    ("memory", "memory.oom_control", "oom_kill"),
+    ("processes", "pids.events", "max"),
+)
+"""Limits, and where the second and the first version of control groups count their hits."""
 COUNTED_APART = (5, 14)
 """From this Linux on, the processes of a user are counted in each user namespace by itself."""
 
@@ -47,6 +53,18 @@ def leave(folder: Path) -> None:
                 break
             time.sleep(0.01)
     (folder / NOTE).unlink(missing_ok=True)
+
+
+def reached(folder: Path) -> frozenset[str]:
+    """Which limits the sandbox has run into, of those that its groups count."""
+    found = set()
+    for group in (folder / NOTE).read_text().splitlines() if (folder / NOTE).exists() else ():
+        for thing, file, word in COUNTED:
+            with contextlib.suppress(OSError):  # another group's file, or another version's
+                counts = dict(line.split() for line in Path(group, file).read_text().splitlines())
+                if int(counts.get(word, 0)):
+                    found.add(thing)
+    return frozenset(found)
 
 
 def per_process(limits: Limits, groups: dict[str, str], *, apart: bool) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import SandboxPlace
 from hermes_agent.terminals import sandbox_filter, sandbox_landlock, sandbox_limits, sandbox_view
-from hermes_agent.terminals.sandbox_view import Rules
+from hermes_agent.terminals.sandbox_view import Cell, Rules
 
 HERE = Path(__file__).parent
 PYTHON = os.path.realpath(sys.executable)
@@ -22,6 +22,7 @@ LIBRARY = Path(sys.base_prefix).resolve()
 """Where that Python has its library."""
 DOOR = "door"
 LOG = "log"
+SCRATCH = "/tmp"  # noqa: S108 - a cell's own, in its own mount namespace
 START_SECONDS = 60.0
 PLAIN = ("PATH", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES")
 """Variables of the runtime that commands see; no secret gets in."""
@@ -61,14 +62,19 @@ def find_way(environ: Mapping[str, str]) -> str:
 
 
 def launch(
-    place: SandboxPlace, workspace: str, folder: Path, environ: Mapping[str, str], lock: int
+    place: SandboxPlace,
+    workspace: str,
+    folder: Path,
+    environ: Mapping[str, str],
+    lock: int,
+    cell: Cell | None = None,
 ) -> None:
     """Start the door of a sandbox, which holds the lock from then on, and wait until it opens."""
     bwrap = find_way(environ)
     sandbox_limits.leave(folder)  # what an earlier sandbox that was killed has left
     groups = sandbox_limits.join(place.limits, folder)
     with ExitStack() as stack:
-        files: list[int] = [lock]
+        files: list[int] = [lock, *([cell.leash] if cell else [])]
 
         def hand_over(data: bytes) -> int:
             files.append(stack.enter_context(_memory(data)))
@@ -81,15 +87,16 @@ def launch(
         files += [listener.fileno(), tell.fileno()]
         script = hand_over((HERE / "sandbox_door.py").read_bytes())
         limits = sandbox_limits.per_process(place.limits, groups, apart=bool(bwrap))
-        numbers = (listener.fileno(), tell.fileno(), lock, *limits)
+        leash = cell.leash if cell else -1
+        numbers = (listener.fileno(), tell.fileno(), lock, leash, *limits)
         door = [PYTHON, "-I", "-S", f"/proc/self/fd/{script}", *map(str, numbers)]
-        view = sandbox_view.rules(place, workspace, folder, environ, LIBRARY)
+        rules = functools.partial(sandbox_view.rules, place, workspace, folder, environ, LIBRARY)
+        view = cell.rules if cell else rules()
+        filter = hand_over(sandbox_filter.program(_families(place, cell, apart=bool(bwrap))))
         if bwrap:
-            filter = hand_over(sandbox_filter.program())
-            options = _bubblewrap(place, view, folder, workspace, filter)
+            options = _bubblewrap(place, view, folder, workspace, filter, cell)
             confined = [bwrap, "--args", str(hand_over(_joined(options))), "--"]
         else:
-            filter = hand_over(sandbox_filter.program(_families(place)))
             allowed = hand_over(_joined(sandbox_view.grants(view, folder / "tmp")))
             guard = [PYTHON, "-I", "-S", str(HERE / "sandbox_landlock.py")]
             network = "network" if place.network else "none"
@@ -101,14 +108,17 @@ def launch(
                 [bash, "--noprofile", "--norc", "-c", LAUNCH, "hermes-sandbox",
                  *sorted(set(groups.values())), "--", *confined, *door],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=files, cwd="/",
-                env=_environment(environ, folder, bool(bwrap)), start_new_session=True, check=True,
+                env=_environment(environ, folder, bool(bwrap), cell),
+                start_new_session=True, check=True,
             )  # fmt: skip
         tell.close()
         _wait(hear.fileno(), folder)
 
 
-def _families(place: SandboxPlace) -> frozenset[int]:
+def _families(place: SandboxPlace, cell: Cell | None, *, apart: bool) -> frozenset[int]:
     """Without a namespace, sockets lead to the machine's own programs: there are none."""
+    if apart and not cell:
+        return sandbox_filter.USUAL
     return sandbox_filter.USUAL - {socket.AF_UNIX} if place.network else sandbox_filter.LOCAL
 
 
@@ -117,12 +127,18 @@ def _joined(words: Iterable[str]) -> bytes:
 
 
 def _bubblewrap(
-    place: SandboxPlace, rules: Rules, folder: Path, workspace: str, filter: int
+    place: SandboxPlace,
+    rules: Rules,
+    folder: Path,
+    workspace: str,
+    filter: int,
+    cell: Cell | None,
 ) -> list[str]:
     options = ["--unshare-all", *(["--share-net"] if place.network else [])]
     # The door is process 1: nothing inside can kill it, and when it dies all the others do.
     options += ["--new-session", "--as-pid-1", "--cap-drop", "ALL", "--seccomp", str(filter)]
-    options += ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(folder / "shm"), "/dev/shm"]  # noqa: S108
+    options += [*([] if cell else ["--ro-bind", "/", "/"]), "--dev", "/dev"]
+    options += _own(cell, "/dev/shm") if cell else ["--bind", str(folder / "shm"), "/dev/shm"]  # noqa: S108
     # Root may write the kernel's settings without any capability, and bubblewrap lets it.
     options += ["--remount-ro", "/dev", "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
     for path in (Path("/proc", name) for name in UNSEEN):
@@ -131,16 +147,31 @@ def _bubblewrap(
         elif path.exists():
             options += ["--ro-bind", "/dev/null", str(path)]
     opened, closed = sandbox_view.bindings(rules, folder / "tmp")
-    for target, link in sandbox_view.links(rules, Path(workspace)):
+    made: dict[Path, Path] = {}
+    for name in cell.names if cell else (Path(workspace),):
+        made |= {link: target for target, link in sandbox_view.links(rules, name)}
+    for link, target in made.items():
         opened += ["--symlink", str(target), str(link)]
-    return [*options, *opened, *closed, "--chdir", str(Path(workspace).resolve())]
+    if cell:
+        opened, closed = [*_own(cell, SCRATCH), *opened], ["--remount-ro", "/"]
+    start = SCRATCH if cell else str(Path(workspace).resolve())
+    return [*options, *opened, *closed, "--chdir", start]
 
 
-def _environment(environ: Mapping[str, str], folder: Path, own_tmp: bool) -> dict[str, str]:
+def _own(cell: Cell, path: str) -> list[str]:
+    """A folder in memory that holds so much and no more."""
+    return ["--perms", "1777", "--size", str(cell.scratch_mb << 20), "--tmpfs", path]
+
+
+def _environment(
+    environ: Mapping[str, str], folder: Path, own_tmp: bool, cell: Cell | None
+) -> dict[str, str]:
     chosen = {
         name: value for name, value in environ.items() if name in PLAIN or name.startswith("LC_")
     }
     made = {"LANG": "C.UTF-8", **chosen, "PATH": _path(environ), "HOME": str(folder / "home")}
+    if cell:
+        made |= {"PATH": os.defpath, "HOME": SCRATCH if own_tmp else str(folder / "tmp")}
     if not own_tmp:
         made["TMPDIR"] = str(folder / "tmp")
     return {**made, "SHELL": "/bin/bash", "TERM": "dumb"}

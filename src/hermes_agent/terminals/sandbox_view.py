@@ -5,6 +5,7 @@ import os
 import pwd
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -43,6 +44,19 @@ SCAN_FOLDERS = 2000
 """The most folders of a workspace that are looked through for files with secrets."""
 MOST_LINKS = 40
 """As many as the kernel follows."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A sandbox that sees only what it is shown, has no sockets, keeps its files in memory, and
+    dies with its host."""
+
+    rules: Rules
+    names: tuple[Path, ...]
+    """What is shown, by the names that programs know; links on the way are made inside."""
+    scratch_mb: int
+    leash: int
+    """An open file: when its other end is closed, the sandbox ends."""
 
 
 def rules(

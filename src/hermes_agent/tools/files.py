@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any
 from weakref import WeakValueDictionary
@@ -12,6 +13,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 from hermes_agent.tools.replace import Replaced, replace
+from hermes_agent.tools.web.kinds import HEAD, image_type, kind_of
 
 READ_BYTES = 10_000_000
 """The largest file that is read into memory as text."""
@@ -19,12 +21,6 @@ READ_CHARS = 15_000
 """The most one reading shows; the loop would cut a longer one without saying how to go on."""
 IMAGE_BYTES = 5_000_000
 """The largest image that services take."""
-_IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
 LINE_CHARS = 2_000
 """The most of one line that is shown."""
 DIFF_BYTES = 200_000
@@ -48,12 +44,11 @@ async def read_file(
     start: Annotated[int, Meta(ge=1)] = 1,
     lines: Annotated[int, Meta(ge=1)] = 400,
 ) -> ToolResult:
-    """Read a text file as `number|line`, from line `start`; an image is shown."""
+    """Read a text, PDF or Office file as `number|line`, from line `start`; an image is shown."""
     data = await _bytes(context, path)
-    if (kind := _image_type(data)) is not None:
+    if (kind := image_type(data)) is not None:
         return _image(path, data, kind)
-    _refuse_binary(path, data)
-    text, note = _decoded(path, data)
+    text, note = await _readable(path, data)
     there = _lines(text)
     if not there:
         return ToolResult("[the file is empty]", {"path": path, "lines": 0})
@@ -81,12 +76,23 @@ async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any
     return "not-run" if now == note["before"] else None
 
 
+def _undo(note: dict[str, Any], _arguments: Mapping[str, Any], result: ToolResult) -> str:
+    """A small change is turned back by its diff; a new file by removing it."""
+    if note["before"] is None:
+        return f"remove {note['path']}"
+    diff = str(result.data.get("diff", ""))
+    if 0 < len(diff) <= DIFF_CHARS:
+        return f"apply this to {note['path']} with `patch -R`:\n{diff}"
+    return ""
+
+
 @tool(
     capabilities=("filesystem",),
     paths={"path": "write"},
     located=True,
     prepare=_prepare_write,
     recover=_recover,
+    inverse=_undo,
 )
 async def write_file(context: ToolContext, path: str, content: str) -> ToolResult:
     """Make a text file, or replace it whole; folders are made as needed."""
@@ -113,6 +119,7 @@ async def _prepare_patch(
     located=True,
     prepare=_prepare_patch,
     recover=_recover,
+    inverse=_undo,
 )
 async def patch(
     context: ToolContext, path: str, old: str, new: str, all: bool = False
@@ -188,13 +195,6 @@ def _refuse_binary(path: str, data: bytes) -> None:
         raise ToolError(f"{path!r} is not text ({len(data)} bytes)", "a command can inspect it")
 
 
-def _image_type(data: bytes) -> str | None:
-    """The media type of an image that models take, by how it begins."""
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((type for start, type in _IMAGES.items() if data.startswith(start)), None)
-
-
 def _image(path: str, data: bytes, type: str) -> ToolResult:
     if len(data) > IMAGE_BYTES:
         raise ToolError(
@@ -222,6 +222,17 @@ async def _bytes(context: ToolContext, path: str) -> bytes:
             "search_files finds the lines, or take a part with a command such as sed or tail",
         )
     return await context.terminal.read(path)
+
+
+async def _readable(path: str, data: bytes) -> tuple[str, str]:
+    """The text of a document or a text file, and what must be said about it."""
+    if kind_of("application/zip", path, data[:HEAD]) not in {"pdf", "office"}:
+        _refuse_binary(path, data)
+        return _decoded(path, data)
+    from hermes_agent.tools.web.apart import extract_apart
+
+    made = await extract_apart(data, "", path)
+    return made.text, "".join(f"[{note}]" for note in made.notes)
 
 
 def _decoded(path: str, data: bytes) -> tuple[str, str]:

@@ -1,8 +1,10 @@
 """Commands in the session's shell."""
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.protocols import Command, CommandState
@@ -12,6 +14,7 @@ COMMAND_CHARS = 100
 """How much of a command's text a list shows."""
 
 
+FOLLOW_SECONDS = 60.0
 WHOLE_BYTES = 4_000
 """Output up to this size is always shown whole, so it need not be kept in the spool."""
 
@@ -23,11 +26,31 @@ async def _recover_command(
     timeout: float | None,  # noqa: ASYNC109 - the terminal keeps it, across a restart too
     background: bool,
 ) -> Recovered:
-    found = await context.terminal.recover(Command(context.effect, command, timeout, background))
+    beside = context.aside and not background
+    limit = _limit(context, timeout) if beside else timeout
+    given = Command(context.effect, command, limit, background or beside)
+    found = await context.terminal.recover(given)
     if found is None or found == "not-run":
         return found
+    if beside:
+        found = await _to_its_end(context, found)
     # A lost command may have done anything before it was lost: a person decides.
     return None if found.state == "lost" else show(found)
+
+
+def _limit(context: ToolContext, given: float | None) -> float:
+    return given or context.settings.terminal.timeout_seconds
+
+
+async def _to_its_end(context: ToolContext, state: CommandState) -> CommandState:
+    """Wait for a command that runs beside the session's shell."""
+    try:
+        while state.state == "running":
+            state = await context.terminal.follow(state.id, wait=FOLLOW_SECONDS)
+    except asyncio.CancelledError:
+        await asyncio.shield(context.terminal.stop(state.id))
+        raise
+    return replace(state, background=False)
 
 
 async def _release_command(context: ToolContext, result: ToolResult) -> None:
@@ -52,10 +75,14 @@ async def terminal(
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
     stdin. `timeout` in seconds. `background` returns at once; see `process`."""
-    state = await context.terminal.run(
-        Command(context.effect, command, timeout, background, dict(context.secrets)),
-        context.output,
-    )
+    # A program runs several at once: each in a shell of its own, which begins where the session's
+    # stands and whose changes are gone with it.
+    beside = context.aside and not background
+    limit = _limit(context, timeout) if beside else timeout
+    given = Command(context.effect, command, limit, background or beside, dict(context.secrets))
+    state = await context.terminal.run(given, context.output)
+    if beside:
+        state = await _to_its_end(context, state)
     if state.state == "lost":
         raise OutcomeUnknown("the shell went away while the command ran")
     return show(state)

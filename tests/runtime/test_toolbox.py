@@ -5,17 +5,17 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.tools.builtin import BUILTIN, load_tools
+from hermes_agent.runtime.toolbox import TABLE, load_tools
 
 SPECS = (
-    "import msgspec; from hermes_agent.tools.builtin import load_tools; "
+    "import msgspec; from hermes_agent.runtime.toolbox import load_tools; "
     "print(msgspec.json.encode([tool.spec for tool in load_tools()]).decode())"
 )
 
 
 def test_every_name_in_the_table_is_the_name_of_its_tool() -> None:
-    assert [tool.name for tool in load_tools()] == list(BUILTIN)
-    assert all(tool.builtin and tool.description for tool in load_tools())
+    assert [tool.name for tool in load_tools()] == list(TABLE)
+    assert all(tool.origin == "builtin" and tool.description for tool in load_tools())
 
 
 def test_tools_come_in_the_order_of_the_table_however_they_are_asked_for() -> None:
@@ -51,8 +51,8 @@ def test_every_tool_can_be_repeated_or_can_tell_what_became_of_it() -> None:
 
 def test_the_table_is_read_without_importing_a_tool() -> None:
     program = (
-        "import sys; from hermes_agent.tools.builtin import BUILTIN; "
-        "print(sorted(set(BUILTIN.values()) & set(sys.modules)), 'msgspec' in sys.modules)"
+        "import sys; from hermes_agent.runtime.toolbox import TABLE; "
+        "print(sorted(set(TABLE.values()) & set(sys.modules)), 'msgspec' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[] False\n"

@@ -1,0 +1,31 @@
+"""A parent's budget cut up for its children."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from hermes_agent.agent.purse import Account, Purse
+from hermes_agent.core.lent import Carved
+
+Carve = Callable[[int], AbstractAsyncContextManager[Carved]]
+
+PART = 0.9
+"""How much of what is left goes to the children: their parent must still read what they say."""
+
+
+def carver(purse: Purse, accounts: Callable[[], Sequence[Account]]) -> Carve:
+    """`accounts` are the budgets of the turn; what all sessions share is not cut up: children draw
+    on it themselves."""
+
+    @asynccontextmanager
+    async def carve(children: int) -> AsyncIterator[Carved]:
+        own = [account for account in accounts() if not account.shared]
+        held = await purse.reserve(own, PART)
+        try:
+            shares = [(account.unit, held.amounts[account.key] / children) for account in own]
+            tokens = [int(share) for unit, share in shares if unit == "tokens"]
+            dollars = [share for unit, share in shares if unit == "dollars"]
+            yield Carved(min(tokens, default=None), min(dollars, default=None))
+        finally:
+            held.release()
+
+    return carve

@@ -1,0 +1,64 @@
+"""Tools that are not in the prompt: of servers, and written by the agent. Two tools find and call
+them, so that however many there are, they cost nothing until they are used."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.lent import Listed, Source
+from hermes_agent.core.tools import ToolContext, ToolResult, tool
+
+SHOWN = 40
+"""Tools that a search shows."""
+
+
+@tool(repeatable=True)
+async def find_tools(
+    context: ToolContext, query: str = "", names: tuple[str, ...] = ()
+) -> ToolResult:
+    """Find more tools (of MCP servers, or that you wrote): by words, or all; `names` gives the
+    arguments of these."""
+    sources = context.lent.sources
+    if names:
+        return await _described(sources, names)
+    found: list[Listed] = []
+    troubles: list[str] = []
+    searches = [source.search(query) for source in sources]
+    for answer in await asyncio.gather(*searches, return_exceptions=True):
+        if isinstance(answer, HermesError):
+            troubles.append(answer.message)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found += answer
+    rows = [f"{one.name}: {one.about}" for one in found[:SHOWN]]
+    if len(found) > SHOWN:
+        rows.append(f"[{len(found) - SHOWN} more; narrow the search]")
+    lines = [*(rows or ["no tool fits"]), *(f"[not searched: {each}]" for each in troubles)]
+    return ToolResult("\n".join(lines), {"found": [one.name for one in found]})
+
+
+async def _described(sources: Sequence[Source], names: Sequence[str]) -> ToolResult:
+    lines = []
+    for name in names:
+        for source in sources:
+            if (found := await source.find(name)) is not None:
+                spec = found.spec
+                arguments = msgspec.json.encode(spec.parameters).decode()
+                lines.append(f"{spec.name}: {spec.description}\narguments: {arguments}")
+                break
+        else:
+            lines.append(f"{name}: there is no such tool")
+    return ToolResult("\n\n".join(lines), {"names": list(names)})
+
+
+@tool()
+async def use_tool(
+    _context: ToolContext, name: str, arguments: dict[str, Any] | None = None
+) -> ToolResult:
+    """Call a tool that find_tools has shown."""
+    # A call of this one is a call of the tool it names, and never comes here.
+    raise ToolError(f"{name} cannot be called so with {arguments}", "find_tools shows how")

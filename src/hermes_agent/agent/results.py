@@ -1,0 +1,76 @@
+"""Results that are too large for the model: kept whole on disk, shown in part."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tools import ToolContext, ToolResult, tool
+
+LINES = 400
+PAGE_CHARS = 16_000
+"""The most that is shown of a kept result at once."""
+LINE_CHARS = 4_000
+
+
+class Results:
+    """The kept results of one session."""
+
+    def __init__(self, folder: Path, most: Callable[[], int]) -> None:
+        self._folder = folder
+        self._most = most
+
+    def shown(self, effect: str, text: str) -> str:
+        """What the model sees of a result: all of it, or its two ends and how to read on."""
+        limit = self._most()
+        if len(text) <= limit:
+            return text
+        whole = self._folder / f"{effect}.txt"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            whole.write_text(text, encoding="utf-8", errors="replace")
+            kept = f'read_on(result="{effect}") shows the whole'
+        except OSError as error:
+            kept = f"they could not be kept: {error}"
+        half = limit // 2
+        left_out = len(text) - 2 * half
+        return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"
+
+    def whole(self, effect: str, shown: str) -> str:
+        """The result as it was, of which the model was shown this."""
+        try:
+            return (self._folder / f"{effect}.txt").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return shown
+
+
+@tool(repeatable=True)
+async def read_on(
+    context: ToolContext, result: str, start: Annotated[int, Meta(ge=1)] = 1
+) -> ToolResult:
+    """Read a result that was cut, from line `start`."""
+    path = context.results / f"{result}.txt" if context.results and _is_plain(result) else None
+    if path is None or not path.is_file():
+        raise ToolError(f"no result {result!r} is kept", "its cut text names it", "changed")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if start > len(lines):
+        raise ToolError(f"it has {len(lines)} lines", retry="changed")
+    shown: list[str] = []
+    room = PAGE_CHARS
+    for line in lines[start - 1 : start - 1 + LINES]:
+        cut = len(line) - LINE_CHARS
+        shown.append(f"{line[:LINE_CHARS]}… [{cut} more characters]" if cut > 0 else line)
+        room -= len(shown[-1]) + 1
+        if room < 0:
+            break
+    last = start - 1 + len(shown)
+    on = f"; read on with start={last + 1}" if last < len(lines) else ""
+    note = f"[lines {start} to {last} of {len(lines)}{on}]"
+    facts = {"result": result, "start": start, "shown": len(shown), "lines": len(lines)}
+    return ToolResult("\n".join([*shown, note]), facts)
+
+
+def _is_plain(name: str) -> bool:
+    return "/" not in name and "\0" not in name and ".." not in name

@@ -1,0 +1,180 @@
+"""The built-in tools. What the model is shown of them is data, made from the code by `make docs`;
+a tool's module is imported when it is first called."""
+
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.messages import ToolSpec
+
+if TYPE_CHECKING:
+    from hermes_agent.core.tools import Tool
+
+DATA = Path(__file__).with_name("toolbox.json")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class Row(Struct, frozen=True):
+    """Where a tool is, which toolset it belongs to, and what it cannot do without."""
+
+    module: str
+    toolset: str
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    """One of these."""
+    extra: str = ""
+    """What to install when a package is missing."""
+
+
+_FILES, _SHELL = "hermes_agent.tools.files", "hermes_agent.tools.terminal"
+_BROWSER = "hermes_agent.tools.browser.tools"
+
+TABLE: Mapping[str, Row] = {
+    "terminal": Row(_SHELL, "terminal"),
+    "process": Row(_SHELL, "terminal"),
+    "read_file": Row(_FILES, "files"),
+    "write_file": Row(_FILES, "files"),
+    "patch": Row(_FILES, "files"),
+    "search_files": Row("hermes_agent.tools.search", "files"),
+    "ask_user": Row("hermes_agent.tools.ask", "people"),
+    "read_on": Row("hermes_agent.agent.results", "base"),
+    "todo": Row("hermes_agent.tools.todo", "base"),
+    "web_search": Row("hermes_agent.tools.web.search", "web"),
+    "web_fetch": Row("hermes_agent.tools.web.fetch", "web", ("trafilatura", "pypdf"), extra="web"),
+    "browser": Row(_BROWSER, "browser", programs=BROWSERS),
+    "browser_act": Row(_BROWSER, "browser", programs=BROWSERS),
+    "execute_code": Row("hermes_agent.agent.code", "code"),
+    "delegate": Row("hermes_agent.agent.delegate", "delegate"),
+    "find_tools": Row("hermes_agent.agent.more", "base"),
+    "use_tool": Row("hermes_agent.agent.more", "base"),
+    "make_tool": Row("hermes_agent.agent.written", "code"),
+}
+"""The order is the prompt's order; new tools go at the end."""
+
+TOOLSETS: Mapping[str, tuple[str, ...]] = {
+    **{
+        toolset: tuple(name for name, row in TABLE.items() if row.toolset == toolset)
+        for toolset in dict.fromkeys(row.toolset for row in TABLE.values())
+    },
+    "look": ("read_file", "search_files", "read_on", "todo", "web_search", "web_fetch", "browser"),
+    "all": tuple(TABLE),
+}
+"""Names for several tools: by what they work on, those that only look, and all."""
+
+
+class ToolFacts(Struct, frozen=True):
+    """What is known of a built-in tool without importing it."""
+
+    spec: ToolSpec
+    toolset: str
+    capabilities: tuple[str, ...] = ()
+    repeatable: bool = False
+    missing: str = ""
+    """What it cannot do without and is not here; it is not offered then."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+class _Kept(Struct, frozen=True):
+    """A line of the data."""
+
+    spec: ToolSpec
+    capabilities: tuple[str, ...] = ()
+    repeatable: bool = False
+
+
+@cache
+def _data() -> Mapping[str, _Kept]:
+    kept = msgspec.json.decode(DATA.read_bytes(), type=list[_Kept])
+    return {one.spec.name: one for one in kept}
+
+
+def facts() -> Sequence[ToolFacts]:
+    """Every built-in tool, in the table's order."""
+    return [
+        ToolFacts(kept.spec, row.toolset, kept.capabilities, kept.repeatable, missing(name))
+        for name, row in TABLE.items()
+        if (kept := _data().get(name)) is not None
+    ]
+
+
+def missing(name: str) -> str:
+    """What a tool lacks here; empty when it can work."""
+    row = TABLE[name]
+    lacking = [package for package in row.packages if find_spec(package) is None]
+    if lacking:
+        return f"the package {lacking[0]}: pip install 'hermes-agent[{row.extra}]'"
+    if row.programs and not any(shutil.which(program) for program in row.programs):
+        return f"one of these programs: {', '.join(row.programs)}"
+    return ""
+
+
+def chosen(names: Sequence[str]) -> tuple[str, ...]:
+    """The tools that names of tools and toolsets stand for, in the table's order; all for none."""
+    wanted: set[str] = set()
+    for name in names or ("all",):
+        if name not in TOOLSETS and name not in TABLE:
+            raise UsageError(
+                f"no tool or toolset is called {name!r}",
+                f"toolsets: {', '.join(TOOLSETS)}; `hermes tools list` shows the tools",
+            )
+        wanted |= set(TOOLSETS.get(name, (name,)))
+    return tuple(name for name in TABLE if name in wanted)
+
+
+def specs(names: Collection[str]) -> tuple[ToolSpec, ...]:
+    """How the model sees these tools, without those that cannot work here."""
+    return tuple(one.spec for one in facts() if one.name in names and not one.missing)
+
+
+def load(name: str) -> "Tool":
+    tool: Tool = getattr(import_module(TABLE[name].module), name)
+    return tool
+
+
+def load_tools(names: Collection[str] | None = None) -> "tuple[Tool, ...]":
+    """The named tools and toolsets, or all, in the table's order however they are asked for."""
+    wanted = chosen(tuple(names)) if names is not None else tuple(TABLE)
+    return tuple(load(name) for name in wanted)
+
+
+class Toolbox(Mapping[str, "Tool"]):
+    """The tools of one session by name; a built-in one is imported when it is first looked at."""
+
+    def __init__(self, names: Sequence[str], own: Mapping[str, "Tool"] | None = None) -> None:
+        self._names = tuple(names)
+        self._tools: dict[str, Tool] = dict(own or {})
+
+    def __getitem__(self, name: str) -> "Tool":
+        if name not in self._tools:
+            if name not in self._names or name not in TABLE:
+                raise KeyError(name)
+            self._tools[name] = load(name)
+        return self._tools[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools or (name in self._names and name in TABLE)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def described() -> list[dict[str, Any]]:
+    """The data as the code has it now; `make docs` writes it."""
+    return [
+        msgspec.to_builtins(_Kept(tool.spec, tuple(tool.capabilities), tool.repeatable))
+        for tool in load_tools()
+    ]

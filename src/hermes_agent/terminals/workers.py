@@ -1,0 +1,202 @@
+"""Python that nobody trusts, each time in a new sandbox that dies with this process at the latest.
+Where none can be made, nothing is run."""
+
+import asyncio
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.lent import Call, Worked, WorkLimits
+from hermes_agent.core.places import Limits, SandboxPlace
+from hermes_agent.terminals import sandbox_limits, workers_view
+from hermes_agent.terminals.sandbox import Sandbox
+from hermes_agent.terminals.sandbox_start import PYTHON, find_way
+from hermes_agent.terminals.worker_program import TROUBLE_CHARS
+from hermes_agent.terminals.workers_talk import Talk
+
+OWN_MB = 64
+"""Memory that the sandbox itself needs, and the program to tell that it has none."""
+OWN_PROCESSES = 2
+SCRATCH_SHARE = 4
+"""The part of its memory, one in so many, that a program may fill with files."""
+LOOK_SECONDS = 0.25
+MOST_FILES = 10_000
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A sandbox for one run."""
+
+    sandbox: Sandbox
+    folder: Path
+    scratch_mb: int
+    on_disk: bool
+    """Its files are on the disk, and somebody must look how large they are."""
+
+
+class Workshop:
+    """Makes the sandboxes in a folder that it has to itself."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder = Path(os.path.realpath(folder))
+        self._environ = environ
+
+    async def run(
+        self,
+        name: str,
+        source: str,
+        *,
+        function: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[str] = (),
+        call: Call | None = None,
+        limits: WorkLimits | None = None,
+        output: Callable[[str], None] | None = None,
+    ) -> Worked:
+        limits = limits or WorkLimits()
+        began = time.monotonic()
+        job = {
+            "source": source,
+            "function": function,
+            "arguments": dict(arguments or {}),
+            "tools": list(tools),
+            "packages": workers_view.packages(),
+            "memory_mb": limits.memory_mb,
+        }
+        talk: Talk | None = None
+        try:
+            async with self._box(name, limits) as box:
+                argv = [PYTHON, "-I", "-S", str(workers_view.PROGRAM)]
+                program = await box.sandbox.begin(argv)
+                talk = Talk(program, tools, call, limits, output)
+                watch = asyncio.ensure_future(_watch(box, talk))
+                try:
+                    await talk.follow({**job, "scratch_mb": box.scratch_mb})
+                finally:
+                    watch.cancel()
+                reached = sandbox_limits.reached(box.folder)
+            await talk.settle()
+        finally:
+            if talk is not None:
+                await talk.close()
+        return _worked(talk, limits, reached, time.monotonic() - began)
+
+    async def tidy(self) -> None:
+        """Remove what a process that was killed has left. Others may be at work."""
+        for lock in self._folder.glob("*.lock"):
+            with lock.open("rb") as file:
+                if _locked(file.fileno()):
+                    folder = lock.with_suffix("")
+                    await self._remove(Sandbox(SandboxPlace(), "/", folder, self._environ), folder)
+
+    @asynccontextmanager
+    async def _box(self, name: str, limits: WorkLimits) -> AsyncIterator[_Box]:
+        """A new sandbox. Made and removed to the end, whoever is cancelled meanwhile."""
+        way = await asyncio.to_thread(find_way, self._environ)
+        folder = self._folder / hashlib.sha256(name.encode()).hexdigest()[:24]
+        scratch = folder / "tmp"
+        scratch_mb = max(1, limits.memory_mb // SCRATCH_SHARE)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        leash, held = os.pipe()
+        with folder.with_suffix(".lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            scratch.mkdir(parents=True, exist_ok=True)
+            cell = workers_view.cell(scratch_mb, leash)
+            sandbox = Sandbox(_place(limits), str(scratch), folder, self._environ, cell)
+            making = asyncio.ensure_future(sandbox.ready())
+            try:
+                await asyncio.shield(making)
+                yield _Box(sandbox, folder, scratch_mb, on_disk=not way)
+            finally:
+                ending = asyncio.ensure_future(self._end(sandbox, folder, making, (leash, held)))
+                await asyncio.shield(ending)
+
+    async def _end(
+        self, sandbox: Sandbox, folder: Path, making: asyncio.Future[None], files: tuple[int, int]
+    ) -> None:
+        await asyncio.wait({making})
+        for file in files:
+            os.close(file)
+        await self._remove(sandbox, folder)
+
+    async def _remove(self, sandbox: Sandbox, folder: Path) -> None:
+        await sandbox.destroy()
+        if folder.is_dir():
+            folder.rmdir()
+        folder.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _place(limits: WorkLimits) -> SandboxPlace:
+    return SandboxPlace(
+        limits=Limits(
+            memory_mb=limits.memory_mb + OWN_MB, processes=limits.processes + OWN_PROCESSES
+        )
+    )
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _watch(box: _Box, talk: Talk) -> None:
+    """Stop a program that fills the disk, where it has no folder in memory."""
+    while box.on_disk:
+        await asyncio.sleep(LOOK_SECONDS)
+        if await asyncio.to_thread(_size, box.folder / "tmp") > box.scratch_mb << 20:
+            talk.stop("disk", f"it kept more than {box.scratch_mb} MB of files")
+
+
+def _size(folder: Path) -> int:
+    """Of its files, and of those that are too many to count."""
+    size = count = 0
+    for path, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            count += 1
+            try:
+                size += Path(path, name).lstat().st_blocks * 512
+            except FileNotFoundError:  # it is gone again
+                continue
+        if count > MOST_FILES:
+            return 1 << 62
+    return size
+
+
+def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: float) -> Worked:
+    words = {
+        "memory": f"it needed more than {limits.memory_mb} MB of memory",
+        "processes": f"it started more than {limits.processes} processes",
+        "calls": f"it made more than {limits.calls} calls",
+        "output": f"it printed more than {limits.output_bytes} bytes",
+    }
+    limit, trouble = talk.stopped
+    ok = False
+    if limit:
+        pass
+    elif talk.ended is None:
+        limit = "memory" if "memory" in reached else "died"
+        code = "" if talk.code is None else f" (exit code {talk.code})"
+        trouble = words.get(limit, f"it died without a word{code}")
+    elif talk.ended.ok:
+        ok = True
+        limit = "output" if talk.cut else ""
+    else:
+        hit = reached | ({"calls"} if talk.refused else set()) | ({"output"} if talk.cut else set())
+        counted = [name for name in words if name in hit]
+        limit = talk.ended.limit or next(iter(counted), "")
+        said = [words[limit]] if limit else []
+        trouble = "\n".join([*said, talk.ended.trouble[-TROUBLE_CHARS:].rstrip()])
+    output = talk.output
+    if talk.cut:
+        output += f"\n[the rest is thrown away: {words['output']}]"
+    value = talk.ended.value if ok and talk.ended else None
+    return Worked(output, ok, value, trouble, limit, seconds)

@@ -1,0 +1,1 @@
+"""A Chromium that the agent drives over the DevTools protocol."""

@@ -1,0 +1,247 @@
+"""A session's browser: its tabs, dialogs, downloads and names for what is on the pages."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.lent import Proxy
+from hermes_agent.core.settings import BrowserSettings
+from hermes_agent.tools.browser.connection import Connection, Refused, SessionLost, Wire
+from hermes_agent.tools.browser.downloads import Downloads
+from hermes_agent.tools.browser.halts import Dialogs
+from hermes_agent.tools.browser.program import HEIGHT, WIDTH, PipeWire, started
+from hermes_agent.tools.browser.refs import Refs
+from hermes_agent.tools.browser.tab import Tab
+
+START_SECONDS = 60.0
+GREETING = "http://hermes.invalid/"
+"""The proxy answers this itself; the browser learns its password by it and keeps it."""
+_USER = "hermes"
+
+
+class Browser:
+    """Made by `launch`. One action at a time: whoever acts holds `turn`."""
+
+    def __init__(self, wire: Wire, proxy: Proxy, downloads: Downloads) -> None:
+        self.proxy = proxy
+        self.downloads = downloads
+        self.dialogs = Dialogs()
+        self.refs = Refs()
+        self.turn = asyncio.Lock()
+        self.tabs: dict[str, Tab] = {}
+        self.current: Tab | None = None
+        self.opened: list[Tab] = []
+        """Tabs that pages opened and nobody was told of yet."""
+        self.told: dict[str, str] = {}
+        """Hosts that were not reached, as far as the model knows."""
+        self.wire = wire
+        self._link = Connection(wire, self._hear)
+        self._context = ""
+        self._last = 0
+        self._targets: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._greeted = False
+
+    @property
+    def alive(self) -> bool:
+        return self._link.alive
+
+    async def call(self, method: str, **params: Any) -> Any:
+        """Ask the browser itself."""
+        return await self._link.call(method, params)
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for tab in self.tabs.values():
+            await tab.close()
+        await self._link.close()
+        await self.proxy.close()
+
+    async def begin(self, *, own: bool, local: bool) -> None:
+        """Take the first tab of a browser that is ours, or a corner of one that is not."""
+        if own:
+            targets = (await self.call("Target.getTargets"))["targetInfos"]
+            page = next(target for target in targets if target["type"] == "page")
+            self._context = page["browserContextId"]
+            target = page["targetId"]
+        else:
+            way = {"proxyServer": f"http://{self.proxy.address}", "proxyBypassList": "<-loopback>"}
+            made = await self.call(
+                "Target.createBrowserContext", disposeOnDetach=True, **(way if local else {})
+            )
+            self._context = made["browserContextId"]
+            target = await self._create()
+        if local:
+            await self._greet(target)
+        await self._take_downloads(local=local)
+        self.current = await self._attach(target, "about:blank")
+        only = [{"type": "page"}]
+        await self.call("Target.setDiscoverTargets", discover=True, filter=only)
+
+    async def _create(self) -> str:
+        made = await self.call(
+            "Target.createTarget",
+            url="about:blank",
+            browserContextId=self._context,
+            width=WIDTH,
+            height=HEIGHT,
+        )
+        return str(made["targetId"])
+
+    async def _greet(self, target: str) -> None:
+        """Give the proxy's password once; the browser sends it along from then on."""
+        attached = await self.call("Target.attachToTarget", targetId=target, flatten=True)
+        session = attached["sessionId"]
+        link = self._link
+        await link.call("Fetch.enable", {"handleAuthRequests": True}, session)
+        await link.call("Page.navigate", {"url": GREETING}, session)
+        await link.call("Page.resetNavigationHistory", {}, session)
+        await link.call("Target.detachFromTarget", {"sessionId": session})
+        if not self._greeted:
+            raise ToolError("the browser did not take the proxy's password", retry="never")
+
+    async def _take_downloads(self, *, local: bool) -> None:
+        folder = self.downloads.folder if local else None
+        behaviour: dict[str, Any] = {"behavior": "deny"}
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            behaviour = {"behavior": "allowAndName", "downloadPath": str(folder)}
+        await self.call(
+            "Browser.setDownloadBehavior",
+            eventsEnabled=True,
+            browserContextId=self._context,
+            **behaviour,
+        )
+
+    # Tabs.
+
+    async def new_tab(self) -> Tab:
+        return await self._attach(await self._create(), "about:blank")
+
+    async def _attach(self, target: str, url: str) -> Tab:
+        if target in self._targets and self._targets[target] in self.tabs:
+            return self.tabs[self._targets[target]]
+        self._last += 1
+        name = self._targets[target] = f"t{self._last}"
+        found = await self.call("Target.attachToTarget", targetId=target, flatten=True)
+        tab = Tab(name, target, found["sessionId"], self._link, self.dialogs)
+        tab.url = url
+        self.tabs[name] = tab
+        await tab.begin()
+        return tab
+
+    async def close_tab(self, tab: Tab) -> None:
+        """Close it whatever it says; the tab that was open before comes forward."""
+        await self.call("Target.closeTarget", targetId=tab.target)
+        self._forget(tab)
+        await tab.close()
+
+    def _forget(self, tab: Tab) -> None:
+        self.tabs.pop(tab.name, None)
+        self._targets.pop(tab.target, None)
+        self.dialogs.closed(tab.session)
+        if tab in self.opened:
+            self.opened.remove(tab)
+        if self.current is tab:
+            self.current = next(reversed(self.tabs.values()), None)
+
+    # What the browser tells.
+
+    def _hear(self, session: str, method: str, params: dict[str, Any]) -> None:
+        if method.startswith("Fetch."):
+            self._later(self._let_through(session, method, params))
+        elif session:
+            tab = next((tab for tab in self.tabs.values() if tab.owns(session)), None)
+            if tab is not None:
+                tab.hear(session, method, params)
+        elif method == "Browser.downloadWillBegin":
+            self.downloads.begin(params)
+        elif method == "Browser.downloadProgress":
+            if self.downloads.progress(params):
+                self._later(self.call("Browser.cancelDownload", guid=params["guid"]))
+        elif method == "Target.targetCreated":
+            target = params["targetInfo"]
+            known = target["targetId"] in self._targets
+            if not known and target.get("browserContextId") == self._context:
+                self._later(self._welcome(target))
+        elif method in {"Target.targetInfoChanged", "Target.targetDestroyed"}:
+            self._hear_target(params)
+
+    def _hear_target(self, params: dict[str, Any]) -> None:
+        target = params.get("targetInfo", params)
+        tab = self.tabs.get(self._targets.get(target["targetId"], ""))
+        if tab is None:
+            return
+        if "targetInfo" in params:
+            tab.title = str(target["title"])
+        else:
+            self._link.lose(tab.session)
+            self._forget(tab)
+
+    def _later(self, work: Any) -> None:
+        async def do() -> None:
+            try:
+                await work
+            except (Refused, SessionLost, ToolError):
+                pass  # what it was for has gone in the meantime
+
+        task = asyncio.create_task(do())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _welcome(self, target: dict[str, Any]) -> None:
+        """A page opened a tab."""
+        self.opened.append(await self._attach(target["targetId"], target["url"]))
+
+    async def _let_through(self, session: str, method: str, params: dict[str, Any]) -> None:
+        request = {"requestId": params["requestId"]}
+        if method == "Fetch.requestPaused":
+            await self._link.call("Fetch.continueRequest", request, session)
+            return
+        ours = params["authChallenge"].get("source") == "Proxy"
+        answer = {"response": "CancelAuth"}
+        if ours and not self._greeted:
+            self._greeted = True
+            password = self.proxy.secret
+            answer = {"response": "ProvideCredentials", "username": _USER, "password": password}
+        await self._link.call(
+            "Fetch.continueWithAuth", {**request, "authChallengeResponse": answer}, session
+        )
+
+
+async def launch(
+    settings: BrowserSettings,
+    open_proxy: Callable[[], Any],
+    folder: Path | None,
+) -> Browser:
+    """A browser that is ready. `folder` is where downloads go."""
+    proxy: Proxy = await open_proxy()
+    wire: Wire | None = None
+    browser: Browser | None = None
+    try:
+        local = True
+        if settings.address:
+            from hermes_agent.tools.browser.sockets import connected, is_local
+
+            wire, local = await connected(settings.address), is_local(settings.address)
+        else:
+            wire = await started(settings.program, proxy.address)
+        browser = Browser(wire, proxy, Downloads(folder))
+        async with asyncio.timeout(START_SECONDS):
+            await browser.begin(own=not settings.address, local=local)
+    except BaseException as error:
+        words = wire.last_words() if isinstance(wire, PipeWire) else ""
+        if browser is not None:
+            await browser.close()
+        else:
+            await proxy.close()
+        if isinstance(error, (TimeoutError, ToolError, Refused, SessionLost)):
+            raise ToolError(
+                f"the browser does not start: {words or error}", retry="never"
+            ) from None
+        raise
+    return browser

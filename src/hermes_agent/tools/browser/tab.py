@@ -1,0 +1,269 @@
+"""One tab: its frames, wherever they live, what it does, and whether it has come to rest."""
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.tools.browser.connection import Connection, Params, Refused, SessionLost
+from hermes_agent.tools.browser.halts import Dialog, Dialogs
+from hermes_agent.tools.browser.outline import Key, Part
+from hermes_agent.tools.browser.sight import REQUEST, Sight, sight
+
+QUIET = 0.15
+"""Seconds without a request or a navigation after which a page is at rest."""
+SETTLE = 5.0
+"""The most seconds that are spent waiting for that."""
+_POLL = 0.02
+_LATE = 1.0
+"""Requests that begin later than this many seconds after an action are the page's own habit."""
+_ENDLESS = frozenset({"WebSocket", "EventSource", "Ping", "Media", "Prefetch"})
+CONSOLE = 100
+FRAMES = 40
+"""Frames of one page that are looked into."""
+
+
+class Tab:
+    def __init__(self, name: str, target: str, session: str, link: Connection, dialogs: Dialogs):
+        self.name = name
+        self.target = target
+        self.session = session
+        self.url = "about:blank"
+        self.title = ""
+        self.crashed = False
+        self.unreachable = ""
+        """The address that the browser shows an error of its own for."""
+        self.status = 0
+        """Of the answer that the main document came with; 0 where none came."""
+        self.console: deque[str] = deque(maxlen=CONSOLE)
+        self.seen: tuple[str, list[str]] = ("", [])
+        """The document and the lines that the model was shown last."""
+        self._link = link
+        self._dialogs = dialogs
+        self._elsewhere: dict[str, tuple[str, str]] = {}
+        """Sessions of frames in other processes: the frame, and the session that it lies in."""
+        self._loaders: dict[str, str] = {}
+        self._loading: set[str] = set()
+        self._requests: dict[str, float] = {}
+        self._stirred = 0.0
+        self._acted = 0.0
+        self._adopting: set[asyncio.Task[None]] = set()
+
+    async def begin(self) -> None:
+        await self._enable(self.session)
+        tree = await self._link.call("Page.getFrameTree", {}, self.session)
+        self._arrived(tree["frameTree"]["frame"])
+
+    async def call(self, method: str, params: Params | None = None, session: str = "") -> Any:
+        """Ask the page, or the frame that has the session. Raises `Halted` when a dialog opens."""
+        try:
+            answer = await self._link.begin(method, params, session or self.session)
+            return await self._dialogs.unless(answer)
+        except SessionLost:
+            if not self.crashed:
+                raise
+            raise crashed() from None
+
+    def owns(self, session: str) -> bool:
+        return session == self.session or session in self._elsewhere
+
+    # What the browser tells.
+
+    def hear(self, session: str, method: str, params: dict[str, Any]) -> None:
+        domain = method.partition(".")[0]
+        if domain == "Network":
+            self._hear_network(method, params)
+        elif domain == "Page":
+            self._hear_page(session, method, params)
+        elif method == "Target.attachedToTarget":
+            self._adopt(params["sessionId"], params["targetInfo"]["targetId"], session)
+        elif method == "Target.detachedFromTarget":
+            self._lose(params["sessionId"])
+        elif method == "Inspector.targetCrashed":
+            self.crashed = self.crashed or session == self.session
+            self._dialogs.closed(session)
+            self._link.lose(session)
+        elif method == "Runtime.consoleAPICalled":
+            said = " ".join(_argument(value) for value in params.get("args", ()))
+            self.console.append(f"{params['type']}: {said}"[:500])
+        elif method == "Runtime.exceptionThrown":
+            details = params["exceptionDetails"]
+            said = details.get("exception", {}).get("description") or details.get("text", "")
+            self.console.append(f"exception: {said}"[:500])
+        elif method == "Log.entryAdded":
+            entry = params["entry"]
+            self.console.append(f"{entry['level']}: {entry['text']} {entry.get('url', '')}"[:500])
+
+    def _hear_network(self, method: str, params: dict[str, Any]) -> None:
+        now = asyncio.get_running_loop().time()
+        request = str(params.get("requestId", ""))
+        if method == "Network.requestWillBeSent":
+            late = now - self._acted > _LATE and not self._loading
+            if params.get("type") not in _ENDLESS and not late:
+                self._requests[request] = now
+                self._stirred = now
+        elif method == "Network.responseReceived" and params.get("type") == "Document":
+            if params.get("frameId") == self.target:
+                self.status = int(params["response"]["status"])
+        elif method in {"Network.loadingFinished", "Network.loadingFailed"}:
+            if self._requests.pop(request, None) is not None:
+                self._stirred = now
+
+    def _hear_page(self, session: str, method: str, params: dict[str, Any]) -> None:
+        frame = str(params.get("frameId", ""))
+        match method:
+            case "Page.frameStartedLoading" | "Page.frameRequestedNavigation":
+                self._loading.add(frame)
+            case "Page.frameStoppedLoading" | "Page.frameDetached":
+                self._loading.discard(frame)
+                if method == "Page.frameDetached" and params.get("reason") != "swap":
+                    self._loaders.pop(frame, None)
+            case "Page.frameNavigated":
+                self._arrived(params["frame"])
+            case "Page.navigatedWithinDocument":
+                if frame == self.target:
+                    self.url = str(params["url"])
+            case "Page.javascriptDialogOpening":
+                asked = (params["type"], params["message"], params.get("defaultPrompt", ""))
+                self._dialogs.opened(Dialog(self.session, *asked, params["url"]))
+                return
+            case "Page.javascriptDialogClosed":
+                self._dialogs.closed(self.session)
+            case _:
+                return
+        self._stirred = asyncio.get_running_loop().time()
+
+    def _arrived(self, frame: Mapping[str, Any]) -> None:
+        self._loaders[frame["id"]] = frame["loaderId"]
+        if frame["id"] == self.target:
+            self.url = str(frame["url"]) + str(frame.get("urlFragment", ""))
+            self.unreachable = str(frame.get("unreachableUrl", ""))
+
+    def _adopt(self, session: str, frame: str, parent: str) -> None:
+        """A frame that lives in another process."""
+
+        async def adopt() -> None:
+            try:
+                await self._enable(session)
+            except (SessionLost, Refused, ToolError):
+                self._lose(session)
+
+        self._elsewhere[session] = (frame, parent)
+        task = asyncio.create_task(adopt())
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
+    def _lose(self, session: str) -> None:
+        self._link.lose(session)
+        self._elsewhere.pop(session, None)
+
+    async def _enable(self, session: str) -> None:
+        attach = {
+            "autoAttach": True,
+            "waitForDebuggerOnStart": False,
+            "flatten": True,
+            "filter": [{"type": "iframe"}],
+        }
+        wanted: tuple[tuple[str, Params], ...] = (
+            ("Page.enable", {}),
+            ("Network.enable", {}),
+            ("Runtime.enable", {}),
+            ("Log.enable", {}),
+            ("DOM.enable", {}),
+            ("Target.setAutoAttach", attach),
+        )
+        begun = [await self._link.begin(method, params, session) for method, params in wanted]
+        for answer in begun:
+            await self._dialogs.unless(answer)
+
+    async def close(self) -> None:
+        for task in list(self._adopting):
+            task.cancel()
+        await asyncio.gather(*self._adopting, return_exceptions=True)
+
+    # Coming to rest.
+
+    def acting(self) -> None:
+        """An action begins: what the page asks for from now on is waited for."""
+        self._acted = self._stirred = asyncio.get_running_loop().time()
+        self._requests.clear()
+
+    async def settle(self, most: float = SETTLE) -> bool:
+        """Wait until nothing loads; False where that took too long."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + most
+        while clock() < end:
+            if self._dialogs.first is not None or self.crashed or not self._link.alive:
+                return True
+            busy = self._loading or self._requests or self._adopting
+            if not busy and clock() - self._stirred >= QUIET:
+                return True
+            await asyncio.sleep(_POLL)
+        return False
+
+    # Looking.
+
+    def is_current(self, key: Key) -> bool:
+        """Whether the node's document is still there."""
+        return self.owns(key.session) and self._loaders.get(key.frame) == key.loader
+
+    async def part(self) -> Part:
+        """The document of the page with those of its frames."""
+        return await self._part(self.session, [FRAMES])
+
+    async def _part(self, session: str, left: list[int]) -> Part:
+        """The documents that one session shows; `left` counts the frames of all down."""
+        tree = (await self.call("Page.getFrameTree", {}, session))["frameTree"]
+        seen = sight(await self.call("DOMSnapshot.captureSnapshot", REQUEST, session))
+        inner: dict[int, Part] = {}
+        for child, (frame, parent) in list(self._elsewhere.items()):
+            if parent == session and left[0] > 0:
+                try:
+                    owner = await self.owner(frame, session)
+                    inner[owner] = await self._part(child, left)
+                except (Refused, SessionLost):
+                    continue  # it went away while we looked
+        return await self._frame(session, tree, seen, inner, left)
+
+    async def _frame(
+        self,
+        session: str,
+        tree: Mapping[str, Any],
+        seen: Sight,
+        inner: dict[int, Part],
+        left: list[int],
+    ) -> Part:
+        frame = tree["frame"]
+        self._arrived(frame)
+        left[0] -= 1
+        known = await self.call("Accessibility.getFullAXTree", {"frameId": frame["id"]}, session)
+        for child in tree.get("childFrames", ()):
+            if left[0] <= 0:
+                break
+            try:
+                owner = await self.owner(child["frame"]["id"], session)
+                inner[owner] = await self._frame(session, child, seen, inner, left)
+            except Refused:
+                continue
+        url = str(frame["url"])
+        return Part(session, frame["id"], frame["loaderId"], url, known["nodes"], seen, inner)
+
+    async def owner(self, frame: str, session: str) -> int:
+        """The element that shows a frame."""
+        found = await self.call("DOM.getFrameOwner", {"frameId": frame}, session)
+        return int(found["backendNodeId"])
+
+    def around(self, session: str) -> tuple[str, str] | None:
+        """The frame that a session shows, and the session that it lies in; None for the page."""
+        return self._elsewhere.get(session)
+
+
+def crashed() -> ToolError:
+    return ToolError("the page crashed", "open it again", "changed")
+
+
+def _argument(value: Mapping[str, Any]) -> str:
+    if "value" in value:
+        return str(value["value"])
+    return str(value.get("description") or value.get("type", ""))

@@ -1,0 +1,1 @@
+"""Tools, resources and prompts of servers that speak the Model Context Protocol."""

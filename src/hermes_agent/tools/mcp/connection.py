@@ -1,0 +1,407 @@
+"""One open connection to a server, shared by all who call its tools. This module loads the SDK,
+which takes a second: it is imported when a server is really connected."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp import ClientSession, MCPError, types
+from mcp.client import ClientRequestContext, IncomingMessage
+from mcp.client.subscriptions import listen
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    CallToolResult,
+    InputRequiredResult,
+)
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import FileUrl, ValidationError
+
+from hermes_agent import __version__
+from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
+from hermes_agent.tools.mcp.facts import Facts, first_line
+from hermes_agent.tools.mcp.http import Trouble, trouble_of
+from hermes_agent.tools.mcp.listing import list_all, listed
+from hermes_agent.tools.mcp.world import NotDone
+
+log = logging.getLogger("hermes.mcp")
+
+REFRESH_SECONDS = 1.0
+"""A server that says its lists have changed is asked again no more often than this."""
+ROOTS_SECONDS = 1.0
+"""How long a call waits for a server that cares about the workspace to ask for the new one."""
+ROUNDS = 5
+"""How often a server may ask something back before it answers."""
+PROGRESS_CHARS = 200
+PROGRESSES = 1_000
+
+Open = Callable[[Callable[[], None]], AbstractAsyncContextManager[tuple[Any, Any]]]
+"""Makes the streams; calls what it is given when the server has gone."""
+
+
+class _Session(ClientSession):
+    async def validate_tool_result(self, name: str, result: CallToolResult) -> None:
+        """Take it as it is: the tool has run, and a schema that somebody else wrote must not be
+        what this process hangs on."""
+
+
+class Connection:
+    def __init__(
+        self,
+        name: str,
+        open_streams: Open,
+        told: Callable[[Facts], None],
+        facts: Facts,
+        seconds: float,
+        *,
+        local: bool,
+    ) -> None:
+        self.name = name
+        self._open_streams = open_streams
+        self._told = told
+        self._facts = facts
+        """With the key and the time; what the server says is filled in."""
+        self._seconds = seconds
+        self._local = local
+        self._end = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._ready: asyncio.Future[Facts] = asyncio.get_running_loop().create_future()
+        self._owner: asyncio.Task[None] | None = None
+        self._session: _Session | None = None
+        self._roots: tuple[str, ...] = ()
+        self._under_way: list[str] = []
+        """Workspaces of the calls that run."""
+        self._asked_roots = asyncio.Event()
+
+    # Opening and closing
+
+    async def open(self) -> Facts:
+        """Connect and ask what there is. The SDK wants to be left by the task that entered it, so
+        that is a task of its own."""
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
+        try:
+            return await asyncio.shield(self._ready)
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return self._session is not None and not self._end.is_set()
+
+    async def close(self) -> None:
+        self._end.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+
+    async def _own(self) -> None:
+        try:
+            async with (
+                self._open_streams(self._end.set) as (read, write),
+                _Session(
+                    read,
+                    write,
+                    list_roots_callback=self._list_roots if self._local else None,
+                    message_handler=self._on_message,
+                    client_info=types.Implementation(name="hermes", version=__version__),
+                ) as session,
+            ):
+                await self._live(session)
+        except Exception as error:  # noqa: BLE001 - told to whoever opens or uses the connection
+            if not self._ready.done():
+                self._ready.set_exception(_cause(error))
+            elif not isinstance(error, ToolError):
+                log.warning("the connection to %s broke: %r", self.name, _cause(error))
+        finally:
+            self._end.set()
+            if not self._ready.done():
+                self._ready.set_exception(ToolError("it ended before it answered", retry="same"))
+            self._ready.exception()  # nobody may be waiting any more
+
+    async def _live(self, session: _Session) -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._until_end, tasks)
+            try:
+                with anyio.fail_after(self._seconds):
+                    await _negotiate(session)
+                    facts = await listed(session, self._facts)
+            except TimeoutError:
+                raise ToolError(
+                    f"it did not answer within {self._seconds:g} seconds", retry="same"
+                ) from None
+            self._session = session
+            self._ready.set_result(facts)
+            tasks.start_soon(self._refresh, session)
+            if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                tasks.start_soon(self._listen, session)
+
+    async def _until_end(self, tasks: anyio.abc.TaskGroup) -> None:
+        await self._end.wait()
+        tasks.cancel_scope.cancel()
+
+    # Lists that change
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        match message:
+            case (
+                types.ToolListChangedNotification()
+                | types.ResourceListChangedNotification()
+                | types.PromptListChangedNotification()
+            ):
+                self._changed.set()
+
+    async def _listen(self, session: _Session) -> None:
+        """Servers of the newer protocol tell of changes only those who listen; they come in as
+        messages. One that cannot be listened to is asked when it is next connected."""
+        offered = session.server_capabilities
+        wanted = {
+            f"{what}_list_changed": bool(kind and kind.list_changed)
+            for what in ("tools", "prompts", "resources")
+            for kind in [getattr(offered, what)]
+        }
+        if not any(wanted.values()):
+            return
+        try:
+            async with listen(session, **wanted) as events:
+                async for _ in events:
+                    self._changed.set()
+        except (MCPError, RuntimeError) as error:
+            log.info("%s cannot be listened to: %s", self.name, error)
+
+    async def _refresh(self, session: _Session) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                with anyio.fail_after(self._seconds):
+                    self._told(await listed(session, self._facts))
+            except (MCPError, ValidationError, TimeoutError) as error:
+                log.warning("the lists of %s cannot be read: %s", self.name, error)
+            await anyio.sleep(REFRESH_SECONDS)
+
+    # The workspace
+
+    async def _list_roots(self, _context: ClientRequestContext) -> types.ListRootsResult:
+        self._asked_roots.set()
+        folders = [Path(folder) for folder in self._roots]
+        return types.ListRootsResult(
+            roots=[types.Root(uri=FileUrl(folder.as_uri()), name=folder.name) for folder in folders]
+        )
+
+    async def _enter(self, workspace: str) -> None:
+        """The workspaces of the calls that run are the server's to see, if it asks."""
+        self._under_way.append(workspace)
+        roots = tuple(dict.fromkeys(self._under_way))
+        if not self._local or roots == self._roots:
+            return
+        self._roots = roots
+        session = self._session
+        if self._asked_roots.is_set() and session is not None:
+            self._asked_roots.clear()
+            await session.send_notification(types.RootsListChangedNotification())
+            with anyio.move_on_after(ROOTS_SECONDS):
+                await self._asked_roots.wait()
+            self._asked_roots.set()
+
+    # Asking
+
+    async def call_tool(
+        self, tool: str, arguments: Mapping[str, Any], workspace: str, output: Callable[[str], None]
+    ) -> CallToolResult:
+        async def ask(session: _Session, progress: _Progress, more: dict[str, Any]) -> Any:
+            return await session.call_tool(
+                tool,
+                dict(arguments),
+                progress_callback=progress,
+                allow_input_required=True,
+                **more,
+            )
+
+        answer: CallToolResult = await self._asked(tool, ask, workspace, output, effect=True)
+        return answer
+
+    async def read_resource(self, uri: str, workspace: str) -> types.ReadResourceResult:
+        async def ask(session: _Session, _progress: _Progress, more: dict[str, Any]) -> Any:
+            return await session.read_resource(uri, allow_input_required=True, **more)
+
+        answer: types.ReadResourceResult = await self._asked(uri, ask, workspace)
+        return answer
+
+    async def get_prompt(
+        self, prompt: str, arguments: Mapping[str, str], workspace: str
+    ) -> types.GetPromptResult:
+        async def ask(session: _Session, _progress: _Progress, more: dict[str, Any]) -> Any:
+            return await session.get_prompt(
+                prompt, dict(arguments), allow_input_required=True, **more
+            )
+
+        answer: types.GetPromptResult = await self._asked(prompt, ask, workspace)
+        return answer
+
+    async def resources(self) -> tuple[list[types.Resource], list[types.ResourceTemplate]]:
+        async def ask(session: _Session, _progress: _Progress, _more: dict[str, Any]) -> Any:
+            found = await list_all(session.list_resources, lambda page: page.resources)
+            try:
+                templates = await list_all(
+                    session.list_resource_templates, lambda page: page.resource_templates
+                )
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+                templates = []
+            return found, templates
+
+        answer: tuple[list[types.Resource], list[types.ResourceTemplate]] = await self._asked(
+            "resources", ask, ""
+        )
+        return answer
+
+    async def prompts(self) -> list[types.Prompt]:
+        async def ask(session: _Session, _progress: _Progress, _more: dict[str, Any]) -> Any:
+            return await list_all(session.list_prompts, lambda page: page.prompts)
+
+        answer: list[types.Prompt] = await self._asked("prompts", ask, "")
+        return answer
+
+    async def _asked(
+        self,
+        what: str,
+        ask: "Ask",
+        workspace: str,
+        output: Callable[[str], None] = lambda _: None,
+        *,
+        effect: bool = False,
+    ) -> Any:
+        """The server's answer. Raises `NotDone`, `OutcomeUnknown` (of an effect) or `ToolError`."""
+        if workspace:
+            await self._enter(workspace)
+        try:
+            session = self._session
+            if session is None or self._end.is_set():
+                raise NotDone
+            with anyio.move_on_after(self._seconds) as silence:
+                progress = _Progress(silence, self._seconds, output)
+                return await self._rounds(session, ask, progress)
+        except MCPError as error:
+            raise self._failed(what, error, effect) from None
+        except ValidationError as error:
+            raise ToolError(
+                f"{self.name} answered {what} with something that is no answer: {error.title}"
+            ) from None
+        finally:
+            if workspace:
+                self._under_way.remove(workspace)
+        raise _silent(self.name, what, self._seconds, effect)
+
+    async def _rounds(self, session: _Session, ask: "Ask", progress: "_Progress") -> Any:
+        """Ask, and answer what the server asks back: the workspace, and nothing else."""
+        more: dict[str, Any] = {}
+        for _ in range(ROUNDS):
+            answer = await ask(session, progress, more)
+            if not isinstance(answer, InputRequiredResult):
+                return answer
+            replies = {}
+            for key, request in (answer.input_requests or {}).items():
+                context = ClientRequestContext(session=session, request_id=key)
+                reply = await session.dispatch_input_request(context, request)
+                if isinstance(reply, types.ErrorData):
+                    raise ToolError(
+                        f"{self.name} wants what Hermes does not give it: {request.method}",
+                        retry="never",
+                    )
+                replies[key] = reply
+            more = {"input_responses": replies, "request_state": answer.request_state}
+        raise ToolError(f"{self.name} asks back again and again", retry="never")
+
+    def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
+        trouble = trouble_of(error)
+        if trouble in ("unsent", "expired"):
+            self._end.set()
+            return NotDone(error.message)
+        if trouble == "lost" or (trouble is None and error.code == CONNECTION_CLOSED):
+            self._end.set()
+            return _lost(self.name, what, effect)
+        if trouble is not None:
+            if trouble == "login":
+                self._end.set()  # the next connection reads what is kept of the login again
+            return told_trouble(self.name, trouble, error.message)
+        return _refused(self.name, what, error)
+
+
+Ask = Callable[[_Session, "_Progress", dict[str, Any]], Awaitable[Any]]
+
+
+class _Progress:
+    """Hears how far a call is; as long as it hears something, the server is not silent."""
+
+    def __init__(
+        self, silence: anyio.CancelScope, seconds: float, output: Callable[[str], None]
+    ) -> None:
+        self._silence = silence
+        self._seconds = seconds
+        self._output = output
+        self._count = 0
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self._silence.deadline = anyio.current_time() + self._seconds
+        self._count += 1
+        if self._count <= PROGRESSES:
+            far = f"{progress:g}" + (f" of {total:g}" if total else "")
+            self._output(f"{far} {first_line(message or '', PROGRESS_CHARS)}".rstrip() + "\n")
+
+
+async def _negotiate(session: _Session) -> None:
+    """The newer protocol where the server speaks it, else the older."""
+    try:
+        await session.discover()
+    except MCPError as error:
+        if trouble_of(error) is not None or error.code == CONNECTION_CLOSED:
+            raise
+        await session.initialize()
+    except (ValidationError, RuntimeError):
+        await session.initialize()
+
+
+def told_trouble(name: str, trouble: Trouble, message: str) -> ToolError:
+    match trouble:
+        case "login":
+            return ToolError(f"{name} wants a login", f"`hermes mcp login {name}`", "never")
+        case "busy":
+            return ToolError(f"{name} has no time for it now ({message})", retry="same")
+        case "unsent" | "expired" | "lost":
+            return ToolError(f"{name} cannot be reached: {message}", retry="same")
+        case "refused":
+            return ToolError(f"{name} refused: {message}")
+
+
+def _refused(name: str, what: str, error: MCPError) -> ToolError:
+    said = first_line(error.message, 1_000)
+    changed = error.code == INVALID_PARAMS
+    return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")
+
+
+def _lost(name: str, what: str, effect: bool) -> HermesError:
+    if effect:
+        return OutcomeUnknown(f"{name} went away while {what} ran")
+    return ToolError(f"{name} went away while it was asked for {what}", retry="same")
+
+
+def _silent(name: str, what: str, seconds: float, effect: bool) -> HermesError:
+    said = f"nothing was heard of {what} of {name} for {seconds:g} seconds"
+    return OutcomeUnknown(said) if effect else ToolError(said, retry="same")
+
+
+def _cause(error: BaseException) -> Exception:
+    """What lies at the bottom of a group, as something to tell."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, HermesError):
+        return error
+    if isinstance(error, MCPError):
+        return error
+    return ToolError(f"{type(error).__name__}: {first_line(str(error), 300)}", retry="same")

@@ -1,0 +1,40 @@
+"""What a server's program says beside the protocol, in a file that does not grow without end."""
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+MOST_BYTES = 500_000
+"""Of one file; when it is full it becomes `NAME.old`, and the one before that goes."""
+TAIL_BYTES = 2_000
+
+
+class Log:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = self._opened()
+        self._size = self._file.seek(0, os.SEEK_END)
+        self._tail = b""
+
+    def _opened(self) -> BinaryIO:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb")
+
+    def write(self, data: bytes) -> None:
+        self._tail = (self._tail + data)[-TAIL_BYTES:]
+        if self._size + len(data) > MOST_BYTES:
+            self._file.close()
+            self._path.replace(self._path.with_suffix(".old"))
+            self._file, self._size = self._opened(), 0
+        self._file.write(data[-MOST_BYTES:])
+        self._file.flush()
+        self._size += len(data)
+
+    def last_words(self, most: int = 300) -> str:
+        """The end of what this run said, on one line."""
+        text = " ".join(self._tail.decode("utf-8", "replace").split())
+        shown = "".join(sign for sign in text if sign.isprintable())
+        return shown if len(shown) <= most else "…" + shown[-most:]
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,126 @@
+"""How a server is reached, by its settings: a program here or an address elsewhere. Loads the SDK."""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mcp import MCPError
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.tools.mcp.connection import Connection, told_trouble
+from hermes_agent.tools.mcp.facts import Facts, settings_key
+from hermes_agent.tools.mcp.http import remote, trouble_of
+from hermes_agent.tools.mcp.log import Log
+from hermes_agent.tools.mcp.login import Loopback, Tokens, authorization
+from hermes_agent.tools.mcp.program import Streams, plain_environment, program
+from hermes_agent.tools.mcp.world import World
+
+if TYPE_CHECKING:
+    import httpx2
+
+_SECRET = re.compile(r"secret:([A-Za-z_][A-Za-z0-9_]*)")
+
+
+async def open_connection(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    told: Callable[[Facts], None],
+    seconds: float,
+    auth: "httpx2.Auth | None" = None,
+) -> tuple[Connection, Facts]:
+    """A server that is connected, and what it has. `auth` is that of a login under way."""
+    log = Log(world.shelf.path(name, ".log")) if settings.command else None
+    facts = Facts(settings_key(settings), world.clock(), "", "")
+    connection = Connection(
+        name,
+        lambda ended: _streams(name, settings, world, log, ended, auth),
+        told,
+        facts,
+        seconds,
+        local=bool(settings.command),
+    )
+    try:
+        return connection, await connection.open()
+    except MCPError as error:
+        trouble = trouble_of(error)
+        if trouble is not None:
+            raise told_trouble(name, trouble, error.message) from None
+        raise _with_last_words(ToolError(error.message), name, log) from None
+    except ToolError as error:
+        raise _with_last_words(error, name, log) from None
+
+
+def _with_last_words(error: ToolError, name: str, log: Log | None) -> ToolError:
+    said = log.last_words() if log is not None else ""
+    message = f"{name} cannot be used: {error.message}" + (f"; it said: {said}" if said else "")
+    hint = error.hint or f"`hermes mcp test {name}`"
+    return ToolError(message, hint, error.retry or "same")
+
+
+def _streams(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    log: Log | None,
+    ended: Callable[[], None],
+    auth: "httpx2.Auth | None",
+) -> AbstractAsyncContextManager[Streams]:
+    def filled(text: str) -> str:
+        return _SECRET.sub(lambda found: world.secret(found[1]), text)
+
+    if log is not None:
+        added = {key: filled(value) for key, value in settings.environment.items()}
+        environ = plain_environment(world.environ, added)
+        return _logged(program(settings.command, environ, log, ended), log)
+    headers = {key: filled(value) for key, value in settings.headers.items()}
+    if auth is None and settings.oauth:
+        tokens = _tokens(name, settings, world)
+        if not tokens.read().tokens:
+            raise told_trouble(name, "login", "")
+        auth = authorization(tokens, settings.url)
+    return remote(settings.url, headers, auth)
+
+
+@asynccontextmanager
+async def _logged(
+    streams: AbstractAsyncContextManager[Streams], log: Log
+) -> AsyncIterator[Streams]:
+    try:
+        async with streams as pair:
+            yield pair
+    finally:
+        log.close()
+
+
+def _tokens(name: str, settings: McpServerSettings, world: World) -> Tokens:
+    return Tokens(world.token_file(name), settings.url, world.clock)
+
+
+async def log_in(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    show: Callable[[str, Callable[[str], bool]], None],
+    seconds: float,
+) -> Facts:
+    """Log in anew. `show` is told the address for the browser, and what takes a pasted one."""
+    page = Loopback()
+    redirect = await page.open()
+    tokens = _tokens(name, settings, world)
+    tokens.forget()  # a new login has a new place to come back to, so it registers anew
+
+    async def shown(address: str) -> None:
+        show(address, page.paste)
+
+    try:
+        auth = authorization(tokens, settings.url, redirect, shown, page.wait)
+        connection, facts = await open_connection(
+            name, settings, world, lambda _: None, seconds, auth
+        )
+        await connection.close()
+    finally:
+        await page.close()
+    return facts

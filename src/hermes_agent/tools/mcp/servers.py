@@ -1,0 +1,146 @@
+"""The servers of the settings as one source of tools. Nobody is reached before something of theirs
+is wanted, and what they offer is remembered, so that a search starts none of them."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.lent import Listed
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.core.tools import Tool
+from hermes_agent.tools.mcp.calling import make_tool
+from hermes_agent.tools.mcp.facts import Facts, Shelf, first_line
+from hermes_agent.tools.mcp.index import Index
+from hermes_agent.tools.mcp.links import Links
+from hermes_agent.tools.mcp.names import server_of
+from hermes_agent.tools.mcp.world import World
+
+SEARCH_SECONDS = 20.0
+"""How long a search waits for servers that were never seen."""
+ABOUT_CHARS = 1_500
+NAME_CHARS = 40
+TROUBLE_CHARS = 400
+
+
+class Servers:
+    def __init__(
+        self,
+        settings: Callable[[], Mapping[str, McpServerSettings]],
+        folder: Path,
+        secret: Callable[[str], str],
+        environ: Mapping[str, str],
+        clock: Clock,
+        cache: Path | None = None,
+    ) -> None:
+        self._settings = settings
+        self._shelf = Shelf(cache or folder / "mcp")
+        self.world = World(folder, self._shelf, secret, environ, clock)
+        self._links = Links(self._enabled, self.world)
+        self._index = Index()
+
+    def about(self) -> str:
+        names = list(self._enabled())
+        if not names:
+            return ""
+        shown: list[str] = []
+        room = ABOUT_CHARS
+        for name in names:
+            room -= min(len(name), NAME_CHARS) + 2
+            if room < 0:
+                break
+            shown.append(first_line(name, NAME_CHARS))
+        more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+        return (
+            f"MCP servers: {', '.join(shown)}{more}: "
+            "find_tools searches their tools, use_tool calls one."
+        )
+
+    async def search(self, query: str) -> Sequence[Listed]:
+        """Tools of servers that were seen before and of those that can be reached now; one that
+        cannot be reached is a row of its own."""
+        unseen = self._unseen()
+        if unseen:
+            tasks = [asyncio.create_task(self._try(name)) for name in unseen]
+            await asyncio.wait(tasks, timeout=SEARCH_SECONDS)
+            for task in tasks:
+                task.cancel()  # the server goes on starting, and the next search may find it
+        rows = list(self._indexed().search(query))
+        return [
+            *rows,
+            *(Listed(first_line(name, NAME_CHARS), self._why_not(name)) for name in self._unseen()),
+        ]
+
+    async def find(self, name: str) -> Tool | None:
+        tool = self._lookup(name)
+        if tool is not None:
+            return tool
+        for server in server_of(name, self._enabled()):
+            if not self._links.connected(server):  # what is remembered of it may be old
+                await self._try(server)
+            if (tool := self._lookup(name)) is not None:
+                return tool
+        return None
+
+    async def meet(self, name: str) -> Facts:
+        """Connect to a server and say what it has."""
+        await self._links.connect(name)
+        facts = self.known(name)
+        if facts is None:
+            raise ToolError(f"{name} was changed while it started", retry="same")
+        return facts
+
+    def known(self, name: str) -> Facts | None:
+        """What is remembered of a server; reaches nobody."""
+        settings = self._enabled().get(name)
+        return self._shelf.get(name, settings) if settings is not None else None
+
+    def names(self, server: str) -> dict[str, str]:
+        """What may be used of a server, by the names that models call it by."""
+        found = self._indexed().named
+        return {name: own for name, (owner, own) in found.items() if owner == server}
+
+    async def tidy(self) -> None:
+        """Close servers that nobody has used for a while."""
+        await self._links.tidy()
+
+    async def close(self) -> None:
+        await self._links.close()
+
+    def _enabled(self) -> dict[str, McpServerSettings]:
+        return {name: one for name, one in sorted(self._settings().items()) if one.enabled}
+
+    def _unseen(self) -> list[str]:
+        return [name for name in self._enabled() if self.known(name) is None]
+
+    def _indexed(self) -> Index:
+        enabled = self._enabled()
+        seen = {name: self._shelf.get(name, settings) for name, settings in enabled.items()}
+        self._index.update(
+            {name: (enabled[name], facts) for name, facts in seen.items() if facts is not None}
+        )
+        return self._index
+
+    def _lookup(self, name: str) -> Tool | None:
+        found = self._indexed().named.get(name)
+        if found is None:
+            return None
+        server, own = found
+        facts = self.known(server)
+        assert facts is not None  # else it would not be in the index
+        capability = "process" if self._enabled()[server].command else "network"
+        return make_tool(name, server, own, facts, capability, self._links)
+
+    async def _try(self, name: str) -> None:
+        try:
+            await self._links.connect(name)
+        except ToolError:
+            return  # kept with the connection, and told as a row
+
+    def _why_not(self, name: str) -> str:
+        trouble = self._links.trouble(name)
+        if trouble is None:
+            return "still starting: search again"
+        hint = f" ({trouble.hint})" if trouble.hint else ""
+        return first_line(f"cannot be used now: {trouble.message}{hint}", TROUBLE_CHARS)

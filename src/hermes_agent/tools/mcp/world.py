@@ -1,0 +1,25 @@
+"""What reaching a server takes, and where its things lie."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.protocols import Clock
+from hermes_agent.tools.mcp.facts import Shelf
+
+
+class World(Struct, frozen=True):
+    folder: Path
+    """The home."""
+    shelf: Shelf
+    secret: Callable[[str], str]
+    environ: Mapping[str, str]
+    clock: Clock
+
+    def token_file(self, name: str) -> Path:
+        return self.folder / "credentials" / self.shelf.path(name, ".mcp").name
+
+
+class NotDone(Exception):
+    """The request was certainly not carried out; on a new connection it may be."""

@@ -1,0 +1,24 @@
+"""What a search finds."""
+
+import html
+import re
+
+from msgspec import Struct
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+
+
+class Hit(Struct, frozen=True):
+    title: str
+    url: str
+    snippet: str = ""
+
+
+def words(text: object) -> str:
+    """On one line."""
+    return " ".join(str(text or "").split())
+
+
+def unmarked(text: object) -> str:
+    """Without HTML's tags and entities."""
+    return words(html.unescape(_TAG.sub("", str(text or ""))))

@@ -1,0 +1,85 @@
+"""Pages that were fetched a short while ago, for reading on. They are kept by session: another one
+may not be allowed to see them."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+SECONDS = 600.0
+CHARS = 8_000_000
+"""Text of all pages together."""
+LINE = 1_000
+"""The most that stands on one line; longer ones are broken, so that each part can be reached."""
+AROUND = 2
+"""Lines that are shown before and after one that was looked for."""
+
+
+class Page(Struct, frozen=True):
+    url: str
+    """Where it came from in the end."""
+    lines: tuple[str, ...]
+    notes: tuple[str, ...]
+    facts: dict[str, Any]
+
+
+class Pages:
+    """The latest pages, for some minutes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._pages: OrderedDict[tuple[str, str], tuple[float, int, Page]] = OrderedDict()
+
+    def keep(self, session: str, url: str, page: Page) -> None:
+        size = sum(map(len, page.lines))
+        self._pages.pop((session, url), None)
+        self._pages[session, url] = (self._clock(), size, page)
+        held = sum(size for _, size, _ in self._pages.values())
+        for key, (_, size, _) in list(self._pages.items()):
+            if held <= CHARS and self._fresh(key):
+                break
+            held -= size
+            del self._pages[key]
+
+    def get(self, session: str, url: str) -> Page | None:
+        key = (session, url)
+        return self._pages[key][2] if key in self._pages and self._fresh(key) else None
+
+    def _fresh(self, key: tuple[str, str]) -> bool:
+        return self._clock() - self._pages[key][0] < SECONDS
+
+
+def broken(text: str) -> tuple[str, ...]:
+    """Its lines, the long ones broken where there is white space."""
+    lines: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        line = line.rstrip()
+        while len(line) > LINE:
+            at = line.rfind(" ", LINE // 2, LINE)
+            at = at if at > 0 else LINE
+            lines.append(line[:at])
+            line = line[at:].lstrip(" ")
+        lines.append(line)
+    while lines and not lines[-1]:
+        lines.pop()
+    return tuple(lines)
+
+
+def passages(lines: tuple[str, ...], find: str) -> list[tuple[int, int]]:
+    """First and last lines, counted from 1, of what is around the lines that hold all words; when
+    no line does, around those that hold any."""
+    words = find.lower().split()
+    lowered = [line.lower() for line in lines]
+    for test in (all, any):
+        found = [n for n, line in enumerate(lowered, 1) if test(word in line for word in words)]
+        if found:
+            break
+    spans: list[tuple[int, int]] = []
+    for number in found:
+        first, last = max(1, number - AROUND), min(len(lines), number + AROUND)
+        if spans and first <= spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))
+    return spans

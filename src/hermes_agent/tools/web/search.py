@@ -1,0 +1,116 @@
+"""Search the web."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.foreign import framed
+from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.tools.web.client import Answer, ask
+from hermes_agent.tools.web.engines import ENGINES, KEYS, Query
+from hermes_agent.tools.web.hits import Hit
+
+ANSWER_BYTES = 5_000_000
+"""The most of an answer that is read."""
+SNIPPET_CHARS = 400
+
+
+@tool(capabilities=("network",), repeatable=True, keys=KEYS)
+async def web_search(
+    context: ToolContext, query: str, limit: Annotated[int, Meta(ge=1, le=20)] = 8
+) -> ToolResult:
+    """Search the web for pages: title, address, snippet. `web_fetch` reads one."""
+    if not query.strip():
+        raise ToolError("there is nothing to search for", retry="changed")
+    failed: dict[str, str] = {}
+    for name in _order(context):
+        try:
+            hits = await _asked(context, name, query.strip(), limit)
+        except ToolError as error:
+            failed[name] = error.message
+        else:
+            return _result(query, name, hits[:limit], failed)
+    raise ToolError(
+        f"no search service answered: {_reasons(failed)}",
+        "a service with a key is more reliable; see the setting `web.search`",
+        "same",
+    )
+
+
+def _order(context: ToolContext) -> Iterable[str]:
+    """The services to ask: those that the settings name, or all that have what they need."""
+    chosen = context.settings.web.search
+    for name in chosen:
+        if name not in ENGINES:
+            hint = f"the setting `web.search` takes: {', '.join(ENGINES)}"
+            raise ToolError(f"no search service called {name!r}", hint, "never")
+    return chosen or [name for name in ENGINES if not _lacking(context, name)]
+
+
+def _lacking(context: ToolContext, name: str) -> str:
+    """What is not set that the service needs."""
+    if name == "searxng":
+        return "" if context.settings.web.searxng else "the setting `web.searxng`"
+    return ", ".join(key for key in ENGINES[name].keys if not context.secrets.get(key))
+
+
+async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list[Hit]:
+    """What the service finds; a `ToolError` says why it does not answer."""
+    if lacking := _lacking(context, name):
+        raise ToolError(f"{lacking} is not set")
+    engine = ENGINES[name]
+    keys = {key: context.secrets[key] for key in engine.keys}
+    query = Query(text, limit, keys, context.settings.web.searxng)
+    trouble: list[str] = []
+    for way in engine.ways:
+        try:
+            answer = await ask(
+                context, way.method, way.url(query), most=ANSWER_BYTES, **way.options(query)
+            )
+            _refuse_failure(answer, keyed=bool(engine.keys))
+            return [hit for hit in way.read(answer.data) if _usable(hit)]
+        except ToolError as error:
+            trouble.append(error.message)
+    raise ToolError("; then ".join(dict.fromkeys(trouble)))
+
+
+def _refuse_failure(answer: Answer, *, keyed: bool) -> None:
+    match answer.status:
+        case 200:
+            return
+        case 202:
+            raise ToolError("asks whether a person is there (captcha)")
+        case 401 | 403 if keyed:
+            raise ToolError(f"refuses the key ({answer.status})")
+        case 402 | 429 | 432 | 433:
+            raise ToolError(f"has had enough of us for now ({answer.status})")
+        case status:
+            raise ToolError(f"answers {status}")
+
+
+def _usable(hit: Hit) -> bool:
+    return bool(hit.title) and hit.url.startswith(("https://", "http://"))
+
+
+def _reasons(failed: dict[str, str]) -> str:
+    return "; ".join(f"{name}: {why}" for name, why in failed.items())
+
+
+def _result(query: str, name: str, hits: list[Hit], failed: dict[str, str]) -> ToolResult:
+    data = {
+        "query": query,
+        "service": name,
+        "results": [msgspec.structs.asdict(hit) for hit in hits],
+        "failed": failed,
+    }
+    notes = f"answered by {name}" + (f"; not by {_reasons(failed)}" if failed else "")
+    if not hits:
+        return ToolResult(f"nothing found for {query!r} [{notes}]", data)
+    rows = [
+        f"{number}. {hit.title}\n   {hit.url}\n   {hit.snippet[:SNIPPET_CHARS]}".rstrip()
+        for number, hit in enumerate(hits, 1)
+    ]
+    return ToolResult(f"{framed('search-results', name, chr(10).join(rows))}\n[{notes}]", data)

@@ -1,0 +1,395 @@
+"""`hermes mcp serve`, seen by the official client over both transports and both protocols."""
+
+import asyncio
+import json
+import subprocess
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+from mcp.types import TextResourceContents
+
+from tests.support.cli import PATIENCE, House
+from tests.support.mcp_client import (
+    COMMAND,
+    WAYS,
+    connected,
+    data_of,
+    eventually,
+    http_transport,
+    never,
+    saying,
+    served,
+    text_of,
+)
+
+CAREFUL = "careful"
+
+
+@pytest.fixture
+def careful(house: House) -> House:
+    """Where writing a file needs consent."""
+    house.environ["HERMES_POLICY"] = CAREFUL
+    return house
+
+
+def the_session(house: House) -> dict[str, Any]:
+    (row,) = house.api.get("/v1/sessions")
+    return dict(row)
+
+
+async def at_work(house: House) -> str:
+    """The session whose long command has begun."""
+    await eventually(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
+    session = str(the_session(house)["id"])
+    await asyncio.to_thread(house.wait_for_command, session)
+    return session
+
+
+async def idle(house: House) -> None:
+    await eventually(lambda: the_session(house)["state"] == "idle", "the turn to end")
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_question_is_answered_with_each_step_told_and_the_session_named(
+    house: House, way: str
+) -> None:
+    steps: list[tuple[float, str | None]] = []
+
+    async def step(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, message))
+
+    async with connected(house, way) as client:
+        told = await client.call_tool("ask", {"prompt": "write a file"}, progress_callback=step)
+        again = await client.call_tool("ask", {"prompt": "hi", "session": data_of(told)["session"]})
+    assert not told.is_error
+    assert text_of(told).startswith("The file is **written**.\n[session ")
+    assert data_of(told)["cost"] > 0
+    assert (house.work / "made.txt").read_text() == "written\n"
+    assert [number for number, _ in steps] == list(range(1, len(steps) + 1))
+    said = [message or "" for _, message in steps]
+    assert said[0].startswith("step 1: scripted/")
+    assert said[1].startswith("$ echo written")
+    assert said[2].startswith("step 2: ")
+    assert data_of(again)["text"] == "Good day to you."
+    assert the_session(house)["turns"] == 2
+    assert the_session(house)["source"] == "mcp"
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_consent_is_asked_of_the_clients_user(careful: House, way: str) -> None:
+    async with connected(careful, way, answer="yes") as client:
+        told = await client.call_tool("ask", {"prompt": "write a file"})
+    assert data_of(told)["text"] == "The file is **written**."
+    assert data_of(told)["refused"] == []
+    assert (careful.work / "made.txt").read_text() == "written\n"
+
+
+@pytest.mark.parametrize("answer", ["no", "-", "always", "perhaps"])
+@pytest.mark.parametrize("way", WAYS[:2])
+async def test_whatever_is_not_a_clear_yes_is_a_no(careful: House, way: str, answer: str) -> None:
+    async with connected(careful, way, answer=answer) as client:
+        await client.call_tool("ask", {"prompt": "write a file"})
+    assert not (careful.work / "made.txt").exists()
+    assert careful.api.get("/v1/questions") == []
+
+
+async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: House) -> None:
+    async with connected(careful) as client:
+        told = await client.call_tool("ask", {"prompt": "write a file"})
+    assert not (careful.work / "made.txt").exists()
+    (refused,) = data_of(told)["refused"]
+    assert "echo written" in refused
+    assert "needs consent, and this client cannot ask for it" in refused
+    assert f"refused: {refused}" in text_of(told)
+
+
+async def test_the_form_shows_the_whole_question_and_offers_no_rule_for_good(
+    careful: House,
+) -> None:
+    seen: list[Any] = []
+    ask = saying("session", seen)
+    async with connected(careful, elicitation_callback=ask) as client:
+        told = await client.call_tool("ask", {"prompt": "write a file"})
+        session = data_of(told)["session"]
+        await client.call_tool("ask", {"prompt": "write a file", "session": session})
+    assert (careful.work / "made.txt").read_text() == "written\nwritten\n"
+    (form,) = seen
+    assert "? terminal" in form.message
+    assert "echo written >> made.txt; echo shown" in form.message
+    assert "for this session would cover" in form.message
+    assert "always" not in form.message
+    assert form.requested_schema["properties"]["answer"]["enum"] == ["no", "yes", "session"]
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+async def test_a_question_of_the_model_is_put_too(house: House, way: str) -> None:
+    async with connected(house, way, answer="2") as client:
+        told = await client.call_tool("ask", {"prompt": "which colour"})
+        page = await client.call_tool("session", {"id": data_of(told)["session"]})
+    assert data_of(told)["text"] == "A fine colour."
+    assert data_of(page)["messages"][1]["text"] == "blue"
+
+
+async def test_a_question_that_is_answered_elsewhere_is_taken_back(careful: House) -> None:
+    async with connected(careful, WAYS[1], elicitation_callback=never) as client:
+        asking = asyncio.create_task(client.call_tool("ask", {"prompt": "write a file"}))
+        await eventually(careful.api.is_up, "the runtime")
+        (question,) = await eventually(lambda: careful.api.get("/v1/questions"), "a question")
+        await asyncio.to_thread(careful.good, "approvals", "answer", question["id"], "yes")
+        told = await asking
+    assert data_of(told)["text"] == "The file is **written**."
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_request_that_is_taken_back_interrupts_the_turn(house: House, way: str) -> None:
+    async with connected(house, way) as client:
+        asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
+        session = await at_work(house)
+        asking.cancel()
+        await idle(house)
+        told = await client.call_tool("answer", {"session": session})
+    assert told.is_error
+    assert data_of(told)["state"] == "interrupted"
+
+
+async def test_a_client_that_goes_away_leaves_the_turn_at_work(house: House) -> None:
+    async with connected(house) as client:
+        asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
+        session = await at_work(house)
+    with pytest.raises(MCPError):
+        await asking
+    async with connected(house) as client:
+        told = await client.call_tool("answer", {"session": session})
+    assert data_of(told) == {"session": session, "state": "running"}
+    house.good("interrupt", session)
+
+
+@pytest.mark.parametrize("end", ["kill", "restart"])
+async def test_the_answer_comes_over_a_restart_of_the_runtime(house: House, end: str) -> None:
+    async with connected(house) as client:
+        asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work a little"}))
+        await at_work(house)
+        if end == "kill":
+            await asyncio.to_thread(house.kill_runtime)
+        else:
+            await asyncio.to_thread(house.good, "restart")
+        told = await asking
+    assert data_of(told)["text"] == "A little work was done."
+    assert (house.work / "little.txt").read_text() == "once\n"
+
+
+async def test_an_answer_counts_when_the_runtime_died_while_it_was_thought_of(
+    careful: House,
+) -> None:
+    async def kill_first(context: Any, params: Any) -> Any:
+        await asyncio.to_thread(careful.kill_runtime)
+        return await saying("yes")(context, params)
+
+    async with connected(careful, elicitation_callback=kill_first) as client:
+        told = await client.call_tool("ask", {"prompt": "write a file"})
+    assert data_of(told)["text"] == "The file is **written**."
+    assert (careful.work / "made.txt").read_text() == "written\n"
+
+
+async def test_two_clients_at_once_get_their_own_answers(house: House) -> None:
+    with served(house) as server:
+        async with (
+            Client(http_transport(server)) as one,
+            Client(http_transport(server), mode="legacy") as other,
+        ):
+            told = await asyncio.gather(
+                *(one.call_tool("ask", {"prompt": "write a file"}) for _ in range(2)),
+                *(other.call_tool("ask", {"prompt": "good day"}) for _ in range(2)),
+            )
+    said = [data_of(result)["text"] for result in told]
+    assert said == ["The file is **written**."] * 2 + ["Good day to you."] * 2
+    assert len({data_of(result)["session"] for result in told}) == 4
+
+
+async def test_taking_one_request_back_leaves_the_others(house: House) -> None:
+    with served(house) as server:
+        async with Client(http_transport(server)) as one, Client(http_transport(server)) as other:
+            asking = asyncio.create_task(one.call_tool("ask", {"prompt": "work long"}))
+            session = await at_work(house)
+            little = asyncio.create_task(other.call_tool("ask", {"prompt": "work a little"}))
+            await eventually(lambda: len(house.api.get("/v1/status")["working"]) == 2, "both")
+            asking.cancel()
+            told = await little
+            await eventually(
+                lambda: house.api.get(f"/v1/sessions/{session}")["state"] == "idle", "the end"
+            )
+    assert data_of(told)["text"] == "A little work was done."
+
+
+async def test_work_goes_on_without_being_waited_for(house: House) -> None:
+    async with connected(house) as client:
+        sent = await client.call_tool("ask", {"prompt": "write a file", "wait": False})
+        session = data_of(sent)["session"]
+        assert data_of(sent)["state"] == "running"
+        await idle(house)
+        told = await client.call_tool("answer", {"session": session})
+    assert data_of(told)["text"] == "The file is **written**."
+
+
+async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: House) -> None:
+    async with connected(lived_in) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        found = await client.call_tool("search", {"query": "zebra", "since": "1h"})
+        rows = data_of(await client.call_tool("sessions", {"limit": 5}))["sessions"]
+        first = await client.call_tool("session", {"id": "papers", "limit": 2})
+        after = data_of(first)["next"]
+        rest = await client.call_tool("session", {"id": "papers", "after": after})
+        cost = await client.call_tool("cost", {"by": "session"})
+    assert set(tools) == {"ask", "answer", "search", "sessions", "session", "cost"}
+    assert set(tools["ask"].input_schema["properties"]) == {
+        "prompt", "session", "workspace", "model", "wait",
+    }  # fmt: skip
+    assert "«zebra»" in data_of(found)["found"][0]["snippet"]
+    assert [row["name"] or row["title"] for row in rows] == ["good morning, zebra", "papers"]
+    pages = [data_of(first)["messages"], data_of(rest)["messages"]]
+    assert [one["role"] for one in pages[0]] == ["user", "assistant"]
+    assert [one["role"] for one in pages[1]] == ["tool", "assistant"]
+    assert f"read on with after={after}" in text_of(first)
+    assert data_of(rest)["next"] is None
+    assert {row["name"] for row in data_of(cost)["costs"]} == {row["id"] for row in rows}
+
+
+async def test_sessions_are_resources(lived_in: House) -> None:
+    async with connected(lived_in) as client:
+        (listed,) = (await client.list_resources()).resources
+        (template,) = (await client.list_resource_templates()).resource_templates
+        (rows,) = (await client.read_resource("hermes://sessions")).contents
+        (page,) = (await client.read_resource("hermes://sessions/papers")).contents
+        with pytest.raises(MCPError, match="no session 'nowhere'\nhint: "):
+            await client.read_resource("hermes://sessions/nowhere")
+    assert str(listed.uri) == "hermes://sessions"
+    assert template.uri_template == "hermes://sessions/{id}"
+    assert isinstance(rows, TextResourceContents)
+    assert len(json.loads(rows.text)) == 2
+    assert isinstance(page, TextResourceContents)
+    assert page.text.startswith("# papers\n")
+    assert "The file is **written**." in page.text
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "words"),
+    [
+        ("ask", {"prompt": " "}, "the message is empty"),
+        ("ask", {"prompt": "x", "session": "nowhere"}, "no session 'nowhere'"),
+        ("ask", {"prompt": "x", "session": "papers", "model": "y/z"}, "a session keeps"),
+        ("ask", {"prompt": "x", "workspace": "here"}, "no absolute path"),
+        ("ask", {"prompt": "x", "workspace": "/no/such/folder"}, "no folder at"),
+        ("answer", {"session": "nowhere"}, "no session 'nowhere'"),
+        ("session", {"id": ""}, "name a session"),
+        ("search", {"query": " "}, "search for what?"),
+        ("cost", {"since": "lately"}, "'lately' is no time"),
+    ],
+)
+async def test_what_is_wrong_is_said_with_a_way_out(
+    lived_in: House, tool: str, given: dict[str, Any], words: str
+) -> None:
+    async with connected(lived_in) as client:
+        told = await client.call_tool(tool, given)
+    assert told.is_error
+    assert words in text_of(told)
+    assert "\nhint: " in text_of(told)
+    assert data_of(told)["hint"]
+
+
+async def test_a_turn_that_fails_says_why(house: House) -> None:
+    house.script.write_text("turns: [{when: never, replies: [{say: no}]}]")
+    async with connected(house) as client:
+        told = await client.call_tool("ask", {"prompt": "hello"})
+    assert told.is_error
+    assert data_of(told)["state"] == "failed"
+    assert data_of(told)["error"]
+    assert data_of(told)["session"] in text_of(told)
+
+
+async def test_only_the_token_opens_the_door(house: House) -> None:
+    own = "a-token-of-my-own-choosing"
+    with served(house, HERMES_MCP_TOKEN=own) as server:
+        async with httpx2.AsyncClient() as plain:
+            for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": own}):
+                answer = await plain.post(server.url, headers=headers, json={})
+                assert answer.status_code == 401
+                assert answer.headers["www-authenticate"] == "Bearer"
+                assert answer.json()["hint"]
+            foreign = {"authorization": f"Bearer {own}", "host": "evil.example"}
+            assert (await plain.post(server.url, headers=foreign, json={})).status_code == 421
+        async with Client(http_transport(server)) as client:
+            assert (await client.list_tools()).tools
+        server.process.terminate()
+        assert server.process.stderr is not None
+        assert own not in server.process.stderr.read()
+    assert not house.home.exists() or not (house.home / "state.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--http", "0.0.0.0:0"], "there is no token"),
+        (["--http", "0", "--token", "short"], "at least 16"),
+        (["--http", "door"], "'door' is no address"),
+        (["--http", "70000"], "'70000' is no address"),
+        (["--token", "long-enough-to-be-one"], "--token is for HTTP"),
+        (["--workspace", "/no/such/folder"], "no folder at"),
+    ],
+)
+def test_a_server_that_cannot_be_is_refused_with_a_hint(
+    house: House, words: list[str], said: str
+) -> None:
+    done = house.run("mcp", "serve", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "\nhint: " in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_port_that_is_taken_is_said(house: House) -> None:
+    with served(house) as server:
+        port = server.url.split(":")[2].split("/")[0]
+        done = house.run("mcp", "serve", "--http", port)
+    assert done.returncode == 1
+    assert "cannot listen at 127.0.0.1" in done.stderr
+
+
+def test_the_root_of_the_machine_is_no_workspace_by_default(house: House) -> None:
+    done = subprocess.run(
+        COMMAND,
+        cwd="/",
+        env=house.environ,
+        input="\n".join(json.dumps(line) for line in BY_HAND) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    told = next(one for one in answers if one.get("id") == 2)["result"]
+    assert told["isError"]
+    assert "started in /" in told["content"][0]["text"]
+
+
+BY_HAND: list[dict[str, Any]] = [
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "hand", "version": "1"},
+        },
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "ask", "arguments": {"prompt": "hi"}},
+    },
+]
