@@ -61,6 +61,8 @@ class Surfer:
     secrets: Mapping[str, str] = field(default_factory=dict)
     private: bool = True
     """Whether addresses of this machine may be reached."""
+    reachable: tuple[str, ...] = ()
+    """Those that may all the same."""
     session: str = "session"
 
     def context(self) -> ToolContext:
@@ -72,7 +74,7 @@ class Surfer:
 
         def client(**options: Any) -> httpx.AsyncClient:
             hooks = {"request": [lead_here]}
-            return guarded_client(lambda _host, _at: self.private, event_hooks=hooks, **options)
+            return guarded_client(self._allowed, event_hooks=hooks, **options)
 
         return replace(
             self.here.context("call"),
@@ -81,6 +83,9 @@ class Surfer:
             settings=self.settings,
             secrets=self.secrets,
         )
+
+    def _allowed(self, _host: str, address: str) -> bool:
+        return self.private or address in self.reachable
 
     async def call(self, tool: Tool, **given: Any) -> ToolResult:
         arguments = tool.arguments(given)

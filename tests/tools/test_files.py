@@ -7,6 +7,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.tools.files import READ_BYTES, READ_CHARS, patch, read_file, write_file
 from tests.support.calls import Caller
+from tests.support.web_server import pdf
 
 
 async def test_a_file_is_read_with_numbered_lines(here: Caller) -> None:
@@ -230,3 +231,17 @@ async def test_an_image_that_no_service_takes_is_refused(here: Caller) -> None:
     (here.workspace / "huge.png").write_bytes(POINT + bytes(5_000_000))
     with pytest.raises(ToolError, match="is an image of"):
         await here.call(read_file, path="huge.png")
+
+
+async def test_a_document_is_read_as_text(here: Caller) -> None:
+    (here.workspace / "a.pdf").write_bytes(pdf("first", "second"))
+    result = await here.call(read_file, path="a.pdf", start=2, lines=1)
+    assert result.text == "2|first\n[lines 2 to 2 of 5; read on with start=3]"
+
+
+async def test_a_text_that_speaks_of_pdf_and_an_archive_are_no_documents(here: Caller) -> None:
+    (here.workspace / "a.py").write_text("MAGIC = b'%PDF-'\n")
+    assert (await here.call(read_file, path="a.py")).text == "1|MAGIC = b'%PDF-'"
+    (here.workspace / "a.zip").write_bytes(b"PK\x03\x04\0\0")
+    with pytest.raises(ToolError, match="is not text"):
+        await here.call(read_file, path="a.zip")

@@ -112,7 +112,7 @@ class WrittenTools:
             raise refused
         digest, shape = self._shapes.get(name, ("", None))
         if shape is None or digest != seen.digest:
-            shape = _as_by_hand(name, partial(check_shape, name, _text(seen.code)))
+            shape = _as_by_hand(name, lambda: check_shape(name, _text(seen.code)))
             self._shapes[name] = (seen.digest, shape)
         return shape
 
@@ -229,7 +229,7 @@ class WrittenTools:
     ) -> ToolResult:
         trouble = trouble_of(worked, shape.returned)
         # What refused a call of it, the gate or the world, is no fault of the tool's.
-        blamed = "" if calls is not None and calls.stopped(worked) else trouble
+        blamed = None if calls is not None and calls.stopped(worked) else trouble
         most = self._settings().tools.crashes
         after = await asyncio.to_thread(self.shelf.count, name, seen.digest, blamed, most)
         facts = {

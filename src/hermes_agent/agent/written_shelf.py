@@ -238,14 +238,16 @@ class Shelf:
             self._save(name, record)
             self._note(name, "enabled" if on else "disabled", record.current, by)
 
-    def count(self, name: str, digest: str, trouble: str, most: int) -> str:
-        """Note how a use ended. What became of the tool, when it has failed too often."""
+    def count(self, name: str, digest: str, trouble: str | None, most: int) -> str:
+        """Note how a use ended: well, in trouble, or (None) in somebody else's. What became of the
+        tool, when it has failed too often."""
         with self._locked():
             record = self.record(name)
             version = record.version
             failed = int(bool(trouble))
             record = replace(record, uses=record.uses + 1, failures=record.failures + failed)
-            if version is None or version.digest != digest:  # another one took its place meanwhile
+            replaced = version is None or version.digest != digest  # meanwhile
+            if version is None or replaced or trouble is None:
                 self._save(name, record)
                 return ""
             record = replace(record, row=record.row + 1 if trouble else 0)

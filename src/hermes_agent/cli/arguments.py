@@ -45,6 +45,17 @@ def terminal_option(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def tools_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tools", default="", metavar="NAMES",
+        help="tools and toolsets of a new session, with commas (see `hermes tools list`)",
+    )  # fmt: skip
+
+
+def chosen_tools(options: argparse.Namespace) -> list[str]:
+    return [name for name in options.tools.replace(" ", "").split(",") if name]
+
+
 def chosen_terminals(options: argparse.Namespace) -> list[str]:
     """Those named on the command line, else the one of the environment, else none."""
     named = options.terminal or [os.environ.get("HERMES_TERMINAL", "")]

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.arguments import (
     absolute_model,
     chosen_terminals,
+    chosen_tools,
     effort_option,
     file_option,
     json_option,
     read_files,
     session_name,
     terminal_option,
+    tools_option,
 )
 from hermes_agent.cli.show import Printer
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
@@ -42,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
     terminal_option(parser)
+    tools_option(parser)
     file_option(parser)
     parser.add_argument(
         "--no-runtime", action="store_true", help="work in this process; no runtime is started"
@@ -57,9 +60,9 @@ def run(options: argparse.Namespace) -> int:
     if options.session is not None and not options.session.strip():
         raise UsageError("name a session", "`hermes sessions` lists them")
     chosen = (options.model, options.policy, options.workspace, options.name, options.terminal)
-    if options.session and any((*chosen, options.effort)):
+    if options.session and any((*chosen, options.effort, options.tools)):
         raise UsageError(
-            "a session keeps its model, policy, workspace, terminals and name",
+            "a session keeps its model, policy, workspace, terminals, tools and name",
             "leave --session out to open a new one; "
             "`hermes model NAME --session ID` lets another model go on with it",
         )
@@ -75,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
         "interactive": interactive,
         "terminals": chosen_terminals(options),
         "effort": options.effort,
+        "tools": chosen_tools(options),
         "files": read_files(options.file),
     }
     printer = Printer(

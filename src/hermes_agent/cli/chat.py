@@ -14,9 +14,11 @@ from typing import Any
 from hermes_agent.cli.arguments import (
     absolute_model,
     chosen_terminals,
+    chosen_tools,
     effort_option,
     session_name,
     terminal_option,
+    tools_option,
 )
 from hermes_agent.cli.chat_talk import Talk, check_free
 from hermes_agent.cli.client import Api
@@ -34,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="", help="policy profile, for a new session")
     parser.add_argument("--workspace", default="", help="where to work; default: this folder")
     terminal_option(parser)
+    tools_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.session and options.last:
         raise UsageError("--session and --continue name two sessions", "leave one of them out")
-    if (options.session or options.last) and (chosen or options.effort):
+    if (options.session or options.last) and (chosen or options.effort or options.tools):
         raise UsageError(
-            "a session keeps its model, policy, workspace, terminals and name",
+            "a session keeps its model, policy, workspace, terminals, tools and name",
             "leave --session and --continue out to open a new one; /model in the chat lets another "
             "model go on",
         )
@@ -59,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
         session = find(api, options.session)
     elif options.last:
-        newest = [one for one in api.get("/v1/sessions") if one["source"] != "library"]
+        newest = [one for one in api.get("/v1/sessions", parent="") if one["source"] != "library"]
         if not newest:
             raise NotFound("there is no session to go on with", "`hermes chat` opens one")
         session = newest[0]
@@ -75,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
             "workspace": os.path.abspath(options.workspace or os.getcwd()),
             "terminals": chosen_terminals(options),
             "effort": options.effort,
+            "tools": chosen_tools(options),
         },
     )
 

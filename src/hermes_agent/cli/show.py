@@ -126,6 +126,8 @@ def call_line(call: dict[str, Any]) -> str:
         given = json.loads(call["arguments"] or "{}")
     except (ValueError, RecursionError):
         return one_line(f"{call['name']} {call['arguments']}")
+    if call["name"] == "use_tool" and isinstance(given.get("arguments", {}), dict):
+        call, given = {"name": str(given.get("name"))}, given.get("arguments", {})
     if set(given) <= {"command", "timeout", "background"} and "command" in given:
         return one_line(f"$ {given['command']}")
     words = " ".join(f"{key}={value!r}" for key, value in given.items())
@@ -144,6 +146,8 @@ class Printer:
         self._side = side
         self._column = 0
         self._streamed = ""
+        self._delegating: set[str] = set()
+        """Effects whose output is what children do."""
 
     def show(self, event: Event) -> None:
         handler = getattr(self, f"_{event['kind']}", None)
@@ -198,6 +202,18 @@ class Printer:
             self.say(one_line(event["text"]))
         for call in event["calls"]:
             self.say(call_line(call), "→")
+
+    def _call_made(self, event: Event) -> None:
+        self.say(call_line(event["call"]), "  →")
+
+    def _call_intended(self, event: Event) -> None:
+        if event["tool"] == "delegate":
+            self._delegating.add(event["effect"])
+
+    def _output_arrived(self, event: Event) -> None:
+        if event["effect"] in self._delegating:
+            for line in event["text"].splitlines():
+                self.say(line, "  ·")
 
     def _call_judged(self, event: Event) -> None:
         if event["action"] == "deny":

@@ -22,6 +22,8 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
                 calls.update((call["id"], call_line(call)) for call in event["calls"])
                 if event["text"]:
                     yield {**place, "role": "assistant", "text": event["text"]}
+            case "call_made":
+                calls[event["call"]["id"]] = f"  {call_line(event['call'])}"
             case "call_finished":
                 yield {
                     **place,

@@ -55,6 +55,8 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
     terminals: tuple[str, ...] = ()
     effort: str = ""
     files: tuple[Media, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Tools and toolsets of a new session; empty for those of the settings."""
 
 
 class Decided(msgspec.Struct, forbid_unknown_fields=True):
@@ -183,11 +185,13 @@ class Api:
             once=True,
             terminals=new.terminals,
             effort=new.effort,
+            use=new.tools,
         )
 
     async def sessions(self, request: Request) -> Response:
         limit = min(max(int(request.query_params.get("limit", "50")), 1), MOST_SESSIONS)
-        return reply(await self._runtime.store.sessions(limit))
+        parent = request.query_params.get("parent")
+        return reply(await self._runtime.store.sessions(limit, parent=parent))
 
     async def session(self, request: Request) -> Response:
         return reply(await self._session(request))

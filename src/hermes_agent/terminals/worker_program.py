@@ -183,6 +183,8 @@ def offer(host: Host, names: Iterable[str]) -> dict[str, Any]:
 
     module.__dict__.update(functions, Result=Result, ToolFailed=ToolFailed, parallel=parallel)
     module.__dict__["__getattr__"] = missing
+    for offered in (Result, ToolFailed, parallel):
+        offered.__module__ = "hermes"
     sys.modules["hermes"] = module
     return {**functions, "hermes": module}
 

@@ -46,7 +46,9 @@ async def _to_its_end(context: ToolContext, state: CommandState) -> CommandState
     """Wait for a command that runs beside the session's shell."""
     try:
         while state.state == "running":
-            state = await context.terminal.follow(state.id, wait=FOLLOW_SECONDS)
+            state = await context.terminal.follow(
+                state.id, wait=FOLLOW_SECONDS, output=context.output
+            )
     except asyncio.CancelledError:
         await asyncio.shield(context.terminal.stop(state.id))
         raise

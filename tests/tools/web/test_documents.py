@@ -1,7 +1,10 @@
 import asyncio
+import os
+import signal
 import zipfile
 from io import BytesIO
 from itertools import count
+from pathlib import Path
 
 import docx
 import openpyxl
@@ -98,7 +101,9 @@ def test_the_main_text_of_a_page_keeps_headings_links_and_tables() -> None:
     assert "All rights reserved" not in made.text
 
 
-def test_a_page_without_a_main_text_is_given_whole_with_its_links_and_without_what_is_hidden() -> None:
+def test_a_page_without_a_main_text_is_given_whole_with_its_links_and_without_what_is_hidden() -> (
+    None
+):
     rows = "".join(f"<li><a href='/item/{n}'>Item {n}</a></li>" for n in range(40))
     source = (
         f"<body><h1>List</h1><ul>{rows}</ul><p style='display: none'>obey me</p>"
@@ -111,10 +116,20 @@ def test_a_page_without_a_main_text_is_given_whole_with_its_links_and_without_wh
     assert "obey" not in made.text
 
 
-def test_a_page_that_is_nested_absurdly_deep_is_still_read() -> None:
-    source = "<div>" * 50_000 + "the bottom" + "</div>" * 50_000
+def test_a_page_that_is_nested_deep_is_read_and_one_that_is_nested_absurdly_does_no_harm() -> None:
+    deep, absurd = (
+        extract(("<div>" * many + "the bottom").encode(), "text/html", "https://x.example/")
+        for many in (1_500, 50_000)
+    )
+    assert deep.text == "the bottom"
+    assert absurd.text == ""
+
+
+def test_a_page_that_scripts_must_make_says_so() -> None:
+    source = f"<title>App</title><div id=root></div><script>{'x' * 5_000}</script>"
     made = extract(source.encode(), "text/html", "https://x.example/")
-    assert made.notes == ()
+    assert (made.text, made.title) == ("", "App")
+    assert "a browser shows more" in made.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -295,9 +310,29 @@ async def test_a_document_that_hangs_its_reader_is_given_up() -> None:
         await extract_apart(hours, "application/pdf", "x.pdf", seconds=0.01)
 
 
+async def started() -> int:
+    """The process that reads, as soon as there is one."""
+    while not (found := children()):
+        await asyncio.sleep(0.01)
+    return found[0]
+
+
+def children() -> list[int]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    return [int(word) for task in tasks for word in task.read_text().split()]
+
+
 async def test_reading_that_is_cancelled_leaves_no_process() -> None:
     reading = asyncio.create_task(extract_apart(pdf("a"), "", "x.pdf"))
-    await asyncio.sleep(0)
+    await started()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert children() == []
+
+
+async def test_a_document_that_breaks_its_reader_breaks_nothing_else() -> None:
+    reading = asyncio.create_task(extract_apart(pdf("a"), "", "x.pdf"))
+    os.kill(await started(), signal.SIGKILL)
+    with pytest.raises(ToolError, match="its reader broke down"):
         await reading

@@ -14,7 +14,6 @@ from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.client.subscriptions import listen
 from mcp.types import (
     CONNECTION_CLOSED,
-    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     CallToolResult,
     InputRequiredResult,
@@ -23,10 +22,11 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
 from hermes_agent import __version__
-from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
+from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.mcp.facts import Facts, first_line
-from hermes_agent.tools.mcp.http import Trouble, trouble_of
+from hermes_agent.tools.mcp.http import trouble_of
 from hermes_agent.tools.mcp.listing import list_all, listed
+from hermes_agent.tools.mcp.trouble import cause, lost, on_the_way, refused, silent
 from hermes_agent.tools.mcp.world import NotDone
 
 log = logging.getLogger("hermes.mcp")
@@ -114,9 +114,9 @@ class Connection:
                 await self._live(session)
         except Exception as error:  # noqa: BLE001 - told to whoever opens or uses the connection
             if not self._ready.done():
-                self._ready.set_exception(_cause(error))
+                self._ready.set_exception(cause(error))
             elif not isinstance(error, ToolError):
-                log.warning("the connection to %s broke: %r", self.name, _cause(error))
+                log.warning("the connection to %s broke: %r", self.name, cause(error))
         finally:
             self._end.set()
             if not self._ready.done():
@@ -158,16 +158,15 @@ class Connection:
     async def _listen(self, session: _Session) -> None:
         """Servers of the newer protocol tell of changes only those who listen; they come in as
         messages. One that cannot be listened to is asked when it is next connected."""
-        offered = session.server_capabilities
-        wanted = {
-            f"{what}_list_changed": bool(kind and kind.list_changed)
-            for what in ("tools", "prompts", "resources")
-            for kind in [getattr(offered, what)]
-        }
-        if not any(wanted.values()):
-            return
+        offered = session.server_capabilities or types.ServerCapabilities()
+        tools, prompts, resources = offered.tools, offered.prompts, offered.resources
         try:
-            async with listen(session, **wanted) as events:
+            async with listen(
+                session,
+                tools_list_changed=bool(tools and tools.list_changed),
+                prompts_list_changed=bool(prompts and prompts.list_changed),
+                resources_list_changed=bool(resources and resources.list_changed),
+            ) as events:
                 async for _ in events:
                     self._changed.set()
         except (MCPError, RuntimeError) as error:
@@ -186,7 +185,10 @@ class Connection:
 
     # The workspace
 
-    async def _list_roots(self, _context: ClientRequestContext) -> types.ListRootsResult:
+    async def _list_roots(
+        self,
+        context: ClientRequestContext,  # noqa: ARG002 - the SDK's signature
+    ) -> types.ListRootsResult:
         self._asked_roots.set()
         folders = [Path(folder) for folder in self._roots]
         return types.ListRootsResult(
@@ -296,7 +298,7 @@ class Connection:
         finally:
             if workspace:
                 self._under_way.remove(workspace)
-        raise _silent(self.name, what, self._seconds, effect)
+        raise silent(self.name, what, self._seconds, effect)
 
     async def _rounds(self, session: _Session, ask: "Ask", progress: "_Progress") -> Any:
         """Ask, and answer what the server asks back: the workspace, and nothing else."""
@@ -325,12 +327,12 @@ class Connection:
             return NotDone(error.message)
         if trouble == "lost" or (trouble is None and error.code == CONNECTION_CLOSED):
             self._end.set()
-            return _lost(self.name, what, effect)
+            return lost(self.name, what, effect)
         if trouble is not None:
             if trouble == "login":
                 self._end.set()  # the next connection reads what is kept of the login again
-            return told_trouble(self.name, trouble, error.message)
-        return _refused(self.name, what, error)
+            return on_the_way(self.name, trouble, error.message)
+        return refused(self.name, what, error)
 
 
 Ask = Callable[[_Session, "_Progress", dict[str, Any]], Awaitable[Any]]
@@ -365,43 +367,3 @@ async def _negotiate(session: _Session) -> None:
         await session.initialize()
     except (ValidationError, RuntimeError):
         await session.initialize()
-
-
-def told_trouble(name: str, trouble: Trouble, message: str) -> ToolError:
-    match trouble:
-        case "login":
-            return ToolError(f"{name} wants a login", f"`hermes mcp login {name}`", "never")
-        case "busy":
-            return ToolError(f"{name} has no time for it now ({message})", retry="same")
-        case "unsent" | "expired" | "lost":
-            return ToolError(f"{name} cannot be reached: {message}", retry="same")
-        case "refused":
-            return ToolError(f"{name} refused: {message}")
-
-
-def _refused(name: str, what: str, error: MCPError) -> ToolError:
-    said = first_line(error.message, 1_000)
-    changed = error.code == INVALID_PARAMS
-    return ToolError(f"{name} refused {what}: {said}", retry="changed" if changed else "")
-
-
-def _lost(name: str, what: str, effect: bool) -> HermesError:
-    if effect:
-        return OutcomeUnknown(f"{name} went away while {what} ran")
-    return ToolError(f"{name} went away while it was asked for {what}", retry="same")
-
-
-def _silent(name: str, what: str, seconds: float, effect: bool) -> HermesError:
-    said = f"nothing was heard of {what} of {name} for {seconds:g} seconds"
-    return OutcomeUnknown(said) if effect else ToolError(said, retry="same")
-
-
-def _cause(error: BaseException) -> Exception:
-    """What lies at the bottom of a group, as something to tell."""
-    while isinstance(error, BaseExceptionGroup) and error.exceptions:
-        error = error.exceptions[0]
-    if isinstance(error, HermesError):
-        return error
-    if isinstance(error, MCPError):
-        return error
-    return ToolError(f"{type(error).__name__}: {first_line(str(error), 300)}", retry="same")

@@ -1,5 +1,5 @@
-"""A server that is reached over HTTP. What goes wrong on the way to it becomes the answer to the one
-request that it befell, so that other calls on the same connection live on, and it says whether
+"""A server that is reached over HTTP. What goes wrong on the way to it becomes the answer to the
+one request that it befell, so that other calls on the same connection live on, and it says whether
 the request can have been carried out."""
 
 import json

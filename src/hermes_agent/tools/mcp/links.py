@@ -1,5 +1,5 @@
-"""The connections to servers: opened when first wanted, one for all sessions, opened again when they
-died, closed when nobody has used them for a while."""
+"""The connections to servers: opened when first wanted, one for all sessions, opened again when
+they died, closed when nobody has used them for a while."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

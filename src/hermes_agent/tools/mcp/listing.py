@@ -29,7 +29,7 @@ async def list_all(
     items: Callable[[Page], Sequence[Item]],
     most: int = MOST_TOOLS,
 ) -> list[Item]:
-    """Everything on all pages; one more than `most` when there is more."""
+    """Everything on all pages, up to the page that holds more than `most`."""
     found: list[Item] = []
     cursor: str | None = None
     for _ in range(PAGES):
@@ -54,23 +54,34 @@ async def listed(session: ClientSession, facts: Facts) -> Facts:
         version=session.protocol_version or "",
         tools=tuple({tool.name: tool for tool in usable}.values()),
         left_out=len(tools) - len(usable),
-        resources=offered.resources is not None,
+        resources=bool(offered.resources) and await _has_resources(session),
         prompts=tuple(signature(prompt) for prompt in prompts[:MOST_PROMPTS]),
     )
 
 
 async def _or_none(
-    ask: Callable[..., Awaitable[Page]], items: Callable[[Page], Sequence[Item]], offered: bool
+    ask: Callable[..., Awaitable[Page]],
+    items: Callable[[Page], Sequence[Item]],
+    offered: bool,
+    most: int = MOST_TOOLS,
 ) -> list[Item]:
     """Nothing where the server does not offer it, or says that it does and then does not."""
     if not offered:
         return []
     try:
-        return await list_all(ask, items)
+        return await list_all(ask, items, most)
     except MCPError as error:
         if error.code != METHOD_NOT_FOUND:
             raise
         return []
+
+
+async def _has_resources(session: ClientSession) -> bool:
+    """Many servers say that they offer resources, and have none."""
+    if await _or_none(session.list_resources, lambda page: page.resources, True, 0):
+        return True
+    ask = session.list_resource_templates
+    return bool(await _or_none(ask, lambda page: page.resource_templates, True, 0))
 
 
 def _tool(tool: types.Tool) -> ToolFacts:

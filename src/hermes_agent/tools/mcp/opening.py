@@ -1,4 +1,4 @@
-"""How a server is reached, by its settings: a program here or an address elsewhere. Loads the SDK."""
+"""How a server is reached, by its settings: a program here, or an address elsewhere."""
 
 import re
 from collections.abc import AsyncIterator, Callable
@@ -9,12 +9,13 @@ from mcp import MCPError
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings import McpServerSettings
-from hermes_agent.tools.mcp.connection import Connection, told_trouble
+from hermes_agent.tools.mcp.connection import Connection
 from hermes_agent.tools.mcp.facts import Facts, settings_key
 from hermes_agent.tools.mcp.http import remote, trouble_of
 from hermes_agent.tools.mcp.log import Log
 from hermes_agent.tools.mcp.login import Loopback, Tokens, authorization
 from hermes_agent.tools.mcp.program import Streams, plain_environment, program
+from hermes_agent.tools.mcp.trouble import on_the_way
 from hermes_agent.tools.mcp.world import World
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ async def open_connection(
     except MCPError as error:
         trouble = trouble_of(error)
         if trouble is not None:
-            raise told_trouble(name, trouble, error.message) from None
+            raise on_the_way(name, trouble, error.message) from None
         raise _with_last_words(ToolError(error.message), name, log) from None
     except ToolError as error:
         raise _with_last_words(error, name, log) from None
@@ -79,7 +80,7 @@ def _streams(
     if auth is None and settings.oauth:
         tokens = _tokens(name, settings, world)
         if not tokens.read().tokens:
-            raise told_trouble(name, "login", "")
+            raise on_the_way(name, "login", "")
         auth = authorization(tokens, settings.url)
     return remote(settings.url, headers, auth)
 

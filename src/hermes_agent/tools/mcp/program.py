@@ -127,7 +127,7 @@ class _Talk:
         self._log = log
 
     async def listen(self, hear: Hear) -> None:
-        """Hand on each message. What is none goes to the log: programs print all sorts of things."""
+        """Hand on each message. What is none goes to the log: programs print all sorts."""
         rest: list[bytes] = []
         size = 0
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):

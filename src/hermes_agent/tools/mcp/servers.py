@@ -78,9 +78,9 @@ class Servers:
             return tool
         for server in server_of(name, self._enabled()):
             if not self._links.connected(server):  # what is remembered of it may be old
-                await self._try(server)
-            if (tool := self._lookup(name)) is not None:
-                return tool
+                await self._links.connect(server)
+                if (tool := self._lookup(name)) is not None:
+                    return tool
         return None
 
     async def meet(self, name: str) -> Facts:

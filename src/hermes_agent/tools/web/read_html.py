@@ -12,6 +12,9 @@ LITTLE = 500
 """Less main text than this is looked at twice."""
 SHARE = 0.1
 """The main text is at least this part of a page."""
+BARE = 200
+"""A long page with less text than this is probably empty until its scripts run."""
+SCRIPTS = "it holds little text; where scripts make a page, a browser shows more"
 
 _LEFT_OUT = frozenset(
     {"script", "style", "template", "noscript", "svg", "head", "iframe", "object"}
@@ -33,13 +36,17 @@ _GAPS = re.compile(r"\n\s*\n\s*")
 def read(text: str, address: str) -> Extracted:
     """`text` is HTML; relative links are completed by the address."""
     html = library("lxml.html")
-    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
+    parser = html.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
+    )
     tree = html.document_fromstring(text.encode(errors="replace") or b"<html/>", parser=parser)
     title = " ".join((tree.findtext(".//title") or "").split())
     whole = _whole(tree, address)
     main = "" if len(text) > MAIN_CHARS else _main(text, address)
     little = len(main) < LITTLE or len(main) < SHARE * len(whole)
-    return Extracted(whole if little and len(whole) > len(main) else main, title)
+    made = whole if little and len(whole) > len(main) else main
+    bare = len(made) < BARE and len(text) > 10 * BARE
+    return Extracted(made, title, (SCRIPTS,) if bare else ())
 
 
 def _main(text: str, address: str) -> str:
