@@ -1,8 +1,10 @@
-"""Write docs/reference from the code. `--check` writes nothing and fails when a page is stale."""
+"""Write docs/reference, and what the model is shown of the tools, from the code. `--check`
+writes nothing and fails when a page is stale."""
 
 import argparse
 import ast
 import inspect
+import json
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +21,7 @@ from hermes_agent.core.tools import Tool
 from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.models.keys.logins import LOGINS
 from hermes_agent.policy.policies import Policies
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.toolbox import DATA, TABLE, described, load_tools
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 NOTE = "<!-- Made from the code by `make docs`; change the code, not this page. -->"
@@ -177,7 +179,8 @@ def tool_entry(tool: Tool) -> str:
     after = "what happened is found out" if tool.recover else "it is parked"
     after = "it runs again" if tool.repeatable else after
     lines = [f"## `{tool.name}`", "", tool.spec.description, ""]
-    lines += [f"Touches: {touches}. Safe to repeat: {repeat}. After a crash: {after}.", ""]
+    facts = f"Toolset: {TABLE[tool.name].toolset}. Touches: {touches}. Safe to repeat: {repeat}."
+    lines += [f"{facts} After a crash: {after}.", ""]
     lines += ["| argument | type | default |", "|---|---|---|", *parameter_rows(tool)]
     return "\n".join(lines)
 
@@ -273,6 +276,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def main(arguments: list[str]) -> int:
     pages = {REFERENCE / name: f"{NOTE}\n\n{page()}\n" for name, page in PAGES.items()}
+    pages[DATA] = json.dumps(described(), ensure_ascii=False, indent=1) + "\n"
     if arguments == ["--check"]:
         stale = [
             path.name
@@ -280,7 +284,7 @@ def main(arguments: list[str]) -> int:
             if not path.is_file() or path.read_text() != text
         ]
         if stale:
-            print(f"stale in docs/reference: {', '.join(stale)}\nhint: make docs", file=sys.stderr)
+            print(f"stale: {', '.join(stale)}\nhint: make docs", file=sys.stderr)
         return 1 if stale else 0
     REFERENCE.mkdir(parents=True, exist_ok=True)
     for path, text in pages.items():

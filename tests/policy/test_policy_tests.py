@@ -11,7 +11,10 @@ from hermes_agent.policy.resolvers import by_words, finish, on_disk
 from hermes_agent.policy.testing import Outcome, Touches, run_tests
 from hermes_agent.runtime.toolbox import load_tools
 
-TOOLS = {tool.name: Touches(tuple(tool.capabilities), dict(tool.paths)) for tool in load_tools()}
+TOOLS = {
+    tool.name: Touches(tuple(tool.capabilities), dict(tool.paths), "", tuple(tool.hosts))
+    for tool in load_tools()
+}
 TOOLS.pop("terminal")
 
 

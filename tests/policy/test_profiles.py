@@ -55,6 +55,7 @@ class Scene:
             capabilities=tuple(tool.capabilities),
             command=arguments.get("command") if name == "terminal" else None,
             paths=tuple((access, arguments[path]) for path, access in tool.paths.items()),
+            hosts=tuple(arguments[name] for name in tool.hosts if arguments[name]),
             origin=tool.origin,
         )
         gate = Policies.of_home(self.home, self.user).gate(profile, capabilities)
@@ -93,6 +94,20 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("search_files", {"pattern": "x"}, "allow allow allow allow"),
     ("search_files", {"pattern": "x", "path": "/"}, "ask ask ask allow"),
     ("ask_user", {"question": "x"}, "allow allow allow allow"),
+    ("read_on", {"result": "x"}, "allow allow allow allow"),
+    ("todo", {"items": []}, "allow allow allow allow"),
+    ("web_search", {"query": "x"}, "allow allow allow allow"),
+    ("web_fetch", {"url": "https://example.com/a"}, "ask ask deny allow"),
+    ("web_fetch", {"url": "http://localhost:9090/"}, "ask ask deny allow"),
+    ("web_fetch", {"url": "http://169.254.169.254/"}, "deny deny deny deny"),
+    ("browser", {"action": "open", "url": "https://example.com/a"}, "ask ask deny allow"),
+    ("browser", {"action": "snapshot"}, "allow allow allow allow"),
+    ("browser_act", {"page": "example.com", "action": "click"}, "ask ask deny allow"),
+    ("execute_code", {"code": "print(1)"}, "allow allow allow allow"),
+    ("delegate", {"tasks": [{"task": "x"}]}, "allow allow allow allow"),
+    ("find_tools", {"query": "x"}, "allow allow allow allow"),
+    ("use_tool", {"name": "x"}, "ask ask deny allow"),
+    ("make_tool", {"name": "x", "code": ""}, "ask ask deny allow"),
 ]
 
 

@@ -13,8 +13,13 @@ from mcp import Client, StdioServerParameters
 from mcp.client._transport import TransportStreams
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, ElicitRequestFormParams, ElicitRequestParams, ElicitResult
-from mcp.types import TextContent
+from mcp.types import (
+    CallToolResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+)
 
 from tests.support.cli import PATIENCE, House, wait_until
 

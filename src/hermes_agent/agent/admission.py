@@ -3,6 +3,7 @@ it says so, and only then is there a permit. Nothing else makes permits."""
 
 import logging
 from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -25,6 +26,11 @@ LEAVE = frozenset({"yes", "session", "always"})
 
 class Refused(Exception):
     """A call may not run. The text is for the model."""
+
+
+def _host(written: str) -> str:
+    """The host of an address, or the host that is written alone."""
+    return urlsplit(written if "//" in written else f"//{written}").hostname or ""
 
 
 async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
@@ -77,7 +83,10 @@ class Admission:
             return None
 
     def reach(self, open_call: OpenCall, tool: Tool, terminal: str) -> Callable[[str, str], bool]:
-        """Whether a rule allows this call to connect to a host that is not public."""
+        """Whether this call may connect to a host that is not public: a rule allows it, or somebody
+        has agreed to a call that names it."""
+        judged = open_call.judged
+        named = {_host(written) for written in judged.facts.hosts} if judged else set()
 
         def may(host: str, address: str) -> bool:
             effect = Effect(
@@ -94,7 +103,10 @@ class Admission:
                 time=self._parts.clock(),
             )
             judging = self._parts.gate.judge(effect, _nowhere, self._talk.granted)
-            return finish(judging).action == "allow"
+            action = finish(judging).action
+            return action == "allow" or (
+                action == "ask" and host in named and self._agreed(open_call.effect)
+            )
 
         return may
 

@@ -231,6 +231,9 @@ class View:
 
     # calls
 
+    def _call_made(self, event: Event) -> None:
+        self._calls[event["call"]["id"]] = f"  {clean(call_line(event['call']))}"
+
     def _call_intended(self, event: Event) -> None:
         line = self._calls.get(event["call_id"], str(event["tool"]))
         self._running[event["effect"]] = Running(line, self._clock())

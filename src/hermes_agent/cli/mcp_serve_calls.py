@@ -5,7 +5,8 @@ work goes on, and its answer can be fetched later. Over HTTP, newer clients take
 hanging up."""
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +16,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 
 from hermes_agent.cli.client import Api, Gone, session_path
+from hermes_agent.cli.follow import TRIES
 from hermes_agent.core.errors import NotFound
 
 McpContext = Context[Any, Any]
@@ -74,15 +76,21 @@ class Calls:
                 await run_sync(self._interrupt, call.session)
 
     def _interrupt(self, session: str) -> None:
-        path = f"{session_path(session)}/interrupt"
         try:
-            try:
-                self._api.post(path)
-            except Gone:
-                self._api.ensure()
-                self._api.post(path)
+            reach(self._api, lambda: self._api.post(f"{session_path(session)}/interrupt"))
         except NotFound:
             pass  # deleted meanwhile
+
+
+def reach(api: Api, act: Callable[[], Any]) -> Any:
+    """Ask the runtime, and start it when it is not there."""
+    for attempt in range(TRIES):
+        try:
+            return act()
+        except Gone:
+            time.sleep(0.1 * attempt)
+            api.ensure()
+    return act()
 
 
 def hangs_up(context: McpContext) -> bool:

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import wraps
+from inspect import getdoc
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
@@ -14,9 +15,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import CallToolResult, ElicitResult, InputRequiredResult, ToolAnnotations
 
 from hermes_agent import __version__
-from hermes_agent.cli.client import Api, Gone, session_path
+from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.follow import send
-from hermes_agent.cli.mcp_serve_calls import Call, Calls, McpContext, hangs_up
+from hermes_agent.cli.mcp_serve_calls import Call, Calls, McpContext, hangs_up, reach
 from hermes_agent.cli.mcp_serve_turn import Place, Turn, answer
 from hermes_agent.cli.mcp_serve_words import (
     as_text,
@@ -24,9 +25,10 @@ from hermes_agent.cli.mcp_serve_words import (
     last_turn,
     page_of,
     result,
+    sessions_said,
     turn_told,
 )
-from hermes_agent.cli.sessions import found_text, sessions_text
+from hermes_agent.cli.sessions import found_text
 from hermes_agent.cli.show import question_lines
 from hermes_agent.cli.transcript import markdown
 from hermes_agent.cli.words import moment
@@ -41,6 +43,7 @@ ANSWER_SECONDS = 86_400.0
 """How long a client may take to come back with an answer; the question itself expires sooner."""
 SHOWN = (
     "id", "name", "title", "state", "model", "workspace", "created", "updated", "messages", "cost",
+    "parent",
 )  # fmt: skip
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ACTS = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
@@ -64,14 +67,18 @@ def build_server(api: Api, workspace: str, leaving: Callable[[], bool]) -> MCPSe
         middleware=[calls],
         request_state_security=RequestStateSecurity.ephemeral(ttl=ANSWER_SECONDS),
     )
-    server.add_tool(tools.ask, annotations=ACTS)
+    server.add_tool(tools.ask, description=getdoc(tools.ask), annotations=ACTS)
     for tool in (tools.answer, tools.search, tools.sessions, tools.session, tools.cost):
-        server.add_tool(tool, annotations=READS)
+        server.add_tool(tool, description=getdoc(tool), annotations=READS)
     server.resource(
-        "hermes://sessions", description="The newest sessions", mime_type="application/json"
+        "hermes://sessions",
+        name="sessions",
+        description="The newest sessions",
+        mime_type="application/json",
     )(tools.sessions_resource)
     server.resource(
         "hermes://sessions/{id}",
+        name="session",
         description="What was said and done in a session, by its id or name",
         mime_type="text/markdown",
     )(tools.session_resource)
@@ -226,7 +233,7 @@ class Tools:
     async def sessions(self, limit: int = 20) -> CallToolResult:
         """The newest sessions: id, state, when used, cost, name."""
         rows = await self._rows(_between(limit, 1, 500))
-        return result(sessions_text(rows, time.time()), {"sessions": [_shown(row) for row in rows]})
+        return result(sessions_said(rows, time.time()), {"sessions": [_shown(row) for row in rows]})
 
     @told
     async def session(self, id: str, after: int = 0, limit: int = 50) -> CallToolResult:
@@ -277,16 +284,7 @@ class Tools:
         return rows
 
     async def _reach(self, act: Callable[[], Any]) -> Any:
-        """Ask the runtime, and start it when it is not there."""
-
-        def reached() -> Any:
-            try:
-                return act()
-            except Gone:
-                self._api.ensure()
-                return act()
-
-        return await run_sync(reached)
+        return await run_sync(reach, self._api, act)
 
 
 def _between(number: int, least: int, most: int) -> int:

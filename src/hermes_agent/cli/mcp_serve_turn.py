@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -18,9 +19,9 @@ from mcp.types import (
 from pydantic import ValidationError
 
 from hermes_agent.cli.ask import collect
-from hermes_agent.cli.client import Api
+from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.follow import Following
-from hermes_agent.cli.mcp_serve_calls import Call, McpContext
+from hermes_agent.cli.mcp_serve_calls import Call, McpContext, reach
 from hermes_agent.cli.mcp_serve_words import answer_of, form, steps_said, turn_told
 from hermes_agent.cli.pick import myself, settle
 from hermes_agent.cli.show import one_line
@@ -98,6 +99,8 @@ class Turn:
         self._place = place
         self._asks = asks
         self._waiting: dict[str, asyncio.Task[None]] = {}
+        self._delegating: set[str] = set()
+        """Effects whose output is what children do."""
 
     async def follow(self) -> CallToolResult | InputRequiredResult:
         place = self._place
@@ -143,9 +146,17 @@ class Turn:
         self._place = msgspec.structs.replace(self._place, **changes)
 
     async def _tell(self, event: Event) -> None:
-        for line in steps_said(event):
-            self._move(told=self._place.told + 1)
-            await self._context.report_progress(self._place.told, message=line)
+        lines = steps_said(event)
+        if event["kind"] == "call_intended" and event["tool"] == "delegate":
+            self._delegating.add(event["effect"])
+        if event["kind"] == "output_arrived" and event["effect"] in self._delegating:
+            lines = [one_line(line) for line in event["text"].splitlines()]
+        for line in lines:
+            await self._say(line)
+
+    async def _say(self, line: str) -> None:
+        self._move(told=self._place.told + 1)
+        await self._context.report_progress(self._place.told, message=line)
 
     def _judged(self, event: Event) -> None:
         nobody = event["action"] == "ask" and not self._asks and not event["consent"].get("by")
@@ -159,12 +170,24 @@ class Turn:
     # questions
 
     async def _questions(self) -> list[Event]:
-        """The session's open questions that were not put to the client yet."""
+        """The open questions of the session and its children that were not put to the client."""
         if not self._asks:
             return []
-        rows: list[Event] = await run_sync(self._api.get, "/v1/questions")
-        ours = [row for row in rows if row["session"] == self._place.session]
-        return [row for row in ours if row["id"] not in self._place.put]
+        found: list[Event] = await run_sync(reach, self._api, self._open_questions)
+        return found
+
+    def _open_questions(self) -> list[Event]:
+        rows: list[Event] = self._api.get("/v1/questions")
+        new = [row for row in rows if row["id"] not in self._place.put]
+        return [row for row in new if self._is_in_the_family(row["session"])]
+
+    def _is_in_the_family(self, session: str) -> bool:
+        try:
+            while session and session != self._place.session:
+                session = self._api.get(session_path(session))["parent"]
+        except NotFound:
+            return False  # deleted meanwhile
+        return bool(session)
 
     def _put(self, question: Event) -> InputRequiredResult | None:
         """Put a question: at once where there is a way back to the client, else as the result,
@@ -194,15 +217,15 @@ class Turn:
             said = ElicitResult(action="decline")
         trouble = await answer(self._api, question, said)
         if trouble:
-            self._move(told=self._place.told + 1)
-            await self._context.report_progress(self._place.told, message=trouble)
+            await self._say(trouble)
 
 
 async def answer(api: Api, question: Event, said: ElicitResult) -> str:
     """Pass an answer on; why it does not count, if it does not."""
     body: dict[str, object] = {"answer": answer_of(question, said), "by": myself()}
+    path = f"/v1/questions/{quote(question['id'], safe='')}"
     try:
-        await run_sync(settle, lambda: api.post(f"/v1/questions/{question['id']}", body))
+        await run_sync(settle, lambda: api.post(path, body))
     except NotFound:
         return ""  # somebody or the clock was quicker, and the turn goes on
     except HermesError as error:

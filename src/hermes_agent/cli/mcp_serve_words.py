@@ -10,7 +10,7 @@ from hermes_agent.cli.ask import collect
 from hermes_agent.cli.prompt import answer_typed
 from hermes_agent.cli.show import call_line, one_line, question_lines, route_said
 from hermes_agent.cli.transcript import messages
-from hermes_agent.cli.words import dollars
+from hermes_agent.cli.words import ago, dollars
 from hermes_agent.core.errors import HermesError
 
 Event = dict[str, Any]
@@ -136,6 +136,15 @@ def page_of(journal: Sequence[Event], after: int, most: int) -> tuple[str, Event
     if following is not None:
         lines.append(f"hint: {len(left) - len(page)} more; read on with after={following}")
     return "\n".join(lines) or "nothing more", {"messages": page, "next": following}
+
+
+def sessions_said(rows: Sequence[Event], now: float) -> str:
+    lines = [
+        f"{row['id']} {row['state']}, used {ago(row['updated'], now)}, {dollars(row['cost'])}: "
+        f"{one_line(row['name'] or row['title'])}"
+        for row in rows
+    ]
+    return "\n".join(lines) or "no sessions yet"
 
 
 def as_text(document: Any) -> str:

@@ -388,5 +388,8 @@ def _tools(*names: str) -> "dict[str, Touches]":
 
     wanted = [name for name in names if name in TABLE and name != "terminal"]
     found = load_tools(wanted) if wanted else ()
-    tools = {tool.name: Touches(tuple(tool.capabilities), dict(tool.paths)) for tool in found}
+    tools = {
+        tool.name: Touches(tuple(tool.capabilities), dict(tool.paths), "", tuple(tool.hosts))
+        for tool in found
+    }
     return {"terminal": TERMINAL, **tools}

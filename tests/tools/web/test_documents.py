@@ -125,6 +125,17 @@ def test_a_page_that_is_nested_deep_is_read_and_one_that_is_nested_absurdly_does
     assert absurd.text == ""
 
 
+def test_a_page_of_very_many_parts_is_given_whole() -> None:
+    source = "<article>" + "<p>one <b>two</b></p>" * 30_000
+    made = extract(source.encode(), "text/html", "https://x.example/")
+    assert made.text.count("one two") == 30_000
+
+
+@pytest.mark.parametrize("source", ["", " ", "<!-- nothing -->", "<", "</p>", "\0"])
+def test_a_page_with_nothing_in_it_is_empty(source: str) -> None:
+    assert extract(source.encode(), "text/html", "https://x.example/").text in {"", "<"}
+
+
 def test_a_page_that_scripts_must_make_says_so() -> None:
     source = f"<title>App</title><div id=root></div><script>{'x' * 5_000}</script>"
     made = extract(source.encode(), "text/html", "https://x.example/")

@@ -1,14 +1,16 @@
 """A session's browser: its tabs, dialogs, downloads and names for what is on the pages."""
 
 import asyncio
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Proxy
 from hermes_agent.core.settings import BrowserSettings
-from hermes_agent.tools.browser.connection import Connection, Refused, SessionLost, Wire
+from hermes_agent.tools.browser.connection import Connection, Params, Refused, SessionLost, Wire
 from hermes_agent.tools.browser.downloads import Downloads
 from hermes_agent.tools.browser.halts import Dialogs
 from hermes_agent.tools.browser.program import HEIGHT, WIDTH, PipeWire, started
@@ -24,8 +26,10 @@ _USER = "hermes"
 class Browser:
     """Made by `launch`. One action at a time: whoever acts holds `turn`."""
 
-    def __init__(self, wire: Wire, proxy: Proxy, downloads: Downloads) -> None:
+    def __init__(self, wire: Wire, proxy: Proxy, downloads: Downloads, scratch: Path) -> None:
         self.proxy = proxy
+        self.scratch = scratch
+        """A folder for as long as the browser runs."""
         self.downloads = downloads
         self.dialogs = Dialogs()
         self.refs = Refs()
@@ -52,6 +56,10 @@ class Browser:
         """Ask the browser itself."""
         return await self._link.call(method, params)
 
+    async def ask(self, session: str, method: str, params: Params) -> Any:
+        """Ask a page, whether a dialog is open or not."""
+        return await self._link.call(method, params, session)
+
     async def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
@@ -60,6 +68,7 @@ class Browser:
             await tab.close()
         await self._link.close()
         await self.proxy.close()
+        await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
 
     async def begin(self, *, own: bool, local: bool) -> None:
         """Take the first tab of a browser that is ours, or a corner of one that is not."""
@@ -214,34 +223,36 @@ class Browser:
 
 
 async def launch(
-    settings: BrowserSettings,
-    open_proxy: Callable[[], Any],
-    folder: Path | None,
+    settings: BrowserSettings, open_proxy: Callable[[], Awaitable[Proxy]], folder: Path | None
 ) -> Browser:
     """A browser that is ready. `folder` is where downloads go."""
-    proxy: Proxy = await open_proxy()
-    wire: Wire | None = None
-    browser: Browser | None = None
+    proxy = await open_proxy()
     try:
-        local = True
-        if settings.address:
-            from hermes_agent.tools.browser.sockets import connected, is_local
-
-            wire, local = await connected(settings.address), is_local(settings.address)
-        else:
-            wire = await started(settings.program, proxy.address)
-        browser = Browser(wire, proxy, Downloads(folder))
+        wire, local = await _wired(settings, proxy)
+    except BaseException:
+        await proxy.close()
+        raise
+    own = isinstance(wire, PipeWire)
+    inside = wire.profile if isinstance(wire, PipeWire) else None
+    scratch = Path(tempfile.mkdtemp(prefix="hermes-uploads-", dir=inside))
+    browser = Browser(wire, proxy, Downloads(folder), scratch)
+    try:
         async with asyncio.timeout(START_SECONDS):
-            await browser.begin(own=not settings.address, local=local)
-    except BaseException as error:
+            await browser.begin(own=own, local=local)
+    except (TimeoutError, ToolError, Refused, SessionLost) as error:
         words = wire.last_words() if isinstance(wire, PipeWire) else ""
-        if browser is not None:
-            await browser.close()
-        else:
-            await proxy.close()
-        if isinstance(error, (TimeoutError, ToolError, Refused, SessionLost)):
-            raise ToolError(
-                f"the browser does not start: {words or error}", retry="never"
-            ) from None
+        await browser.close()
+        raise ToolError(f"the browser does not start: {words or error}", retry="never") from None
+    except BaseException:
+        await browser.close()
         raise
     return browser
+
+
+async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[Wire, bool]:
+    """A way to the browser, and whether it runs on this machine."""
+    if not settings.address:
+        return await started(settings.program, proxy.address), True
+    from hermes_agent.tools.browser.sockets import connected, is_local
+
+    return await connected(settings.address), is_local(settings.address)

@@ -71,7 +71,7 @@ class PipeWire:
 
     def __init__(self, process: asyncio.subprocess.Process, profile: Path) -> None:
         self._process = process
-        self._profile = profile
+        self.profile = profile
 
     @property
     def pid(self) -> int:
@@ -100,7 +100,7 @@ class PipeWire:
             self._kill()
         await self._process.wait()
         # Something that was being killed may have written while the shell removed.
-        await asyncio.to_thread(shutil.rmtree, self._profile, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, self.profile, ignore_errors=True)
 
     def _kill(self) -> None:
         """Zygotes outlive the browser by a moment, so the group is ended in any case."""
@@ -112,7 +112,7 @@ class PipeWire:
     def last_words(self) -> str:
         """The end of what it wrote before it failed."""
         try:
-            text = (self._profile / "errors").read_text(errors="replace")
+            text = (self.profile / "errors").read_text(errors="replace")
         except OSError:
             return ""
         rows = [row for row in text.splitlines() if row.strip()]

@@ -25,7 +25,9 @@ FRAMES = 40
 
 
 class Tab:
-    def __init__(self, name: str, target: str, session: str, link: Connection, dialogs: Dialogs):
+    def __init__(
+        self, name: str, target: str, session: str, link: Connection, dialogs: Dialogs
+    ) -> None:
         self.name = name
         self.target = target
         self.session = session
@@ -37,6 +39,8 @@ class Tab:
         self.status = 0
         """Of the answer that the main document came with; 0 where none came."""
         self.console: deque[str] = deque(maxlen=CONSOLE)
+        self.dragged: dict[str, Any] | None = None
+        """What the page lets the mouse carry, where a drag began."""
         self.seen: tuple[str, list[str]] = ("", [])
         """The document and the lines that the model was shown last."""
         self._link = link
@@ -52,6 +56,9 @@ class Tab:
 
     async def begin(self) -> None:
         await self._enable(self.session)
+        # A tab in the background would draw no frames, and wait for one before it takes a click.
+        focus = {"enabled": True}
+        await self._link.call("Emulation.setFocusEmulationEnabled", focus, self.session)
         tree = await self._link.call("Page.getFrameTree", {}, self.session)
         self._arrived(tree["frameTree"]["frame"])
 
@@ -75,11 +82,13 @@ class Tab:
         if domain == "Network":
             self._hear_network(method, params)
         elif domain == "Page":
-            self._hear_page(session, method, params)
+            self._hear_page(method, params)
         elif method == "Target.attachedToTarget":
             self._adopt(params["sessionId"], params["targetInfo"]["targetId"], session)
         elif method == "Target.detachedFromTarget":
             self._lose(params["sessionId"])
+        elif method == "Input.dragIntercepted":
+            self.dragged = params["data"]
         elif method == "Inspector.targetCrashed":
             self.crashed = self.crashed or session == self.session
             self._dialogs.closed(session)
@@ -106,11 +115,11 @@ class Tab:
         elif method == "Network.responseReceived" and params.get("type") == "Document":
             if params.get("frameId") == self.target:
                 self.status = int(params["response"]["status"])
-        elif method in {"Network.loadingFinished", "Network.loadingFailed"}:
-            if self._requests.pop(request, None) is not None:
-                self._stirred = now
+        elif request in self._requests and method.startswith("Network.loadingF"):
+            del self._requests[request]  # finished or failed
+            self._stirred = now
 
-    def _hear_page(self, session: str, method: str, params: dict[str, Any]) -> None:
+    def _hear_page(self, method: str, params: dict[str, Any]) -> None:
         frame = str(params.get("frameId", ""))
         match method:
             case "Page.frameStartedLoading" | "Page.frameRequestedNavigation":
@@ -202,7 +211,18 @@ class Tab:
             await asyncio.sleep(_POLL)
         return False
 
+    async def carried(self) -> dict[str, Any] | None:
+        """What a drag carries; the browser tells a moment after the mouse has moved."""
+        end = asyncio.get_running_loop().time() + _LATE
+        while self.dragged is None and asyncio.get_running_loop().time() < end:
+            await asyncio.sleep(_POLL)
+        return self.dragged
+
     # Looking.
+
+    def loader(self, frame: str) -> str:
+        """Which document a frame shows."""
+        return self._loaders.get(frame, "")
 
     def is_current(self, key: Key) -> bool:
         """Whether the node's document is still there."""

@@ -69,6 +69,7 @@ class _Calls:
         tool, workspace = self._tool, _workspace(context)
         answer = await self._links.ask(
             self._server,
+            workspace,
             lambda server: server.call_tool(tool.name, given, workspace, context.output),
         )
         return tool_result(self._server, tool.name, answer, tool.hints)
@@ -82,10 +83,12 @@ class _Reads:
     async def __call__(self, context: ToolContext, given: dict[str, Any]) -> ToolResult:
         uri, workspace = _text(given, "uri"), _workspace(context)
         if not uri:
-            found = await self._links.ask(self._server, lambda server: server.resources())
+            found = await self._links.ask(
+                self._server, workspace, lambda server: server.resources()
+            )
             return resource_list(self._server, *found)
         answer = await self._links.ask(
-            self._server, lambda server: server.read_resource(uri, workspace)
+            self._server, workspace, lambda server: server.read_resource(uri, workspace)
         )
         return resource_result(self._server, uri, answer)
 
@@ -98,14 +101,14 @@ class _Prompts:
     async def __call__(self, context: ToolContext, given: dict[str, Any]) -> ToolResult:
         name, workspace = _text(given, "name"), _workspace(context)
         if not name:
-            found = await self._links.ask(self._server, lambda server: server.prompts())
+            found = await self._links.ask(self._server, workspace, lambda server: server.prompts())
             return prompt_list(self._server, found)
         arguments = given.get("arguments") or {}
         if not isinstance(arguments, dict):
             raise ToolError("arguments are an object of texts", retry="changed")
         texts = {key: str(value) for key, value in arguments.items()}
         answer = await self._links.ask(
-            self._server, lambda server: server.get_prompt(name, texts, workspace)
+            self._server, workspace, lambda server: server.get_prompt(name, texts, workspace)
         )
         return prompt_result(self._server, name, answer)
 

@@ -35,6 +35,8 @@ REFRESH_SECONDS = 1.0
 """A server that says its lists have changed is asked again no more often than this."""
 ROOTS_SECONDS = 1.0
 """How long a call waits for a server that cares about the workspace to ask for the new one."""
+SETTLE_SECONDS = 0.1
+"""What it then has to take the answer in; the protocol has no word for that it has."""
 ROUNDS = 5
 """How often a server may ask something back before it answers."""
 PROGRESS_CHARS = 200
@@ -60,6 +62,7 @@ class Connection:
         seconds: float,
         *,
         local: bool,
+        workspace: str = "",
     ) -> None:
         self.name = name
         self._open_streams = open_streams
@@ -73,7 +76,7 @@ class Connection:
         self._ready: asyncio.Future[Facts] = asyncio.get_running_loop().create_future()
         self._owner: asyncio.Task[None] | None = None
         self._session: _Session | None = None
-        self._roots: tuple[str, ...] = ()
+        self._roots: tuple[str, ...] = (workspace,) if workspace else ()
         self._under_way: list[str] = []
         """Workspaces of the calls that run."""
         self._asked_roots = asyncio.Event()
@@ -208,6 +211,7 @@ class Connection:
             await session.send_notification(types.RootsListChangedNotification())
             with anyio.move_on_after(ROOTS_SECONDS):
                 await self._asked_roots.wait()
+                await anyio.sleep(SETTLE_SECONDS)
             self._asked_roots.set()
 
     # Asking

@@ -52,7 +52,7 @@ class Links:
         self._links: dict[str, _Link] = {}
         self._starting = asyncio.Semaphore(AT_ONCE)
 
-    async def connect(self, name: str) -> "Connection":
+    async def connect(self, name: str, workspace: str = "") -> "Connection":
         """The server's connection, opened if there is none."""
         link = await self._link(name)
         if link.connection is not None and link.connection.alive:
@@ -60,21 +60,25 @@ class Links:
         if link.opening is None:
             if link.trouble is not None and self._world.clock() < link.again:
                 raise link.trouble
-            link.opening = asyncio.create_task(self._open(name, link), name=f"open mcp {name}")
+            link.opening = asyncio.create_task(
+                self._open(name, link, workspace), name=f"open mcp {name}"
+            )
         outcome = await asyncio.shield(link.opening)
         if isinstance(outcome, ToolError):
             raise outcome
         return outcome
 
-    async def ask(self, name: str, what: Callable[["Connection"], Awaitable[Answer]]) -> Answer:
+    async def ask(
+        self, name: str, workspace: str, what: Callable[["Connection"], Awaitable[Answer]]
+    ) -> Answer:
         """Ask a server. What certainly was not carried out is asked again, once, on a new
         connection."""
         try:
-            return await self._ask(name, what)
+            return await self._ask(name, workspace, what)
         except NotDone:
             pass
         try:
-            return await self._ask(name, what)
+            return await self._ask(name, workspace, what)
         except NotDone as error:
             raise ToolError(f"{name} cannot be reached: {error}", retry="same") from None
 
@@ -99,8 +103,10 @@ class Links:
     async def close(self) -> None:
         await asyncio.gather(*(self._leave(name) for name in list(self._links)))
 
-    async def _ask(self, name: str, what: Callable[["Connection"], Awaitable[Answer]]) -> Answer:
-        connection = await self.connect(name)
+    async def _ask(
+        self, name: str, workspace: str, what: Callable[["Connection"], Awaitable[Answer]]
+    ) -> Answer:
+        connection = await self.connect(name, workspace)
         async with self._using(self._links[name]):
             return await what(connection)
 
@@ -136,12 +142,12 @@ class Links:
         if link.connection is not None:
             await link.connection.close()
 
-    async def _open(self, name: str, link: _Link) -> "Connection | ToolError":
+    async def _open(self, name: str, link: _Link, workspace: str) -> "Connection | ToolError":
         try:
             if link.connection is not None:
                 await link.connection.close()
                 link.connection = None
-            connection = await self._opened(name, link.settings)
+            connection = await self._opened(name, link.settings, workspace)
         except HermesError as error:
             link.failures += 1
             pause = min(FIRST_PAUSE * 2.0 ** (link.failures - 1), MOST_PAUSE)
@@ -153,7 +159,7 @@ class Links:
         link.connection, link.trouble, link.failures = connection, None, 0
         return connection
 
-    async def _opened(self, name: str, settings: McpServerSettings) -> "Connection":
+    async def _opened(self, name: str, settings: McpServerSettings, workspace: str) -> "Connection":
         def told(facts: Facts) -> None:
             self._world.shelf.put(name, facts)
 
@@ -161,7 +167,7 @@ class Links:
             # It loads the SDK, which takes a second that the others need not wait for.
             opening = await asyncio.to_thread(_opening)
             connection, facts = await opening.open_connection(
-                name, settings, self._world, told, settings.timeout_seconds
+                name, settings, self._world, told, settings.timeout_seconds, workspace
             )
         told(facts)
         made: Connection = connection

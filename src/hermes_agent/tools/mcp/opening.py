@@ -30,9 +30,11 @@ async def open_connection(
     world: World,
     told: Callable[[Facts], None],
     seconds: float,
+    workspace: str = "",
     auth: "httpx2.Auth | None" = None,
 ) -> tuple[Connection, Facts]:
-    """A server that is connected, and what it has. `auth` is that of a login under way."""
+    """A server that is connected, and what it has. `workspace` is that of whoever wants it first;
+    `auth` that of a login under way."""
     log = Log(world.shelf.path(name, ".log")) if settings.command else None
     facts = Facts(settings_key(settings), world.clock(), "", "")
     connection = Connection(
@@ -42,6 +44,7 @@ async def open_connection(
         facts,
         seconds,
         local=bool(settings.command),
+        workspace=workspace,
     )
     try:
         return connection, await connection.open()
@@ -119,7 +122,7 @@ async def log_in(
     try:
         auth = authorization(tokens, settings.url, redirect, shown, page.wait)
         connection, facts = await open_connection(
-            name, settings, world, lambda _: None, seconds, auth
+            name, settings, world, lambda _: None, seconds, auth=auth
         )
         await connection.close()
     finally:

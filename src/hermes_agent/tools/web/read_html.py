@@ -7,7 +7,8 @@ from urllib.parse import urljoin
 from hermes_agent.tools.web.documents import Extracted, library
 
 MAIN_CHARS = 2_000_000
-"""Pages beyond this are not searched for their main text, which takes seconds."""
+MAIN_ELEMENTS = 40_000
+"""Pages beyond these are not searched for their main text, which would take many seconds."""
 LITTLE = 500
 """Less main text than this is looked at twice."""
 SHARE = 0.1
@@ -35,14 +36,17 @@ _GAPS = re.compile(r"\n\s*\n\s*")
 
 def read(text: str, address: str) -> Extracted:
     """`text` is HTML; relative links are completed by the address."""
-    html = library("lxml.html")
-    parser = html.HTMLParser(
+    etree = library("lxml.etree")
+    parser = etree.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
     )
-    tree = html.document_fromstring(text.encode(errors="replace") or b"<html/>", parser=parser)
+    tree = etree.HTML(text.encode(errors="replace") or b"<html/>", parser)
+    if tree is None:
+        return Extracted("")
     title = " ".join((tree.findtext(".//title") or "").split())
     whole = _whole(tree, address)
-    main = "" if len(text) > MAIN_CHARS else _main(text, address)
+    large = len(text) > MAIN_CHARS or sum(1 for _ in tree.iter()) > MAIN_ELEMENTS
+    main = "" if large else _main(text, address)
     little = len(main) < LITTLE or len(main) < SHARE * len(whole)
     made = whole if little and len(whole) > len(main) else main
     bare = len(made) < BARE and len(text) > 10 * BARE
