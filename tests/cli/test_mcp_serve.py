@@ -9,8 +9,9 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp.types import TextResourceContents
+from mcp.types import ElicitResult, TextResourceContents
 
+from hermes_agent.cli.mcp_serve_words import answer_of
 from tests.support.cli import PATIENCE, House
 from tests.support.mcp_client import (
     COMMAND,
@@ -25,13 +26,11 @@ from tests.support.mcp_client import (
     text_of,
 )
 
-CAREFUL = "careful"
-
 
 @pytest.fixture
 def careful(house: House) -> House:
     """Where writing a file needs consent."""
-    house.environ["HERMES_POLICY"] = CAREFUL
+    house.environ["HERMES_POLICY"] = "careful"
     return house
 
 
@@ -53,47 +52,51 @@ async def idle(house: House) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_question_is_answered_with_each_step_told_and_the_session_named(
-    house: House, way: str
+async def test_work_is_answered_with_consent_asked_for_and_each_step_told(
+    careful: House, way: str
 ) -> None:
     steps: list[tuple[float, str | None]] = []
 
     async def step(progress: float, total: float | None, message: str | None) -> None:
         steps.append((progress, message))
 
-    async with connected(house, way) as client:
+    async with connected(careful, way, answer="yes") as client:
         told = await client.call_tool("ask", {"prompt": "write a file"}, progress_callback=step)
         again = await client.call_tool("ask", {"prompt": "hi", "session": data_of(told)["session"]})
     assert not told.is_error
     assert text_of(told).startswith("The file is **written**.\n[session ")
     assert data_of(told)["cost"] > 0
-    assert (house.work / "made.txt").read_text() == "written\n"
-    assert [number for number, _ in steps] == list(range(1, len(steps) + 1))
-    said = [message or "" for _, message in steps]
-    assert said[0].startswith("step 1: scripted/")
-    assert said[1].startswith("$ echo written")
-    assert said[2].startswith("step 2: ")
-    assert data_of(again)["text"] == "Good day to you."
-    assert the_session(house)["turns"] == 2
-    assert the_session(house)["source"] == "mcp"
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_consent_is_asked_of_the_clients_user(careful: House, way: str) -> None:
-    async with connected(careful, way, answer="yes") as client:
-        told = await client.call_tool("ask", {"prompt": "write a file"})
-    assert data_of(told)["text"] == "The file is **written**."
     assert data_of(told)["refused"] == []
     assert (careful.work / "made.txt").read_text() == "written\n"
+    assert [number for number, _ in steps] == list(range(1, len(steps) + 1))
+    said = [message or "" for _, message in steps]
+    assert [words.split(" ")[0] for words in said] == ["step", "$", "waits", "step"]
+    assert data_of(again)["text"] == "Good day to you."
+    assert the_session(careful)["turns"] == 2
+    assert the_session(careful)["source"] == "mcp"
 
 
-@pytest.mark.parametrize("answer", ["no", "-", "always", "perhaps"])
 @pytest.mark.parametrize("way", WAYS[:2])
-async def test_whatever_is_not_a_clear_yes_is_a_no(careful: House, way: str, answer: str) -> None:
-    async with connected(careful, way, answer=answer) as client:
+async def test_a_user_who_declines_has_said_no(careful: House, way: str) -> None:
+    async with connected(careful, way, answer="-") as client:
         await client.call_tool("ask", {"prompt": "write a file"})
     assert not (careful.work / "made.txt").exists()
     assert careful.api.get("/v1/questions") == []
+
+
+@pytest.mark.parametrize("purpose", ["approval", "budget"])
+def test_whatever_is_not_a_clear_yes_is_a_no(purpose: str) -> None:
+    asked = {"purpose": purpose, "choices": ["yes", "no", "session", "always"]}
+
+    def meant(action: Any, content: Any) -> str:
+        return answer_of(asked, ElicitResult(action=action, content=content))
+
+    assert meant("accept", {"answer": "yes"}) == "yes"
+    assert meant("accept", {"answer": "session"}) == "session"
+    for given in ("always", "perhaps", "YES", "", True, 1, ["yes"], None):
+        assert meant("accept", {"answer": given}) == "no"
+    assert meant("accept", None) == meant("accept", {}) == "no"
+    assert meant("decline", {"answer": "yes"}) == meant("cancel", {"answer": "yes"}) == "no"
 
 
 async def test_a_client_that_cannot_ask_is_told_what_was_refused(careful: House) -> None:
@@ -141,6 +144,30 @@ async def test_a_question_that_is_answered_elsewhere_is_taken_back(careful: Hous
         await asyncio.to_thread(careful.good, "approvals", "answer", question["id"], "yes")
         told = await asking
     assert data_of(told)["text"] == "The file is **written**."
+
+
+DELEGATING = """
+turns:
+  - when: hand it on
+    replies:
+      - calls: [{tool: delegate, with: {tasks: [{task: please write a file}]}}]
+      - say: It was handed on.
+  - when: please write a file
+    replies:
+      - calls: [{tool: terminal, with: {command: "echo written >> made.txt"}}]
+      - say: Written by a child.
+"""
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+async def test_a_childs_question_is_put_too(careful: House, way: str) -> None:
+    careful.script.write_text(DELEGATING)
+    seen: list[Any] = []
+    async with connected(careful, way, elicitation_callback=saying("yes", seen)) as client:
+        told = await client.call_tool("ask", {"prompt": "hand it on"})
+    assert data_of(told)["text"] == "It was handed on."
+    assert "echo written" in seen[-1].message
+    assert (careful.work / "made.txt").read_text() == "written\n"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -274,38 +301,39 @@ async def test_sessions_are_resources(lived_in: House) -> None:
     assert "The file is **written**." in page.text
 
 
-@pytest.mark.parametrize(
-    ("tool", "given", "words"),
-    [
-        ("ask", {"prompt": " "}, "the message is empty"),
-        ("ask", {"prompt": "x", "session": "nowhere"}, "no session 'nowhere'"),
-        ("ask", {"prompt": "x", "session": "papers", "model": "y/z"}, "a session keeps"),
-        ("ask", {"prompt": "x", "workspace": "here"}, "no absolute path"),
-        ("ask", {"prompt": "x", "workspace": "/no/such/folder"}, "no folder at"),
-        ("answer", {"session": "nowhere"}, "no session 'nowhere'"),
-        ("session", {"id": ""}, "name a session"),
-        ("search", {"query": " "}, "search for what?"),
-        ("cost", {"since": "lately"}, "'lately' is no time"),
-    ],
+WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("ask", {"prompt": " "}, "the message is empty"),
+    ("ask", {"prompt": "x", "session": "nowhere"}, "no session 'nowhere'"),
+    ("ask", {"prompt": "x", "session": "papers", "model": "y/z"}, "a session keeps"),
+    ("ask", {"prompt": "x", "workspace": "here"}, "no absolute path"),
+    ("ask", {"prompt": "x", "workspace": "/no/such/folder"}, "no folder at"),
+    ("answer", {"session": "nowhere"}, "no session 'nowhere'"),
+    ("session", {"id": ""}, "name a session"),
+    ("search", {"query": " "}, "search for what?"),
+    ("cost", {"since": "lately"}, "'lately' is no time"),
 )
-async def test_what_is_wrong_is_said_with_a_way_out(
-    lived_in: House, tool: str, given: dict[str, Any], words: str
-) -> None:
+
+
+async def test_what_is_wrong_is_said_with_a_way_out(lived_in: House) -> None:
     async with connected(lived_in) as client:
-        told = await client.call_tool(tool, given)
-    assert told.is_error
-    assert words in text_of(told)
-    assert "\nhint: " in text_of(told)
-    assert data_of(told)["hint"]
+        for tool, given, words in WRONG:
+            told = await client.call_tool(tool, given)
+            assert told.is_error
+            assert words in text_of(told)
+            assert "\nhint: " in text_of(told)
+            assert data_of(told)["hint"]
 
 
 async def test_a_turn_that_fails_says_why(house: House) -> None:
-    house.script.write_text("turns: [{when: never, replies: [{say: no}]}]")
+    house.script.write_text(
+        "turns: [{replies: [{say: Half., calls: [{tool: terminal, with: {command: 'true'}}]}]}]"
+    )
     async with connected(house) as client:
         told = await client.call_tool("ask", {"prompt": "hello"})
     assert told.is_error
     assert data_of(told)["state"] == "failed"
-    assert data_of(told)["error"]
+    assert "is used up" in data_of(told)["error"]
+    assert "Half." not in text_of(told)
     assert data_of(told)["session"] in text_of(told)
 
 

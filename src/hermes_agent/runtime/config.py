@@ -233,7 +233,21 @@ def _put(tree: Any, path: list[str], value: Any) -> None:
     tree[path[-1]] = value
 
 
-def _rewrite(config: Path, path: list[str], value: Any) -> None:
+def remove_setting(config: Path, name: str) -> None:
+    """Take one setting out of the file, so that its default counts again."""
+    path = setting_path(name)
+    _rewrite(config, path, None, _take)
+
+
+def _take(tree: Any, path: list[str], _value: None) -> None:
+    for step in path[:-1]:
+        tree = tree[step]
+    del tree[path[-1]]
+
+
+def _rewrite(
+    config: Path, path: list[str], value: Any, change: Callable[[Any, list[str], Any], None] = _put
+) -> None:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -247,7 +261,7 @@ def _rewrite(config: Path, path: list[str], value: Any) -> None:
             f"{getattr(error, 'problem', None) or error}",
             f"change {'.'.join(path)} in {config} by hand",
         ) from None
-    _put(tree, path, value)
+    change(tree, path, value)
     out = StringIO()
     handler.dump(tree, out)
     config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -131,9 +131,9 @@ def test_a_page_of_very_many_parts_is_given_whole() -> None:
     assert made.text.count("one two") == 30_000
 
 
-@pytest.mark.parametrize("source", ["", " ", "<!-- nothing -->", "<", "</p>", "\0"])
+@pytest.mark.parametrize("source", ["", " ", "<!-- nothing -->", "</p>"])
 def test_a_page_with_nothing_in_it_is_empty(source: str) -> None:
-    assert extract(source.encode(), "text/html", "https://x.example/").text in {"", "<"}
+    assert extract(source.encode(), "text/html", "https://x.example/").text == ""
 
 
 def test_a_page_that_scripts_must_make_says_so() -> None:

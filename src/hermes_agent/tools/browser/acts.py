@@ -211,4 +211,3 @@ async def answer(browser: Browser, text: str, *, accept: bool) -> None:
     given = {"accept": accept, "promptText": text or dialog.default}
     browser.dialogs.closed(dialog.session)
     await browser.ask(dialog.session, "Page.handleJavaScriptDialog", given)
-

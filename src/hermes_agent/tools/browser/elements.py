@@ -83,7 +83,36 @@ class Element:
             raise ToolError(f"nothing can be done with {self.ref}: it is no such element")
         return answer["result"].get("value")
 
+    async def evaluate(self, script: str, options: dict[str, Any]) -> Any:
+        """Run an expression of the model's among the page's own scripts."""
+        found = await self.call("DOM.resolveNode")
+        given = {
+            "objectId": found["object"]["objectId"],
+            "functionDeclaration": f"function () {{ return ({script}\n); }}",
+            **options,
+        }
+        return await self.tab.call("Runtime.callFunctionOn", given, self.key.session)
+
     # Where it is.
+
+    async def box(self) -> tuple[float, float, float, float]:
+        """Left, top, width and height in the tab's view."""
+        try:
+            given = {"backendNodeId": self.key.backend}
+            found = await self.tab.call("DOM.getBoxModel", given, self.key.session)
+        except Refused:
+            raise self._no_place() from None
+        border = found["model"]["border"]
+        left, top = min(border[::2]), min(border[1::2])
+        width, height = max(border[::2]) - left, max(border[1::2]) - top
+        if width < 1 or height < 1:
+            raise self._no_place()
+        session = self.key.session
+        while (outside := self.tab.around(session)) is not None:
+            frame, session = outside
+            more = await self._corner(await self.tab.owner(frame, session), session)
+            left, top = left + more[0], top + more[1]
+        return left, top, width, height
 
     async def point(self) -> tuple[float, float]:
         """Its middle in the tab's view, scrolled there and at rest; refused where a click would

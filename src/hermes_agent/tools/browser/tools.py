@@ -1,31 +1,26 @@
 """The two tools of the browser: one looks, the other acts."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.foreign import framed
 from hermes_agent.core.messages import Media
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 from hermes_agent.tools.browser import acts, looks
-from hermes_agent.tools.browser.browser import Browser, launch
-from hermes_agent.tools.browser.connection import BrowserGone, Refused, SessionLost
+from hermes_agent.tools.browser.browser import Browser
+from hermes_agent.tools.browser.driving import KEPT, driving, usable
 from hermes_agent.tools.browser.elements import element
 from hermes_agent.tools.browser.halts import Halted
 from hermes_agent.tools.browser.report import reported
-from hermes_agent.tools.browser.tab import Tab, crashed
+from hermes_agent.tools.browser.tab import Tab
 from hermes_agent.tools.browser.view import changed, found, look, whole
 
-KEPT = "browser"
-"""The name under which a session's browser is kept."""
 UPLOAD_BYTES = 20_000_000
 VALUE_CHARS = 8_000
-_ALIVE_SECONDS = 3.0
+"""The most of what a script returns that is shown."""
 
 Look = Literal[
     "open", "snapshot", "find", "screenshot", "back", "forward", "reload", "wait", "scroll",
@@ -46,26 +41,235 @@ async def browser(
     text: str = "",
     seconds: Annotated[float, Meta(ge=0, le=600)] = 10,
 ) -> ToolResult:
-    """Look at web pages in a browser. Pages show as outlines with refs (e5), tabs are t1 …
-    open: `url`. snapshot: from `ref` on. find: lines with `text`. screenshot: of `ref`, or
-    text=page for all. wait: for `text`, at most `seconds`. scroll: to `ref`, or text=up|down|
-    top|bottom. tab: switch to `ref`. close: tab `ref`, or all."""
-    async with _acting(context, action, seconds if action == "wait" else 0.0) as driven:
-        if action in _HOUSE:
-            return await _house(context, driven, action, ref)
-        tab = _tab(driven, fresh=action == "open")
-        if tab is None:
-            tab = driven.current = await _replaced(driven)
+    """Look at web pages in a browser: outlines with refs (e5), tabs t1 … open: `url`. snapshot:
+    from `ref` on. find: lines with `text`. screenshot: of `ref`, text=page for all. wait: for
+    `text` or `seconds`. scroll: to `ref`, or text=up|down|top|bottom. tab: to `ref`. close: tab
+    `ref`, or the browser."""
+    if action == "close" and not ref:
+        if context.lent.keep is not None:
+            await context.lent.keep.drop(KEPT)
+        return ToolResult("the browser is closed")
+    goal = looks.address(url) if action == "open" else ""
+    async with driving(
+        context, start=action == "open", more=seconds if action == "wait" else 0.0
+    ) as driven:
+        if action in {"tabs", "downloads"}:
+            return _listed(driven, action)
+        if action in {"tab", "close"}:
+            await _switch(driven, ref, close=action == "close")
+        tab = await usable(driven, fresh=action == "open")
         if driven.dialogs.first is not None:
             return await reported(driven, tab, "")
         tab.acting()
-        if action in _GOING:
-            await _going(driven, tab, action, url)
-            return await _seen(driven, tab)
-        said, files = await _looked(driven, tab, action, ref, text, seconds)
-        return await reported(driven, tab, said, files=files)
+        try:
+            return await _looked(driven, tab, action, goal, ref, text, seconds)
+        except Halted:
+            return await reported(driven, tab, "")
 
 
-_HOUSE = frozenset({"tabs", "tab", "downloads", "close"})
-"""What concerns the browser and not the page."""
-_GOING = frozenset({"open", "back", "forward", "reload"})
+async def _looked(
+    driven: Browser, tab: Tab, action: Look, url: str, ref: str, text: str, seconds: float
+) -> ToolResult:
+    files: tuple[Media, ...] = ()
+    notes: list[str] = []
+    match action:
+        case "open":
+            await looks.go(driven, tab, url)
+        case "back":
+            await looks.step(tab, -1)
+        case "forward":
+            await looks.step(tab, 1)
+        case "reload":
+            await tab.call("Page.reload")
+        case "wait" if not await looks.wait(driven, tab, text, seconds):
+            notes.append(f"it did not come in {seconds:g} seconds")
+        case "scroll":
+            await looks.scroll(driven, tab, ref, text)
+        case "screenshot":
+            files = (await looks.screenshot(driven, tab, ref, text),)
+            return await reported(driven, tab, "", files=files)
+        case "console":
+            return await reported(driven, tab, "\n".join(tab.console) or "[nothing was logged]")
+        case "find":
+            if not text.strip():
+                raise ToolError("find needs a `text`", retry="changed")
+            return await reported(driven, tab, found(driven, tab, await look(driven, tab), text))
+    if action != "snapshot" and not await tab.settle():
+        notes.append("the page still loads")
+    view = await look(driven, tab)
+    if action in {"wait", "scroll"}:
+        return await reported(driven, tab, changed(driven, tab, view), notes=notes)
+    start = view.place(driven.refs.key(ref), ref) if ref and action == "snapshot" else 0
+    return await reported(driven, tab, whole(driven, tab, view, start), notes=notes, files=files)
+
+
+def _listed(driven: Browser, action: Look) -> ToolResult:
+    if action == "downloads":
+        names = [str(download) for download in driven.downloads.all]
+        facts = [download.path for download in driven.downloads.all]
+        return ToolResult("\n".join(names) or "no downloads", {"downloads": facts})
+    rows = [
+        f"{name}{' (in front)' if tab is driven.current else ''}: {_plain(tab.url)}"
+        for name, tab in driven.tabs.items()
+    ]
+    return ToolResult("\n".join(rows) or "no tabs", {"tabs": list(driven.tabs)})
+
+
+def _plain(url: str) -> str:
+    """The part of an address that no page can write sentences into."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else "about:blank"
+
+
+async def _switch(driven: Browser, ref: str, *, close: bool) -> None:
+    tab = driven.tabs.get(ref)
+    if tab is None:
+        raise ToolError(f"no tab {ref!r}", f"there are: {', '.join(driven.tabs)}", "changed")
+    if close:
+        await driven.close_tab(tab)
+    else:
+        driven.current = tab
+        if tab in driven.opened:
+            driven.opened.remove(tab)
+
+
+@tool(
+    capabilities=("network",),
+    hosts=("page",),
+    paths={"path": "read"},
+    after=("browser",),
+)
+async def browser_act(
+    context: ToolContext,
+    page: str,
+    action: Act,
+    ref: str = "",
+    text: str = "",
+    path: str = "",
+) -> ToolResult:
+    """Act on the open page, whose host is `page`. type: replace what is in `ref`. press: key
+    `text` (Control+a). select: option `text`. check: text=off unchecks. upload: file `path`.
+    drag: to the ref in `text`. evaluate: JavaScript `text`, `this` is `ref`."""
+    data = await _file(context, path) if action == "upload" else b""
+    async with driving(context) as driven:
+        if action in {"accept_dialog", "dismiss_dialog"}:
+            return await _answered(driven, page, text, accept=action == "accept_dialog")
+        tab = await usable(driven, fresh=False)
+        _is_there(tab, page)
+        if driven.dialogs.first is not None:
+            raise ToolError(
+                "a dialog is open and holds the page",
+                "answer it with accept_dialog or dismiss_dialog",
+                "changed",
+            )
+        tab.acting()
+        value: ToolResult | None = None
+        try:
+            if action == "evaluate":
+                value = await _evaluated(driven, tab, ref, text)
+            elif action == "upload":
+                wanted = await element(driven, tab, ref)
+                await acts.upload(driven, wanted, path, data)
+            else:
+                await _act(driven, tab, action, ref, text)
+            return await _after(driven, tab, value)
+        except Halted:
+            return await reported(driven, tab, "")
+
+
+async def _act(driven: Browser, tab: Tab, action: Act, ref: str, text: str) -> None:
+    if action == "press" and not ref:
+        await acts.press(tab, text)
+        return
+    wanted = await element(driven, tab, ref)
+    match action:
+        case "click":
+            await acts.click(tab, wanted)
+        case "double_click":
+            await acts.click(tab, wanted, times=2)
+        case "hover":
+            await acts.hover(tab, wanted)
+        case "type":
+            await acts.write(tab, wanted, text)
+        case "press":
+            await wanted.run("function () { this.focus(); }")
+            await acts.press(tab, text)
+        case "select":
+            await acts.choose(wanted, text)
+        case "check":
+            await acts.check(tab, wanted, text)
+        case "drag":
+            await acts.drag(tab, wanted, await element(driven, tab, text))
+
+
+async def _after(driven: Browser, tab: Tab, value: ToolResult | None = None) -> ToolResult:
+    """The new state of the page, and what a script returned."""
+    notes = [] if await tab.settle() else ["the page still loads"]
+    if driven.dialogs.first is not None:
+        return await reported(driven, tab, "", notes=notes)
+    if tab.name not in driven.tabs:
+        front = driven.current
+        if front is None:
+            return ToolResult("the page closed itself; no other is open")
+        notes.append(f"the page closed itself; tab {front.name} is in front")
+        tab = front
+    said = changed(driven, tab, await look(driven, tab))
+    if value is None:
+        return await reported(driven, tab, said, notes=notes)
+    return await reported(driven, tab, f"{value.text}\n{said}", notes=notes, ok=value.ok)
+
+
+async def _answered(driven: Browser, page: str, text: str, *, accept: bool) -> ToolResult:
+    tab = driven.current
+    if tab is None:
+        raise ToolError("no page is open", retry="changed")
+    _is_there(tab, page)
+    tab.acting()
+    await acts.answer(driven, text, accept=accept)
+    try:
+        return await _after(driven, tab)
+    except Halted:
+        return await reported(driven, tab, "")
+
+
+async def _evaluated(driven: Browser, tab: Tab, ref: str, text: str) -> ToolResult:
+    """A script's value as JSON. It runs among the page's own scripts."""
+    shared = {"returnByValue": True, "awaitPromise": True, "userGesture": True}
+    if ref:
+        wanted = await element(driven, tab, ref)
+        answer = await wanted.evaluate(text, shared)
+    else:
+        answer = await tab.call("Runtime.evaluate", {"expression": text, **shared})
+    details = answer.get("exceptionDetails")
+    if details is not None:
+        words = details.get("exception", {}).get("description") or details.get("text", "")
+        return ToolResult(f"the script failed: {words}"[:VALUE_CHARS], ok=False)
+    value = answer["result"].get("value", answer["result"].get("description"))
+    shown = msgspec.json.encode(value).decode()
+    cut = f"… (+{len(shown) - VALUE_CHARS})" if len(shown) > VALUE_CHARS else ""
+    return ToolResult(f"value: {shown[:VALUE_CHARS]}{cut}")
+
+
+def _is_there(tab: Tab, page: str) -> None:
+    """Nothing is done on a page that the model, and whoever allowed it, did not mean."""
+    parts = urlsplit(tab.url)
+    host = (parts.hostname or "").lower()
+    known = {host, parts.netloc.lower(), f"{parts.scheme}://{parts.netloc}".lower()}
+    given = page.strip()
+    if host and (given.lower().rstrip("/") in known or given == tab.url):
+        return
+    where = host or "empty"
+    raise ToolError(
+        f"the page is now {where}, not {page!r}; nothing was done",
+        "look at it first, then name its host in `page`",
+        "changed",
+    )
+
+
+async def _file(context: ToolContext, path: str) -> bytes:
+    facts = await context.terminal.stat(path) if path else None
+    if facts is None or facts.kind != "file":
+        raise ToolError(f"no file at {path!r}", "upload needs the `path` of a file", "changed")
+    if facts.size > UPLOAD_BYTES:
+        raise ToolError(f"{path!r} is too large to upload: {facts.size} bytes", retry="changed")
+    return await context.terminal.read(path)

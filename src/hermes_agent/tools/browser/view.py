@@ -43,6 +43,8 @@ async def look(browser: Browser, tab: Tab) -> View:
             if again == _TRIES - 1 or tab.crashed:
                 raise
             await tab.settle()  # it went somewhere else while we looked
+    if part.nodes:
+        tab.title = str(part.nodes[0].get("name", {}).get("value", "")).strip()[:200]
     items, unseen = await asyncio.to_thread(outline, part)
     found = lines(items)
     texts = [written(line, browser.refs.name) for line in found]

@@ -165,7 +165,14 @@ class Links:
 
         async with self._starting:
             # It loads the SDK, which takes a second that the others need not wait for.
-            opening = await asyncio.to_thread(_opening)
+            try:
+                opening = await asyncio.to_thread(_opening)
+            except ModuleNotFoundError as error:
+                raise ToolError(
+                    f"the package {error.name} is not installed",
+                    "pip install 'hermes-agent[mcp]'",
+                    "never",
+                ) from None
             connection, facts = await opening.open_connection(
                 name, settings, self._world, told, settings.timeout_seconds, workspace
             )

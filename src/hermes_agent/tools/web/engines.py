@@ -2,19 +2,17 @@
 adding a row."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.web import duckduckgo
 from hermes_agent.tools.web.hits import Hit, unmarked, words
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     text: str
     limit: int
     keys: Mapping[str, str]
@@ -22,8 +20,7 @@ class Query:
     searxng: str = ""
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(Struct, frozen=True):
     """One way to ask a service."""
 
     method: str
@@ -33,8 +30,7 @@ class Way:
     read: Callable[[bytes], Iterable[Hit]]
 
 
-@dataclass(frozen=True)
-class Engine:
+class Engine(Struct, frozen=True):
     ways: tuple[Way, ...]
     """Tried in order."""
     keys: tuple[str, ...] = ()
@@ -84,6 +80,12 @@ def _wikipedia(body: bytes) -> list[Hit]:
         )
         for row in rows_at(body, "query", "search")
     ]
+
+
+def _duckduckgo(body: bytes) -> list[Hit]:
+    from hermes_agent.tools.web import duckduckgo
+
+    return duckduckgo.read(body)
 
 
 def _at(url: str) -> Callable[[Query], str]:
@@ -199,7 +201,7 @@ ENGINES: Mapping[str, Engine] = {
     ),
     "duckduckgo": Engine(
         tuple(
-            Way("POST", _at(url), lambda query: {"data": {"q": query.text}}, duckduckgo.read)
+            Way("POST", _at(url), lambda query: {"data": {"q": query.text}}, _duckduckgo)
             for url in ("https://html.duckduckgo.com/html/", "https://lite.duckduckgo.com/lite/")
         )
     ),

@@ -1,19 +1,20 @@
 """Read a page or a document from the web."""
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
-import httpx
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.foreign import framed
 from hermes_agent.core.messages import Media
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
-from hermes_agent.tools.web.apart import extract_apart
-from hermes_agent.tools.web.client import Answer, ask
 from hermes_agent.tools.web.kinds import image_type, kind_of
 from hermes_agent.tools.web.pages import SECONDS, Page, Pages, broken, passages
+
+if TYPE_CHECKING:
+    from hermes_agent.tools.web.client import Answer
 
 IMAGE_BYTES = 5_000_000
 """The largest image that services take."""
@@ -33,6 +34,8 @@ async def web_fetch(
     known = _pages.get(context.session, address) if start > 1 or find.strip() else None
     if known is not None:
         return _shown(context, known, start, find, (f"as fetched less than {SECONDS:.0f} s ago",))
+    from hermes_agent.tools.web.client import ask
+
     most = context.settings.web.fetch_mb * 1_000_000
     answer = await ask(context, "GET", address, most=most, check=_check)
     if kind_of(answer.type, answer.name, answer.data) == "image":
@@ -44,6 +47,8 @@ async def web_fetch(
 
 def _address(url: str) -> str:
     """As it is asked for: checked, without the fragment, which servers never see."""
+    import httpx
+
     try:
         parsed = httpx.URL(url.strip())
     except httpx.InvalidURL as error:
@@ -54,9 +59,9 @@ def _address(url: str) -> str:
     return str(parsed.copy_with(fragment=None))
 
 
-def _check(answer: Answer) -> None:
+def _check(answer: "Answer") -> None:
     """Refuse what failed, and what cannot be shown, before all of it is there."""
-    host = httpx.URL(answer.url).host
+    host = urlsplit(answer.url).hostname
     later = answer.headers.get("retry-after", "")[:40]
     match answer.status:
         case 200 | 203 | 206:
@@ -85,7 +90,7 @@ def _check(answer: Answer) -> None:
         )
 
 
-def _image(answer: Answer) -> ToolResult:
+def _image(answer: "Answer") -> ToolResult:
     size = len(answer.data)
     if answer.cut or size > IMAGE_BYTES:
         raise ToolError(
@@ -99,7 +104,9 @@ def _image(answer: Answer) -> ToolResult:
     return ToolResult(f"[an image: {type}, {size} bytes]", facts, files=(media,))
 
 
-async def _page(answer: Answer, address: str, most: int) -> Page:
+async def _page(answer: "Answer", address: str, most: int) -> Page:
+    from hermes_agent.tools.web.apart import extract_apart
+
     kind = kind_of(answer.type, answer.name, answer.data)
     if answer.cut and kind in {"pdf", "office"}:
         raise ToolError(

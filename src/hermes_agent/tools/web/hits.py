@@ -1,6 +1,5 @@
 """What a search finds."""
 
-import html
 import re
 
 from msgspec import Struct
@@ -21,4 +20,6 @@ def words(text: object) -> str:
 
 def unmarked(text: object) -> str:
     """Without HTML's tags and entities."""
+    import html
+
     return words(html.unescape(_TAG.sub("", str(text or ""))))

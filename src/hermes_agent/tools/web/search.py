@@ -1,7 +1,7 @@
 """Search the web."""
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
@@ -9,9 +9,11 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.foreign import framed
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
-from hermes_agent.tools.web.client import Answer, ask
 from hermes_agent.tools.web.engines import ENGINES, KEYS, Query
 from hermes_agent.tools.web.hits import Hit
+
+if TYPE_CHECKING:
+    from hermes_agent.tools.web.client import Answer
 
 ANSWER_BYTES = 5_000_000
 """The most of an answer that is read."""
@@ -61,6 +63,8 @@ async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list
     """What the service finds; a `ToolError` says why it does not answer."""
     if lacking := _lacking(context, name):
         raise ToolError(f"{lacking} is not set")
+    from hermes_agent.tools.web.client import ask
+
     engine = ENGINES[name]
     keys = {key: context.secrets[key] for key in engine.keys}
     query = Query(text, limit, keys, context.settings.web.searxng)
@@ -77,7 +81,7 @@ async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list
     raise ToolError("; then ".join(dict.fromkeys(trouble)))
 
 
-def _refuse_failure(answer: Answer, *, keyed: bool) -> None:
+def _refuse_failure(answer: "Answer", *, keyed: bool) -> None:
     match answer.status:
         case 200:
             return
