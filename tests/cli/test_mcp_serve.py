@@ -20,6 +20,7 @@ from tests.support.mcp_client import (
     data_of,
     eventually,
     http_transport,
+    inspector,
     never,
     saying,
     served,
@@ -421,3 +422,27 @@ BY_HAND: list[dict[str, Any]] = [
         "params": {"name": "ask", "arguments": {"prompt": "hi"}},
     },
 ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_inspector_lists_calls_and_reads(house: House) -> None:
+    program = inspector()
+
+    def inspect(*words: str) -> Any:
+        command = [program, "--cli", *COMMAND, *words]
+        done = subprocess.run(
+            command, cwd=house.work, env=house.environ, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    names = {tool["name"] for tool in inspect("--method", "tools/list")["tools"]}
+    assert names >= {"ask", "answer", "search", "sessions", "session", "cost"}
+    asked = ("--method", "tools/call", "--tool-name", "ask", "--tool-arg", "prompt=good day")
+    told = inspect(*asked)["structuredContent"]
+    assert told["text"] == "Good day to you."
+    (page,) = inspect(
+        "--method", "resources/read", "--uri", f"hermes://sessions/{told['session']}"
+    )["contents"]
+    assert "good day" in page["text"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.effects import Effect, Verdict
+from hermes_agent.core.effects import Effect, Verdict, host_of
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.policies import Policies
@@ -38,6 +38,7 @@ class Scene:
         self,
         profile: str,
         name: str,
+        /,
         *,
         capabilities: frozenset[str] | None = None,
         tools: dict[str, Tool] = TOOLS,
@@ -55,13 +56,13 @@ class Scene:
             capabilities=tuple(tool.capabilities),
             command=arguments.get("command") if name == "terminal" else None,
             paths=tuple((access, arguments[path]) for path, access in tool.paths.items()),
-            hosts=tuple(arguments[name] for name in tool.hosts if arguments[name]),
+            hosts=tuple(host_of(arguments[name]) for name in tool.hosts if arguments[name]),
             origin=tool.origin,
         )
         gate = Policies.of_home(self.home, self.user).gate(profile, capabilities)
         return asyncio.run(gate.judge(effect, on_disk))
 
-    def says(self, profile: str, name: str, **given: Any) -> str:
+    def says(self, profile: str, name: str, /, **given: Any) -> str:
         return self.judge(profile, name, **given).action
 
 

@@ -129,7 +129,7 @@ async def test_where_no_cache_is_lost_nothing_is_said(tmp_path: Path, why: str) 
     async with house(tmp_path, clock=lambda: now[0]) as h:
         price = {"input": 10.0, "output": 1.0} if why == "no cache" else PRICE
         one, two = await a_long_talk(h, price=price)
-        session = await h.open(one)
+        session = await h.open(one, use=("terminal",))
         await h.say(session, "hi" if why == "tiny" else LONG)
         if why == "cold":
             now[0] += WARM_SECONDS + 1

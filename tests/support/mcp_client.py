@@ -4,8 +4,10 @@ protocol or by the one with a handshake."""
 import asyncio
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx2
@@ -22,9 +24,28 @@ from mcp.types import (
 )
 
 from tests.support.cli import PATIENCE, House, wait_until
+from tests.support.daemons import folder_of, lock, locked
+from tests.support.images import program
 
 COMMAND = (sys.executable, "-m", "hermes_agent", "mcp", "serve")
 WAYS = ("stdio", "stdio with handshake", "http", "http with handshake")
+
+
+INSPECTOR = "@modelcontextprotocol/inspector@0.15.0"
+
+
+def inspector() -> Path:
+    """The inspector's command line, from npm; installed once for this user."""
+    npm = program("npm", "npm")
+    folder = folder_of("mcp-inspector")
+    with locked(lock(folder, "start")):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+                words = [npm, "install", "--no-audit", "--no-fund", "--prefix", made, INSPECTOR]
+                subprocess.run(words, check=True, capture_output=True)
+                Path(made).rename(folder)
+                Path(made).mkdir()  # for its end
+    return folder / "node_modules" / ".bin" / "mcp-inspector"
 
 
 class Served(NamedTuple):

@@ -13,6 +13,7 @@ from hermes_agent.agent.purse import Purse
 from hermes_agent.agent.turn import TurnWorker
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
+from hermes_agent.core.lent import Lent
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Model, Terminal
 from hermes_agent.core.records import Inbound, NewSession, Session, Turn, Use
@@ -51,6 +52,8 @@ class Bench:
     models: dict[str, Model] = field(default_factory=dict)
     """Models that may be chosen beside the first, by name."""
     purse: Purse = field(default_factory=Purse)
+    lent: Lent = field(default_factory=Lent)
+    """What tools may need beside a terminal."""
     sent: int = 0
     latest: TurnWorker | None = None
     """The worker that was made last."""
@@ -69,6 +72,11 @@ class Bench:
         talk.apply_all(await self.store.events(self.session.id))
         self.latest = TurnWorker(self.parts(), turn, talk)
         return self.latest
+
+    async def worker_for(self, text: str, *, interactive: bool = False) -> TurnWorker:
+        """A worker for a message."""
+        await self.receive(text, interactive=interactive)
+        return await self.worker()
 
     def route(self, use: Use, chosen: str) -> Model | None:
         """The chosen model for everything, but for uses that have their own or want one."""
@@ -92,6 +100,7 @@ class Bench:
             places=dict.fromkeys(self.more, "ssh"),
             secret=self.secret,
             http=self.http,
+            lent=self.lent,
         )
 
     async def say(self, text: str, *, interactive: bool = False) -> ev.TurnFinished:

@@ -229,6 +229,15 @@ async def test_other_processes_of_a_program_end_with_it(shop: Shop) -> None:
     assert marked(mark) == []
 
 
+async def test_children_do_not_inherit_the_way_to_the_runtime(either: Shop) -> None:
+    worked = await either.run(
+        "import subprocess\n"
+        "test = 'for n in $(seq 3 255); do { : >&$n; } 2>/dev/null && echo $n; done; true'\n"
+        "subprocess.run(['bash', '-c', test], close_fds=False)"
+    )
+    assert (worked.ok, worked.output) == (True, "")
+
+
 async def test_forked_processes_work_but_do_not_call(shop: Shop) -> None:
     worked = await shop.run(
         "import multiprocessing, os\n"

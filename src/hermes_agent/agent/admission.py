@@ -3,7 +3,6 @@ it says so, and only then is there a permit. Nothing else makes permits."""
 
 import logging
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -11,7 +10,7 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict
+from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict, host_of
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.tools import Permit, Tool
 from hermes_agent.policy.resolvers import finish, on_disk
@@ -26,11 +25,6 @@ LEAVE = frozenset({"yes", "session", "always"})
 
 class Refused(Exception):
     """A call may not run. The text is for the model."""
-
-
-def _host(written: str) -> str:
-    """The host of an address, or the host that is written alone."""
-    return urlsplit(written if "//" in written else f"//{written}").hostname or ""
 
 
 async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
@@ -86,7 +80,7 @@ class Admission:
         """Whether this call may connect to a host that is not public: a rule allows it, or somebody
         has agreed to a call that names it."""
         judged = open_call.judged
-        named = {_host(written) for written in judged.facts.hosts} if judged else set()
+        named = set(judged.facts.hosts) if judged else set()
 
         def may(host: str, address: str) -> bool:
             effect = Effect(
@@ -171,7 +165,7 @@ class Admission:
             capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple((access, str(given[key])) for key, access in tool.paths.items()),
-            hosts=tuple(str(given[key]) for key in tool.hosts if given.get(key)),
+            hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
             origin=tool.origin,
             actor=self._parts.actor,
             time=self._parts.clock(),

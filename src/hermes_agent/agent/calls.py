@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -32,6 +33,16 @@ REPEATS = 3
 DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
 
 
+@dataclass
+class _Program:
+    """A call that makes calls, while it runs."""
+
+    slots: asyncio.Semaphore
+    """Of its own: it holds a place among others while it waits for what it has called."""
+    claimed: set[str] = field(default_factory=set)
+    """The calls that it has made, or made again."""
+
+
 class Calls:
     """Works off the calls of one reply, and those that programs among them make."""
 
@@ -47,9 +58,7 @@ class Calls:
         self._lending = Lending(parts, talk, people, self._admission, self._finder, carve)
         self._results = Results(parts.results, lambda: parts.settings.loop.result_chars)
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
-        self._inner_slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
-        self._claimed: dict[str, set[str]] = {}
-        """Of a program that runs: the calls that it has made, or made again."""
+        self._programs: dict[str, _Program] = {}
         self.traceless: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
@@ -71,7 +80,8 @@ class Calls:
     async def give_up(self, why: str, *, park: bool) -> None:
         """Give every call that has not ended an honest result. With `park`, a person first says
         what became of those that nobody can know about."""
-        inner = [call for call in self._talk.inner if call.finished is None]
+        # What was called goes before what has called it.
+        inner = [call for call in reversed(self._talk.inner) if call.finished is None]
         for open_call in (*inner, *self._talk.unfinished):
             await self._give_up_one(open_call, why, park=park)
 
@@ -156,7 +166,8 @@ class Calls:
         missing = [name for name in tool.after if name not in self._talk.used]
         if missing:
             raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
-        if self._talk.failures[open_call.call.name, open_call.call.arguments] >= REPEATS:
+        again = self._talk.failures[open_call.call.name, open_call.call.arguments]
+        if again >= REPEATS and not open_call.by:
             raise ToolError(
                 f"this very call has failed {REPEATS} times in this turn; it was not made again",
                 "do something else, or tell the user what is in the way",
@@ -179,7 +190,8 @@ class Calls:
         calls again: one that had ended is not repeated, and gives what it gave."""
         written = msgspec.json.encode(given, enc_hook=str).decode()
         kept = call_to_keep(ToolCall("", name, written), self._parts.redact)
-        claimed = self._claimed.setdefault(by.effect, set())
+        program = self._programs.setdefault(by.effect, self._program())
+        claimed = program.claimed
         made = next(
             (
                 one
@@ -200,12 +212,15 @@ class Calls:
             made = next(one for one in self._talk.inner if one.effect == effect)
         claimed.add(made.effect)
         if made.finished is None:
-            async with self._inner_slots:
+            async with program.slots:
                 await self._advance(made, False)
         done = made.finished
         assert done is not None
         whole = self._results.whole(made.effect, done.text)
         return ToolResult(whole, done.data, done.ok, done.files)
+
+    def _program(self) -> _Program:
+        return _Program(asyncio.Semaphore(self._parts.settings.loop.parallel_calls))
 
     # running
 
@@ -236,12 +251,11 @@ class Calls:
         permit = self._admission.permit(open_call, tool, given)
         arguments = self._admission.arguments(open_call, tool, given)
         context = self._context(open_call)
-        self._claimed.pop(open_call.effect, None)
+        self._programs.pop(open_call.effect, None)
         try:
             if tool.traceless:
                 self.traceless.add(open_call.effect)
             result = await invoke(tool, permit, context, arguments)
-            await self._end_inner(open_call)
             await self._finish(
                 open_call,
                 result,
@@ -327,6 +341,7 @@ class Calls:
     async def _finish(
         self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0, inverse: str = ""
     ) -> None:
+        await self._end_inner(open_call)
         self._lending.end(open_call.effect)
         result = writable(result, self._parts.redact)
         text = self._results.shown(open_call.effect, result.text)

@@ -107,10 +107,13 @@ class Conversation:
     """Calls of the last reply, until all of them have ended."""
     inner: list[OpenCall] = field(default_factory=list)
     """Calls that programs among them have made."""
+    begun: set[str] = field(default_factory=set)
+    """Tools that were run in this session."""
     used: set[str] = field(default_factory=set)
-    """Tools that have worked in this session."""
+    """Those that have worked."""
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often the very same call was in vain in this turn, by name and arguments."""
+    """How often the model made the very same call in vain in this turn, by name and arguments. A
+    program may well look for something until it is there."""
     todo: str = ""
     """The list of what is to be done, as the model wrote it last."""
     turn: Spent = field(default_factory=Spent)
@@ -313,6 +316,7 @@ class Conversation:
             case ev.CallJudged():
                 self._call(event.effect).judged = event
             case ev.CallIntended():
+                self.begun.add(event.tool)
                 call = self._call(event.effect)
                 call.intended, call.parked, call.decided = event, None, None
             case ev.CallParked():
@@ -326,7 +330,7 @@ class Conversation:
         call.finished = done
         if done.ok:
             self.used.add(done.tool)
-        elif done.data.get("retry") in ("changed", "never"):
+        elif done.data.get("retry") in ("changed", "never") and not call.by:
             self.failures[call.call.name, call.call.arguments] += 1
         if done.tool == TODO and done.ok:
             self.todo = str(done.data.get("list", ""))

@@ -13,6 +13,9 @@ LINES = 400
 PAGE_CHARS = 16_000
 """The most that is shown of a kept result at once."""
 LINE_CHARS = 4_000
+"""A longer line is shown as several."""
+NOTE_CHARS = 100
+"""Room for the words under a page."""
 
 
 class Results:
@@ -30,7 +33,8 @@ class Results:
         whole = self._folder / f"{effect}.txt"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            whole.write_text(text, encoding="utf-8", errors="replace")
+            # As bytes: its line endings stay as they are.
+            whole.write_bytes(text.encode("utf-8", "replace"))
             kept = f'read_on(result="{effect}") shows the whole'
         except OSError as error:
             kept = f"they could not be kept: {error}"
@@ -41,7 +45,7 @@ class Results:
     def whole(self, effect: str, shown: str) -> str:
         """The result as it was, of which the model was shown this."""
         try:
-            return (self._folder / f"{effect}.txt").read_text(encoding="utf-8")
+            return (self._folder / f"{effect}.txt").read_bytes().decode()
         except FileNotFoundError:
             return shown
 
@@ -54,22 +58,30 @@ async def read_on(
     path = context.results / f"{result}.txt" if context.results and _is_plain(result) else None
     if path is None or not path.is_file():
         raise ToolError(f"no result {result!r} is kept", "its cut text names it", "changed")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    # A page that is larger than a result may be would be cut itself.
+    room = max(NOTE_CHARS, min(PAGE_CHARS, context.settings.loop.result_chars) - NOTE_CHARS)
+    lines = _lines(path.read_bytes().decode(), min(LINE_CHARS, room))
     if start > len(lines):
         raise ToolError(f"it has {len(lines)} lines", retry="changed")
     shown: list[str] = []
-    room = PAGE_CHARS
     for line in lines[start - 1 : start - 1 + LINES]:
-        cut = len(line) - LINE_CHARS
-        shown.append(f"{line[:LINE_CHARS]}… [{cut} more characters]" if cut > 0 else line)
-        room -= len(shown[-1]) + 1
-        if room < 0:
+        room -= len(line) + 1
+        if shown and room < 0:
             break
+        shown.append(line)
     last = start - 1 + len(shown)
     on = f"; read on with start={last + 1}" if last < len(lines) else ""
     note = f"[lines {start} to {last} of {len(lines)}{on}]"
     facts = {"result": result, "start": start, "shown": len(shown), "lines": len(lines)}
     return ToolResult("\n".join([*shown, note]), facts)
+
+
+def _lines(text: str, most: int) -> list[str]:
+    return [
+        line[at : at + most]
+        for line in text.splitlines()
+        for at in range(0, max(1, len(line)), most)
+    ]
 
 
 def _is_plain(name: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli import mcp_serve
-from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.arguments import Parser, json_option
 from hermes_agent.cli.words import ago, print_json, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -21,17 +21,38 @@ if TYPE_CHECKING:
 
     from hermes_agent.core.settings import McpServerSettings
     from hermes_agent.tools.mcp.servers import Servers
+    from hermes_agent.tools.mcp.world import World
 
 Named = dict[str, "McpServerSettings"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 
 
+class _Parser(Parser):
+    """Takes what stands behind `--` for a command, wherever options stand."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(args or ())
+        if self.get_default("command") is None or "--" not in words:
+            return super().parse_known_args(words, namespace)
+        cut = words.index("--")
+        options, stray = super().parse_known_args(words[:cut], namespace)
+        options.command = words[cut + 1 :]
+        return options, stray
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     parser.set_defaults(act=_list)
-    actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    _add_arguments(actions.add_parser("add", help="use a server from now on"))
+    actions = parser.add_subparsers(metavar="ACTION", title="actions", parser_class=_Parser)
+    _add_arguments(
+        actions.add_parser(
+            "add",
+            help="use a server from now on",
+            usage="hermes mcp add NAME [options] -- COMMAND…\n"
+            "       hermes mcp add NAME [options] --url URL",
+        )
+    )
     listing = actions.add_parser("list", help="the servers there are, and what is known of them")
     listing.set_defaults(act=_list)
     known: list[tuple[str, str, Callable[..., int]]] = [
@@ -58,7 +79,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_arguments(add: argparse.ArgumentParser) -> None:
     add.add_argument("name", help="what to call it: letters, digits, dashes and underscores")
-    add.add_argument("command", nargs="*", help="the program and its arguments, after --")
     add.add_argument("--url", default="", help="the address of a server elsewhere")
     add.add_argument("--oauth", action="store_true", help="one logs in to it with a browser")
     add.add_argument(
@@ -70,7 +90,7 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
         help="a variable for the program; again for more",
     )  # fmt: skip
     add.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-    add.set_defaults(act=_add)
+    add.set_defaults(act=_add, command=[])
 
 
 def run(options: argparse.Namespace) -> int:
@@ -224,7 +244,7 @@ def _named(name: str, servers: Named) -> "McpServerSettings":
     return servers[name]
 
 
-def _world(home: Path) -> Any:
+def _world(home: Path) -> "World":
     from hermes_agent.policy.secrets import Secrets
     from hermes_agent.tools.mcp.facts import Shelf
     from hermes_agent.tools.mcp.world import World
@@ -278,9 +298,7 @@ def _test(options: argparse.Namespace, servers: Named, home: Path) -> int:
 
 
 async def _tried(name: str, settings: "McpServerSettings", home: Path) -> dict[str, Any]:
-    from hermes_agent.tools.mcp import opening  # it is loaded before the clock starts
-
-    del opening
+    _loaded()  # before the clock starts
     made = _servers(name, settings, home)
     began = time.perf_counter()
     try:
@@ -300,14 +318,15 @@ async def _tried(name: str, settings: "McpServerSettings", home: Path) -> dict[s
 def _login(options: argparse.Namespace, servers: Named, home: Path) -> int:
     import msgspec
 
-    settings = _named(options.name, servers)
+    before = _named(options.name, servers)
+    settings = msgspec.structs.replace(before, oauth=True)
     if not settings.url:
         raise UsageError(
             f"{options.name} is a program on this machine", "one logs in to servers elsewhere"
         )
     facts = _run(_logged_in(options.name, settings, home))
-    if not settings.oauth:
-        plain = msgspec.to_builtins(msgspec.structs.replace(settings, oauth=True))
+    if settings != before:
+        plain = msgspec.to_builtins(settings)
         default = msgspec.to_builtins(type(settings)())
         entry = {key: value for key, value in plain.items() if value != default[key]}
         _write(home, options.name, entry)
@@ -320,8 +339,7 @@ async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> An
     import asyncio
     import threading
 
-    from hermes_agent.tools.mcp.opening import log_in
-
+    log_in = _loaded().log_in
     loop = asyncio.get_running_loop()
 
     def show(address: str, paste: "Callable[[str], bool]") -> None:
@@ -342,6 +360,16 @@ async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> An
     facts = await log_in(name, settings, world, show, settings.timeout_seconds)
     world.shelf.put(name, facts)
     return facts
+
+
+def _loaded() -> Any:
+    try:
+        from hermes_agent.tools.mcp import opening
+    except ModuleNotFoundError as error:
+        raise HermesError(
+            f"the package {error.name} is not installed", "pip install 'hermes-agent[mcp]'"
+        ) from None
+    return opening
 
 
 def _run(work: Any) -> Any:

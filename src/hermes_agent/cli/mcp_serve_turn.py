@@ -16,7 +16,6 @@ from mcp.types import (
     ElicitResult,
     InputRequiredResult,
 )
-from pydantic import ValidationError
 
 from hermes_agent.cli.ask import collect
 from hermes_agent.cli.client import Api, session_path
@@ -213,7 +212,7 @@ class Turn:
             if error.error.code == CONNECTION_CLOSED:
                 return  # nobody has answered; others still can
             said = ElicitResult(action="decline")
-        except ValidationError:
+        except ValueError:  # what came back is no answer
             said = ElicitResult(action="decline")
         trouble = await answer(self._api, question, said)
         if trouble:

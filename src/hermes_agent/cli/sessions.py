@@ -1,4 +1,5 @@
-"""List, show, search, resume, rename, export and delete sessions. Alone, it lists them.
+"""List, show, search, resume, rename, export and delete sessions, and show who works for whom.
+Alone, it lists them.
 
 A session is named by its id, the beginning of its id, or its name."""
 
@@ -35,6 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
     listing = action("list", _list, "newest first")
     listing.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
+    tree = action("tree", _tree, "below those that they work for, with what they cost together")
+    tree.add_argument("session", nargs="?", default="", help="only this one and its children")
+    tree.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
     action("show", _show, "print what was said and done").add_argument("session")
     _search_arguments(action("search", _search, "find what was said, in all sessions"))
     action("resume", _resume, "go on talking", json=False).add_argument("session")
@@ -94,6 +98,16 @@ def sessions_text(rows: list[dict[str, Any]], now: float) -> str:
         for row in rows
     ]  # fmt: skip
     return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
+
+
+def _tree(api: Api, options: argparse.Namespace) -> None:
+    from hermes_agent.cli.sessions_tree import tree, tree_text
+
+    roots = tree(api, options.session, options.limit)
+    if options.json:
+        print_json(roots)
+    else:
+        print(tree_text(roots, time.time()))
 
 
 def _show(api: Api, options: argparse.Namespace) -> None:

@@ -98,7 +98,7 @@ def _builtin() -> list[dict[str, Any]]:
             "toolset": one.toolset,
             "origin": "builtin",
             "capabilities": list(one.capabilities),
-            "about": one.spec.description,
+            "about": one.description,
             "missing": one.missing,
         }
         for one in facts()

@@ -139,8 +139,8 @@ class ToolSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 class WebSettings(Struct, frozen=True, forbid_unknown_fields=True):
     search: Names = ()
-    """Search services in the order they are asked; empty means those that have a key, and then
-    duckduckgo, which needs none."""
+    """Search services in the order they are asked; empty means those that have a key, then
+    `searxng` where it is set, then duckduckgo and wikipedia, which need none."""
     searxng: str = ""
     """The address of a SearXNG to search with."""
     timeout_seconds: Seconds = 30.0

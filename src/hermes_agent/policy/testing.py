@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin
+from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin, host_of
 from hermes_agent.policy.acts import Homes
 from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.gate import Judged, RuleGate
@@ -81,7 +81,7 @@ def make_effect(
         paths=tuple(
             (access, str(input[name])) for name, access in touches.paths.items() if name in input
         ),
-        hosts=tuple(str(input[name]) for name in touches.hosts if input.get(name)),
+        hosts=tuple(host_of(str(input[name])) for name in touches.hosts if input.get(name)),
         origin=_origin(origin, tool in tools), actor=actor, time=time,
     )  # fmt: skip
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.family")
 
+DELEGATE = "delegate"
+"""The tool that makes them."""
 MANY = 1_000
 """More children than a session can have at work."""
 LINE_CHARS = 120

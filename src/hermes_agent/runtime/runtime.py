@@ -28,7 +28,7 @@ from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.choosing import Choosing, check_effort
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
-from hermes_agent.runtime.family import MANY, Family
+from hermes_agent.runtime.family import DELEGATE, MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.lenders import Lenders
@@ -134,7 +134,8 @@ class Runtime:
     async def _turn_ended(self, session: Session, talk: Conversation) -> None:
         """Nobody waits for its children any more; after the first turn a session may have a
         title."""
-        await self._family.end_children(session.id)
+        if DELEGATE in talk.begun:
+            await self._family.end_children(session.id)
         if talk.turns == 1 and self.settings.models.uses.titles and len(talk.messages) > 1:
             await self.choosing.give_title(session, (talk.messages[0].text, talk.last_text))
 

@@ -1,28 +1,26 @@
 """The built-in tools. What the model is shown of them is data, made from the code by `make docs`;
 a tool's module is imported when it is first called."""
 
+import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.messages import ToolSpec
 
 if TYPE_CHECKING:
+    from hermes_agent.core.messages import ToolSpec
     from hermes_agent.core.tools import Tool
 
 DATA = Path(__file__).with_name("toolbox.json")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-class Row(Struct, frozen=True):
+class Row(NamedTuple):
     """Where a tool is, which toolset it belongs to, and what it cannot do without."""
 
     module: str
@@ -70,39 +68,36 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
 """Names for several tools: by what they work on, those that only look, and all."""
 
 
-class ToolFacts(Struct, frozen=True):
+class ToolFacts(NamedTuple):
     """What is known of a built-in tool without importing it."""
 
-    spec: ToolSpec
+    name: str
     toolset: str
-    capabilities: tuple[str, ...] = ()
-    repeatable: bool = False
-    missing: str = ""
+    description: str
+    parameters: dict[str, Any]
+    capabilities: tuple[str, ...]
+    repeatable: bool
+    missing: str
     """What it cannot do without and is not here; it is not offered then."""
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-
-class _Kept(Struct, frozen=True):
-    """A line of the data."""
-
-    spec: ToolSpec
-    capabilities: tuple[str, ...] = ()
-    repeatable: bool = False
 
 
 @cache
-def _data() -> Mapping[str, _Kept]:
-    kept = msgspec.json.decode(DATA.read_bytes(), type=list[_Kept])
-    return {one.spec.name: one for one in kept}
+def _data() -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in json.loads(DATA.read_bytes())}
 
 
 def facts() -> Sequence[ToolFacts]:
     """Every built-in tool, in the table's order."""
     return [
-        ToolFacts(kept.spec, row.toolset, kept.capabilities, kept.repeatable, missing(name))
+        ToolFacts(
+            name=name,
+            toolset=row.toolset,
+            description=kept["description"],
+            parameters=kept["parameters"],
+            capabilities=tuple(kept["capabilities"]),
+            repeatable=kept["repeatable"],
+            missing=missing(name),
+        )
         for name, row in TABLE.items()
         if (kept := _data().get(name)) is not None
     ]
@@ -132,9 +127,15 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in TABLE if name in wanted)
 
 
-def specs(names: Collection[str]) -> tuple[ToolSpec, ...]:
+def specs(names: Collection[str]) -> "tuple[ToolSpec, ...]":
     """How the model sees these tools, without those that cannot work here."""
-    return tuple(one.spec for one in facts() if one.name in names and not one.missing)
+    from hermes_agent.core.messages import ToolSpec
+
+    return tuple(
+        ToolSpec(one.name, one.description, one.parameters)
+        for one in facts()
+        if one.name in names and not one.missing
+    )
 
 
 def load(name: str) -> "Tool":
@@ -175,6 +176,12 @@ class Toolbox(Mapping[str, "Tool"]):
 def described() -> list[dict[str, Any]]:
     """The data as the code has it now; `make docs` writes it."""
     return [
-        msgspec.to_builtins(_Kept(tool.spec, tuple(tool.capabilities), tool.repeatable))
+        {
+            "name": tool.name,
+            "description": tool.spec.description,
+            "parameters": tool.spec.parameters,
+            "capabilities": list(tool.capabilities),
+            "repeatable": tool.repeatable,
+        }
         for tool in load_tools()
     ]

@@ -103,8 +103,9 @@ class Door:
 
 def _request(host: socket.socket) -> tuple[list[bytes], list[int]]:
     """The arguments and the files for standard input, output and error."""
-    flags = socket.MSG_CMSG_CLOEXEC
-    data, files, _, _ = socket.recv_fds(host, 65536, 3, flags)
+    data, files, _, _ = socket.recv_fds(host, 65536, 3)
+    for file in files:
+        os.set_inheritable(file, False)  # Python before 3.12 ignores the flag for it
     whole = bytearray(data)
     while len(whole) < FRAME.size or len(whole) < FRAME.size + FRAME.unpack_from(whole)[0]:
         more = host.recv(65536)

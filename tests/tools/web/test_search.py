@@ -237,6 +237,14 @@ async def test_nothing_found_is_an_answer(surfer: Surfer, name: str, raw: Raw) -
     assert result.text == f"nothing found for 'qqq' [answered by {name}]"
 
 
+async def test_a_key_is_not_taken_along_to_where_a_service_redirects(surfer: Surfer) -> None:
+    surfer.site.pages[WIRES["brave"][0]] = answer(307, location="https://thief.example/")
+    surfer.settings, surfer.secrets = settings("brave"), secrets("brave")
+    with pytest.raises(ToolError, match="brave: answers 307"):
+        await surfer.call(web_search, query="sea")
+    assert len(surfer.site.requests) == 1
+
+
 async def test_what_is_no_web_address_is_left_out_of_the_results(surfer: Surfer) -> None:
     bad = [{"title": "x", "url": "javascript:alert(1)"}, {"title": "", "url": A}, *rows()]
     surfer.site.pages[WIRES["kagi"][0]] = as_json({"data": {"search": bad}})

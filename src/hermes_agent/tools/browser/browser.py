@@ -13,7 +13,7 @@ from hermes_agent.core.settings import BrowserSettings
 from hermes_agent.tools.browser.connection import Connection, Params, Refused, SessionLost, Wire
 from hermes_agent.tools.browser.downloads import Downloads
 from hermes_agent.tools.browser.halts import Dialogs
-from hermes_agent.tools.browser.program import HEIGHT, WIDTH, PipeWire, started
+from hermes_agent.tools.browser.program import PipeWire, started
 from hermes_agent.tools.browser.refs import Refs
 from hermes_agent.tools.browser.tab import Tab
 
@@ -86,19 +86,17 @@ class Browser:
             target = await self._create()
         if local:
             await self._greet(target)
+            self._targets[target] = "greeter"
+            first, target = target, await self._create()
+            await self.call("Target.closeTarget", targetId=first)
         await self._take_downloads(local=local)
         self.current = await self._attach(target, "about:blank")
         only = [{"type": "page"}]
         await self.call("Target.setDiscoverTargets", discover=True, filter=only)
 
     async def _create(self) -> str:
-        made = await self.call(
-            "Target.createTarget",
-            url="about:blank",
-            browserContextId=self._context,
-            width=WIDTH,
-            height=HEIGHT,
-        )
+        given = {"url": "about:blank", "browserContextId": self._context}
+        made = await self.call("Target.createTarget", **given)
         return str(made["targetId"])
 
     async def _greet(self, target: str) -> None:
@@ -108,8 +106,6 @@ class Browser:
         link = self._link
         await link.call("Fetch.enable", {"handleAuthRequests": True}, session)
         await link.call("Page.navigate", {"url": GREETING}, session)
-        await link.call("Page.resetNavigationHistory", {}, session)
-        await link.call("Target.detachFromTarget", {"sessionId": session})
         if not self._greeted:
             raise ToolError("the browser did not take the proxy's password", retry="never")
 
@@ -240,9 +236,11 @@ async def launch(
         async with asyncio.timeout(START_SECONDS):
             await browser.begin(own=own, local=local)
     except (TimeoutError, ToolError, Refused, SessionLost) as error:
-        words = wire.last_words() if isinstance(wire, PipeWire) else ""
+        why = str(error) or type(error).__name__
+        if isinstance(wire, PipeWire) and not browser.alive:
+            why = wire.last_words()
         await browser.close()
-        raise ToolError(f"the browser does not start: {words or error}", retry="never") from None
+        raise ToolError(f"the browser does not start: {why}", retry="never") from None
     except BaseException:
         await browser.close()
         raise

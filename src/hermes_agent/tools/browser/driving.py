@@ -1,4 +1,4 @@
-"""A session's browser for the time of one call, and every way that a call can fail as a sentence."""
+"""A session's browser for the time of one call, and whatever can go wrong as a sentence."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -165,9 +165,12 @@ class _Reader:
             item.children = inner.items()
             self.unseen += inner.unseen
         elif not (value and role in {"textbox", "searchbox", "spinbutton"}):
+            before = self.unseen
             self._depth += 1
             item.children = self._inside(node)
             self._depth -= 1
+            if self.unseen > before and not acts:
+                item.name = ""  # it was made of what nobody would see
         return _folded(item)
 
     def _text(self, node: Mapping[str, Any], backend: int) -> Item | None:
@@ -242,11 +245,8 @@ def _folded(item: Item) -> Item:
         item.children = [child for child in item.children if child.role != "text"]
     if item.children and all(child.role == "text" for child in item.children) and not item.name:
         item.name, item.children = words, []
-    if item.role == "combobox" or item.role == "listbox":
-        options = [child for child in item.children if child.role == "option"]
-        if len(options) > OPTIONS:
-            rest = Item("text", f"… {len(options) - OPTIONS} more options")
-            item.children = [*options[:OPTIONS], rest]
+    if item.role in {"combobox", "listbox"}:
+        item.children = _choices(item)
     if item.role == "row" and all(_is_flat(child) for child in item.children):
         item.name, item.children = " | ".join(child.name for child in item.children), []
     only = item.children[0] if len(item.children) == 1 else None
@@ -255,6 +255,17 @@ def _folded(item: Item) -> Item:
     if item.role == "listitem" and only is not None and not item.name and not item.acts:
         return only
     return item
+
+
+def _choices(item: Item) -> list[Item]:
+    """Those of a closed list are chosen by name, not by clicking."""
+    if item.role == "combobox":
+        for child in item.children:
+            child.acts = child.acts and child.role != "option"
+    left = len(item.children) - OPTIONS
+    if left <= 0:
+        return item.children
+    return [*item.children[:OPTIONS], Item("text", f"… {left} more choices")]
 
 
 def _is_flat(item: Item) -> bool:

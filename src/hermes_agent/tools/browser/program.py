@@ -48,7 +48,6 @@ _FLAGS = (
     "--disable-extensions",
     "--disable-sync",
     "--disable-breakpad",
-    "--disable-crashpad-for-testing",
     "--disable-client-side-phishing-detection",
     f"--disable-features={','.join(_WITHOUT)}",
     "--no-first-run",

@@ -52,14 +52,15 @@ async def reported(
 
 def _news(browser: Browser) -> list[str]:
     found = [str(download) for download in browser.downloads.news()]
-    for tab in browser.opened:
-        found.append(
-            f"the page opened tab {tab.name}: browser action=tab ref={tab.name} goes there"
-        )
+    found += [
+        f"the page opened tab {tab.name}: browser action=tab ref={tab.name} goes there"
+        for tab in browser.opened
+    ]
     browser.opened.clear()
-    failed = browser.proxy.failed
+    asked = set().union(*(tab.hosts for tab in browser.tabs.values()))
+    failed = {host: why for host, why in browser.proxy.failed.items() if host in asked}
     new = [why for host, why in failed.items() if browser.told.get(host) != why]
-    browser.told = dict(failed)
+    browser.told = failed
     found += [f"not loaded: {why}" for why in new[:HOSTS_NAMED]]
     if len(new) > HOSTS_NAMED:
         found.append(f"not loaded: {len(new) - HOSTS_NAMED} more hosts")

@@ -20,7 +20,9 @@ _TINY = 3.0
 _TEXT = 3
 _NUMBER = re.compile(r"[\d.]+")
 _CLIPPED = re.compile(r"inset\((?:50|100)%|circle\(0|polygon\(0px 0px, 0px 0px")
-_ROOTS = frozenset({"HTML", "BODY", "#document"})
+_PASSIVE = frozenset({"HTML", "BODY", "LABEL", "#document"})
+"""Elements that hear clicks meant for others."""
+_ALIKE = 12.0
 
 
 @dataclass
@@ -57,7 +59,7 @@ class _Document:
 
     def add_to(self, found: Sight) -> None:
         for node in self._clickable:
-            if self._strings[self._names[node]] not in _ROOTS:
+            if self._strings[self._names[node]] not in _PASSIVE:
                 found.clickable.add(self._ids[node])
         for row, node in enumerate(self._layout):
             text = self._types[node] == _TEXT
@@ -98,15 +100,26 @@ class _Document:
         left, top, width, height = self._bounds[row]
         if width <= 0 or height <= 0 or left + width <= 0 or top + height <= 0:
             return True
-        parent = self._rows.get(self._parents[node])
-        style = row if self._styles[row] or parent is None else parent
-        if _number(self._style(style, "font-size"), 16.0) < _TINY:
+        if _number(self._style(row, "font-size"), 16.0) < _TINY:
             return True
-        color = _color(self._style(style, "color"))
-        if color is not None and color[3] < _FAINT:
-            return True
-        ground = self._grounds[style] if style < len(self._grounds) else -1
-        return ground >= 0 and color is not None and color == _color(self._strings[ground])
+        color = _color(self._style(row, "color"))
+        if color is None:
+            return False
+        ground = self._ground(self._parents[node])
+        return color[3] < _FAINT or (ground is not None and _alike(color, ground))
+
+    def _ground(self, node: int) -> "_Color | None":
+        """The colour behind what an element holds, where the browser can tell."""
+        row = self._rows.get(node, len(self._grounds))
+        place = self._grounds[row] if row < len(self._grounds) else -1
+        return _color(self._strings[place]) if place >= 0 else None
+
+
+_Color = tuple[float, float, float, float]
+
+
+def _alike(one: _Color, other: _Color) -> bool:
+    return sum(abs(a - b) for a, b in zip(one[:3], other[:3], strict=True)) <= _ALIKE
 
 
 def _number(text: str, otherwise: float) -> float:
@@ -114,7 +127,7 @@ def _number(text: str, otherwise: float) -> float:
     return float(found.group()) if found else otherwise
 
 
-def _color(text: str) -> tuple[float, float, float, float] | None:
+def _color(text: str) -> _Color | None:
     """Red, green, blue and how opaque, from `rgb(1, 2, 3)`, `rgba(1, 2, 3, 0.5)` or `#010203ff`."""
     if text.startswith("#") and len(text) in {7, 9}:
         parts = [int(text[start : start + 2], 16) for start in range(1, len(text), 2)]

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.connection import Connection, Params, Refused, SessionLost
@@ -39,6 +40,8 @@ class Tab:
         self.status = 0
         """Of the answer that the main document came with; 0 where none came."""
         self.console: deque[str] = deque(maxlen=CONSOLE)
+        self.hosts: set[str] = set()
+        """Hosts that the page has asked for something."""
         self.dragged: dict[str, Any] | None = None
         """What the page lets the mouse carry, where a drag began."""
         self.seen: tuple[str, list[str]] = ("", [])
@@ -108,6 +111,7 @@ class Tab:
         now = asyncio.get_running_loop().time()
         request = str(params.get("requestId", ""))
         if method == "Network.requestWillBeSent":
+            self.hosts.add(urlsplit(params["request"]["url"]).hostname or "")
             late = now - self._acted > _LATE and not self._loading
             if params.get("type") not in _ENDLESS and not late:
                 self._requests[request] = now

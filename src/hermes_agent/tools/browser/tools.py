@@ -1,10 +1,9 @@
 """The two tools of the browser: one looks, the other acts."""
 
-from typing import Annotated, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
@@ -19,6 +18,7 @@ from hermes_agent.tools.browser.tab import Tab
 from hermes_agent.tools.browser.view import changed, found, look, whole
 
 UPLOAD_BYTES = 20_000_000
+WAIT_SECONDS = 300.0
 VALUE_CHARS = 8_000
 """The most of what a script returns that is shown."""
 
@@ -39,16 +39,16 @@ async def browser(
     url: str = "",
     ref: str = "",
     text: str = "",
-    seconds: Annotated[float, Meta(ge=0, le=600)] = 10,
+    seconds: float = 10,
 ) -> ToolResult:
-    """Look at web pages in a browser: outlines with refs (e5), tabs t1 … open: `url`. snapshot:
-    from `ref` on. find: lines with `text`. screenshot: of `ref`, text=page for all. wait: for
-    `text` or `seconds`. scroll: to `ref`, or text=up|down|top|bottom. tab: to `ref`. close: tab
-    `ref`, or the browser."""
+    """Web pages as outlines with refs (e5). snapshot: from `ref` on. find: lines with `text`.
+    screenshot: of `ref`; text=page: all. wait: for `text` or `seconds`. scroll: to `ref` or
+    text=up|down|top|bottom. tab, close: `ref` (t1)."""
     if action == "close" and not ref:
         if context.lent.keep is not None:
             await context.lent.keep.drop(KEPT)
         return ToolResult("the browser is closed")
+    seconds = min(max(seconds, 0.0), WAIT_SECONDS)
     goal = looks.address(url) if action == "open" else ""
     async with driving(
         context, start=action == "open", more=seconds if action == "wait" else 0.0
@@ -93,7 +93,7 @@ async def _looked(
         case "find":
             if not text.strip():
                 raise ToolError("find needs a `text`", retry="changed")
-            return await reported(driven, tab, found(driven, tab, await look(driven, tab), text))
+            return await reported(driven, tab, found(tab, await look(driven, tab), text))
     if action != "snapshot" and not await tab.settle():
         notes.append("the page still loads")
     view = await look(driven, tab)
@@ -147,9 +147,9 @@ async def browser_act(
     text: str = "",
     path: str = "",
 ) -> ToolResult:
-    """Act on the open page, whose host is `page`. type: replace what is in `ref`. press: key
-    `text` (Control+a). select: option `text`. check: text=off unchecks. upload: file `path`.
-    drag: to the ref in `text`. evaluate: JavaScript `text`, `this` is `ref`."""
+    """Act on `ref` of the open page, whose host is `page`. type: replaces. press: key `text`
+    (Control+a). check: text=off unchecks. upload: `path`. drag: to ref `text`. evaluate: script
+    `text`."""
     data = await _file(context, path) if action == "upload" else b""
     async with driving(context) as driven:
         if action in {"accept_dialog", "dismiss_dialog"}:

@@ -88,7 +88,7 @@ def changed(browser: Browser, tab: Tab, view: View) -> str:
     return "\n".join(["[what changed]", *rows]) if rows else "[nothing on the page changed]"
 
 
-def found(browser: Browser, tab: Tab, view: View, words: str) -> str:
+def found(tab: Tab, view: View, words: str) -> str:
     """The parts of the page that have the words."""
     numbers = around(view.lines, words)
     if not numbers:

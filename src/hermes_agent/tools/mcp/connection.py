@@ -289,7 +289,7 @@ class Connection:
         try:
             session = self._session
             if session is None or self._end.is_set():
-                raise NotDone
+                raise NotDone(on_the_way(self.name, "unsent", "it has gone"))
             with anyio.move_on_after(self._seconds) as silence:
                 progress = _Progress(silence, self._seconds, output)
                 return await self._rounds(session, ask, progress)
@@ -326,15 +326,13 @@ class Connection:
 
     def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
         trouble = trouble_of(error)
-        if trouble in ("unsent", "expired"):
-            self._end.set()
-            return NotDone(error.message)
         if trouble == "lost" or (trouble is None and error.code == CONNECTION_CLOSED):
             self._end.set()
             return lost(self.name, what, effect)
+        if trouble in ("unsent", "expired", "login"):
+            self._end.set()
+            return NotDone(on_the_way(self.name, trouble, error.message))
         if trouble is not None:
-            if trouble == "login":
-                self._end.set()  # the next connection reads what is kept of the login again
             return on_the_way(self.name, trouble, error.message)
         return refused(self.name, what, error)
 

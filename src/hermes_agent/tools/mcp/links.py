@@ -80,7 +80,7 @@ class Links:
         try:
             return await self._ask(name, workspace, what)
         except NotDone as error:
-            raise ToolError(f"{name} cannot be reached: {error}", retry="same") from None
+            raise error.told from None
 
     def connected(self, name: str) -> bool:
         link = self._links.get(name)

@@ -31,6 +31,8 @@ EARLY_SECONDS = 30.0
 """A token is renewed this long before it ends."""
 PATIENCE_SECONDS = 600.0
 """How long somebody has for the browser."""
+_REFUSED = 1.0
+"""The end of a token that was refused: long ago."""
 _PAGE = b"<!doctype html><title>Hermes</title><p>You are logged in. Close this page."
 
 
@@ -94,6 +96,16 @@ class Tokens:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._write(replace(self.read(), client=client_info.model_dump_json(exclude_none=True)))
+
+    def expire(self) -> bool:
+        """The access token was refused: it is to be renewed before it is used again. False when
+        it cannot be, or has just been."""
+        kept = self.read()
+        token = OAuthToken.model_validate_json(kept.tokens) if kept.tokens else None
+        if token is None or not token.refresh_token or kept.ends == _REFUSED:
+            return False
+        self._write(replace(kept, ends=_REFUSED))
+        return True
 
     def forget(self) -> None:
         self._path.unlink(missing_ok=True)

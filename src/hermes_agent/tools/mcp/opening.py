@@ -16,7 +16,7 @@ from hermes_agent.tools.mcp.log import Log
 from hermes_agent.tools.mcp.login import Loopback, Tokens, authorization
 from hermes_agent.tools.mcp.program import Streams, plain_environment, program
 from hermes_agent.tools.mcp.trouble import on_the_way
-from hermes_agent.tools.mcp.world import World
+from hermes_agent.tools.mcp.world import NotDone, World
 
 if TYPE_CHECKING:
     import httpx2
@@ -35,6 +35,29 @@ async def open_connection(
 ) -> tuple[Connection, Facts]:
     """A server that is connected, and what it has. `workspace` is that of whoever wants it first;
     `auth` that of a login under way."""
+    if settings.oauth and auth is None and not _tokens(name, settings, world).read().tokens:
+        raise on_the_way(name, "login", "")
+    try:
+        return await _opened(name, settings, world, told, seconds, workspace, auth)
+    except NotDone as error:
+        tokens = _tokens(name, settings, world)
+        if auth is not None or not settings.oauth or not tokens.expire():
+            raise error.told from None
+    try:
+        return await _opened(name, settings, world, told, seconds, workspace, auth)
+    except NotDone as error:
+        raise error.told from None
+
+
+async def _opened(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    told: Callable[[Facts], None],
+    seconds: float,
+    workspace: str,
+    auth: "httpx2.Auth | None",
+) -> tuple[Connection, Facts]:
     log = Log(world.shelf.path(name, ".log")) if settings.command else None
     facts = Facts(settings_key(settings), world.clock(), "", "")
     connection = Connection(
@@ -50,6 +73,8 @@ async def open_connection(
         return connection, await connection.open()
     except MCPError as error:
         trouble = trouble_of(error)
+        if trouble == "login":
+            raise NotDone(on_the_way(name, trouble, error.message)) from None
         if trouble is not None:
             raise on_the_way(name, trouble, error.message) from None
         raise _with_last_words(ToolError(error.message), name, log) from None
@@ -81,10 +106,7 @@ def _streams(
         return _logged(program(settings.command, environ, log, ended), log)
     headers = {key: filled(value) for key, value in settings.headers.items()}
     if auth is None and settings.oauth:
-        tokens = _tokens(name, settings, world)
-        if not tokens.read().tokens:
-            raise on_the_way(name, "login", "")
-        auth = authorization(tokens, settings.url)
+        auth = authorization(_tokens(name, settings, world), settings.url)
     return remote(settings.url, headers, auth)
 
 

@@ -26,20 +26,36 @@ Streams = tuple[Any, Any]
 LINE_BYTES = 32_000_000
 """The largest message; a server that sends a larger one is given up."""
 CHUNK = 65_536
-GRACE_SECONDS = 2.0
-"""How long it has to end after its input ended, and again after it was told to."""
+GRACE_SECONDS = 1.0
+"""How long it has to end after its input ended."""
+TERM_SECONDS = 2.0
+"""And after it was told to."""
 PLAIN_VARIABLES = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER",
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR",
 )  # fmt: skip
 
-_WATCHED = (
-    'life=$1; shift; exec 9<&0; "$@" <&9 9<&- & child=$!; exec 9<&- </dev/null; '
-    '{ read -r _; kill -KILL -$$; } <"/dev/fd/$life" >/dev/null 2>&1 & '
-    "exec >/dev/null; wait $child"
-)
+_WATCHED = """
+life=$1
+shift
+exec 9<&0
+trap : TERM
+"$@" <&9 9<&- &
+child=$!
+exec 9<&- </dev/null
+{ read -r _; kill -KILL -$$; } <"/dev/fd/$life" >/dev/null 2>&1 &
+exec >/dev/null
+wait $child
+code=$?
+while kill -0 $child 2>/dev/null; do
+    wait $child
+    code=$?
+done
+exit $code
+"""
 """Runs the program and beside it one that waits for the end of a pipe which nobody writes to: we
-hold its other side, and the kernel lets go of that when we die."""
+hold its other side, and the kernel lets go of that when we die. It outlives a word to end that is
+meant for the program, so that the program has somebody to bury it."""
 
 
 def plain_environment(environ: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
@@ -54,9 +70,6 @@ async def program(
     process, life = await _started(command, environ)
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
     talk = _Talk(process.stdin, process.stdout, log)
     try:
         async with anyio.create_task_group() as tasks:
@@ -68,7 +81,7 @@ async def program(
                     ended()
 
             async def watch() -> None:
-                await process.wait()
+                await process.exited.wait()
                 ended()
                 await incoming.aclose()  # a child of it may hold its output open
 
@@ -82,24 +95,66 @@ async def program(
     finally:
         with anyio.CancelScope(shield=True):
             try:
-                await _stopped(process)
+                await process.stop()
             finally:
                 os.close(life)
-                _kill_group(process.pid, signal.SIGKILL)
+                process.kill(signal.SIGKILL)
                 for stream in (incoming, read, write, outgoing):
                     stream.close()
 
 
-async def _started(
-    command: Sequence[str], environ: Mapping[str, str]
-) -> tuple[asyncio.subprocess.Process, int]:
+class _Exits(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells of the exit at once; asyncio's own waits for the pipes too, which a child may hold."""
+
+    def __init__(self) -> None:
+        super().__init__(CHUNK, asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class _Process:
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Exits) -> None:
+        made = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
+        assert made.stdin is not None
+        assert made.stdout is not None
+        assert made.stderr is not None
+        self.stdin, self.stdout, self.stderr = made.stdin, made.stdout, made.stderr
+        self.group = made.pid
+        self.exited = protocol.exited
+        self._transport = transport
+
+    async def stop(self) -> None:
+        """Its input ends, then it is told to end, then it is made to."""
+        self.stdin.close()
+        if not await self._gone(GRACE_SECONDS):
+            self.kill(signal.SIGTERM)
+            await self._gone(TERM_SECONDS)
+        self.kill(signal.SIGKILL)  # also what it left behind
+        await self._gone(TERM_SECONDS)
+        self._transport.close()
+
+    async def _gone(self, seconds: float) -> bool:
+        with anyio.move_on_after(seconds):
+            await self.exited.wait()
+        return self.exited.is_set()
+
+    def kill(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.group, number)
+
+
+async def _started(command: Sequence[str], environ: Mapping[str, str]) -> tuple[_Process, int]:
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         raise ToolError(
             f"no program called {command[0]!r}", "install it, or mend its command", "never"
         )
     inner, life = os.pipe()
     try:
-        process = await asyncio.create_subprocess_exec(
+        transport, protocol = await asyncio.get_running_loop().subprocess_exec(
+            _Exits,
             "/bin/sh", "-c", _WATCHED, "hermes-mcp", str(inner), *command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -114,7 +169,7 @@ async def _started(
         raise ToolError(f"{command[0]!r} does not start: {error.strerror}") from None
     finally:
         os.close(inner)
-    return process, life
+    return _Process(transport, protocol), life
 
 
 Hear = Callable[[SessionMessage], Awaitable[None]]
@@ -163,35 +218,3 @@ class _Talk:
 async def _logged(stderr: asyncio.StreamReader, log: Log) -> None:
     while chunk := await stderr.read(CHUNK):
         log.write(chunk)
-
-
-async def _stopped(process: asyncio.subprocess.Process) -> None:
-    """Its input ends, then it is told to end, then it is made to."""
-    assert process.stdin is not None
-    process.stdin.close()
-    if not await _within(lambda: process.returncode is not None):
-        _kill_group(process.pid, signal.SIGTERM)
-        await _within(lambda: not _kill_group(process.pid, 0))
-    _kill_group(process.pid, signal.SIGKILL)
-    await _within(lambda: process.returncode is not None)
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()  # else it lives on as long as a child holds one of the pipes
-
-
-async def _within(met: Callable[[], bool]) -> bool:
-    deadline = anyio.current_time() + GRACE_SECONDS
-    while not met():
-        if anyio.current_time() >= deadline:
-            return False
-        await anyio.sleep(0.01)
-    return True
-
-
-def _kill_group(group: int, number: int) -> bool:
-    """Whether anybody was there to be told."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True

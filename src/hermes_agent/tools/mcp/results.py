@@ -130,8 +130,8 @@ class _Shown:
 
     def _binary(self, what: str, kind: str, encoded: str) -> None:
         """An image that models take goes with the result; of the rest the model is told."""
-        size = len(encoded) * 3 // 4
-        note = f"{what} {kind}, {size} bytes"
+        size = len(encoded) * 3 // 4 - encoded[-2:].count("=")
+        note = f"{f'{what} {kind}'.strip()}, {size} bytes"
         if kind not in _IMAGE_TYPES:
             self.parts.append(f"[{note}: not shown]")
         elif size > IMAGE_BYTES or len(self._files) >= IMAGES:

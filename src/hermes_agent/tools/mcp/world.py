@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.tools.mcp.facts import Shelf
 
@@ -22,4 +23,9 @@ class World(Struct, frozen=True):
 
 
 class NotDone(Exception):
-    """The request was certainly not carried out; on a new connection it may be."""
+    """The request was certainly not carried out; on a new connection it may be. If not, this is
+    what to tell."""
+
+    def __init__(self, told: ToolError) -> None:
+        super().__init__(told.message)
+        self.told = told

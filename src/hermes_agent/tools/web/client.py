@@ -121,7 +121,7 @@ class _Body:
                 self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
             case other:
                 raise ToolError(f"the page is packed as {other!r}, which nobody asked for")
-        self._bare = encoding.strip().lower() == "deflate"
+        self._headless = encoding.strip().lower() == "deflate"
 
     def add(self, piece: bytes) -> None:
         self._raw += len(piece)
@@ -135,9 +135,9 @@ class _Body:
         if self._inflate is None:
             self.data += piece
             return
-        if self._bare and piece:
+        if self._headless and piece:
             # Some send deflate without zlib's two bytes before it; the first of them is telling.
-            self._bare = False
+            self._headless = False
             if piece[0] & 0x0F != zlib.DEFLATED:
                 self._inflate = zlib.decompressobj(-zlib.MAX_WBITS)
         while piece and len(self.data) <= self._most:

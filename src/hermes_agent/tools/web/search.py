@@ -72,7 +72,12 @@ async def _asked(context: ToolContext, name: str, text: str, limit: int) -> list
     for way in engine.ways:
         try:
             answer = await ask(
-                context, way.method, way.url(query), most=ANSWER_BYTES, **way.options(query)
+                context,
+                way.method,
+                way.url(query),
+                most=ANSWER_BYTES,
+                follow_redirects=not keys,  # a key goes to nobody else
+                **way.options(query),
             )
             _refuse_failure(answer, keyed=bool(engine.keys))
             return [hit for hit in way.read(answer.data) if _usable(hit)]

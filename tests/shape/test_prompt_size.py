@@ -1,0 +1,71 @@
+"""What every first request costs, counted by a real tokenizer: the one of the model that the tests
+carry, whose small vocabulary counts more than those of large models do."""
+
+import json
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import xllamacpp
+
+from hermes_agent.agent.prompt import Surroundings, build_prompt
+from hermes_agent.core.messages import Prompt
+from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.models.local.files import find_model
+from hermes_agent.runtime.toolbox import TABLE, missing, specs
+from hermes_agent.tools.mcp.servers import Servers
+
+AROUND = Surroundings("/srv/shop", "Linux x86_64", "2026-11-15")
+
+
+@pytest.fixture(scope="module")
+def count() -> Callable[[str], int]:
+    settings = xllamacpp.CommonParams()
+    settings.model.path = str(find_model("smollm2"))
+    settings.n_ctx, settings.warmup = 64, False
+    server = xllamacpp.Server(settings)
+
+    def count(text: str) -> int:
+        body = json.dumps({"content": text}).encode()
+        request = urllib.request.Request(f"{server.listening_address}/tokenize", body)
+        with urllib.request.urlopen(request) as answer:
+            return len(json.load(answer)["tokens"])
+
+    return count
+
+
+def sent(prompt: Prompt) -> str:
+    """As services get it."""
+    tools = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        for tool in prompt.tools
+    ]
+    wire = [{"type": "function", "function": tool} for tool in tools]
+    return f"{prompt.system}\n{json.dumps(wire)}"
+
+
+def test_a_first_request_with_all_tools_costs_less_than_5000_tokens(
+    count: Callable[[str], int],
+) -> None:
+    assert [name for name in TABLE if missing(name)] == []
+    prompt = build_prompt(AROUND, specs(TABLE))
+    assert len(prompt.tools) == len(TABLE)
+    assert 1_000 < count(sent(prompt)) < 5_000
+
+
+def test_fifty_mcp_servers_add_less_than_1000_tokens(
+    count: Callable[[str], int], tmp_path: Path
+) -> None:
+    servers = Servers(
+        settings=lambda: {
+            f"server-number-{number}": McpServerSettings(command=("false",)) for number in range(50)
+        },
+        folder=tmp_path,
+        secret=lambda name: name,
+        environ={},
+        clock=lambda: 0.0,
+    )
+    plain = count(sent(build_prompt(AROUND, specs(TABLE))))
+    more = count(sent(build_prompt(AROUND, specs(TABLE), servers.about())))
+    assert 0 < more - plain < 1_000
