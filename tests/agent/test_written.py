@@ -216,7 +216,7 @@ async def test_an_argument_called_like_a_secret_is_none(bench: Bench) -> None:
 # hostile
 
 HOSTILE = {
-    "hangs": ("while True: pass", "time"),
+    "hangs": ("while True: pass", "it ran longer than 1 s"),
     "forks": ("import os\nwhile True: os.fork()", "processes"),
     "fills memory": ("held = []\nwhile True: held.append(bytearray(1 << 20))", "memory"),
     "prints a gigabyte": ("import os\nfor _ in range(1024): os.write(1, b'x' * (1 << 20))", ""),
@@ -248,7 +248,7 @@ async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_th
     told = [await bench.failure("probe", text=text) for _ in range(3)]
     server.close()
     assert all("probe (version 2) failed" in one and said in one for one in told)
-    assert "it ran longer" in told[0] if how == "hangs" else "the secret" not in told[0]
+    assert not any("the secret" in one for one in told)
     assert all(len(one) < 10_000 for one in told)
     assert "version 2 is marked failed and version 1 is back" in told[2]
     assert (await bench.use("probe")).text == "good"

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from hermes_agent.core import events as ev
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.settings import BudgetSettings, ModelSettings, Settings, UseSettings
+from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 
 
@@ -74,14 +75,18 @@ async def house(
     models: ModelSettings | None = None,
     budgets: BudgetSettings | None = None,
     clock: Callable[[], float] | None = None,
+    tools: Sequence[Tool] | None = None,
+    **more: Any,
 ) -> AsyncIterator[House]:
+    """`more` are other parts of the settings."""
     (folder / "work").mkdir(parents=True, exist_ok=True)
     settings = Settings(
         models=models or ModelSettings(uses=uses or UseSettings(), retries=0),
         budgets=budgets or BudgetSettings(),
+        **more,
     )
     options: dict[str, Any] = {"clock": clock} if clock else {}
-    runtime = Runtime(folder / "home", {}, settings=settings, **options)
+    runtime = Runtime(folder / "home", {}, settings=settings, tools=tools, **options)
     await runtime.start()
     try:
         yield House(folder, runtime)

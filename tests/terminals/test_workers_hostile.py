@@ -16,7 +16,7 @@ from tests.support.sandboxes import SECRET, SECRETS, Kind, marked
 from tests.support.workshops import SMALL, Shop
 
 BOTH: tuple[Kind, ...] = ("bubblewrap", "landlock")
-SOON = msgspec.structs.replace(SMALL, seconds=2.0)
+SOON = msgspec.structs.replace(SMALL, seconds=1.0)
 
 
 @pytest.fixture(params=BOTH)
@@ -43,9 +43,8 @@ HANGS = {
 
 @pytest.mark.parametrize("how", HANGS)
 async def test_a_program_that_hangs_is_ended(either: Shop, how: str) -> None:
-    worked = await either.run(f"print('begun')\n{HANGS[how]}", SOON)
-    assert (worked.ok, worked.limit, worked.trouble) == (False, "time", "it ran longer than 2 s")
-    assert worked.output == "begun\n"
+    worked = await either.run(HANGS[how], SOON)
+    assert (worked.ok, worked.limit, worked.trouble) == (False, "time", "it ran longer than 1 s")
 
 
 BOMBS = {
@@ -143,7 +142,7 @@ DEATHS = {
     "with its parent": (
         "import os, signal, time\n"
         "os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getppid(), signal.SIGTERM)\n"
-        "time.sleep(1)\nos._exit(3)"
+        "time.sleep(0.3)\nos._exit(3)"
     ),
     "with all": (
         "import os, signal\ntry: os.kill(-1, signal.SIGKILL)\nexcept OSError: pass\nos._exit(3)"
@@ -202,15 +201,13 @@ async def test_nonsense_to_the_runtime_ends_the_program(either: Shop, what: str)
 
 
 async def test_forged_calls_get_no_further_than_others(either: Shop) -> None:
-    limits = msgspec.structs.replace(SMALL, output_bytes=100_000)
     worked = await either.run(
         f"{SEND}\n"
-        "for n in range(300):\n"
+        "for n in range(1000, 1300):\n"
         "    tool = ('terminal', 'execute_code', 'rm')[n % 3]\n"
         "    frame({'type': 'call', 'id': n, 'tool': tool, 'arguments': {'n': n}})\n"
         "frame({'type': 'end', 'ok': True, 'value': 'mine'})\n"
-        "print(terminal(check=False))",
-        limits,
+        "print(terminal(check=False))"
     )
     assert [tool for tool, _ in either.called] == ["terminal"] * SMALL.calls
     assert "more than 5 calls cannot be made" in worked.output

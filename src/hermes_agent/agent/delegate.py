@@ -1,6 +1,7 @@
 """Work that is handed to children: sessions of their own, which work side by side for a turn."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -16,6 +17,12 @@ DELEGATE = "delegate"
 NEVER = frozenset({"make_tool", "ask_user"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""
 NAME_CHARS = 40
+BAD_SCHEMA = (
+    ValueError, TypeError, AttributeError, LookupError, RecursionError, SyntaxError, re.error,
+)  # fmt: skip
+"""What the compiler of a schema trips over when it is none."""
+ELSEWHERE = ("http", "https", "ftp", "file", "data")
+"""Where the library that checks schemas would go by itself, past the gate."""
 
 
 class Task(Struct):
@@ -81,6 +88,10 @@ def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
     return tuple(name for name in mine if not task.tools or name in task.tools)
 
 
+def _refuse_elsewhere(address: str) -> Any:
+    raise ValueError(f"it refers to {address}, outside of itself")
+
+
 class _Check:
     """Whether an answer is what was asked for."""
 
@@ -89,8 +100,10 @@ class _Check:
 
         self._text = msgspec.json.encode(schema).decode()
         try:
-            self._validate = fastjsonschema.compile(dict(schema))
-        except (fastjsonschema.JsonSchemaDefinitionException, TypeError, ValueError) as error:
+            self._validate = fastjsonschema.compile(
+                dict(schema), handlers=dict.fromkeys(ELSEWHERE, _refuse_elsewhere)
+            )
+        except BAD_SCHEMA as error:
             raise ToolError(f"the schema is no JSON Schema: {error}", retry="changed") from None
         self._trouble = fastjsonschema.JsonSchemaValueException
 

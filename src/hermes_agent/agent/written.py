@@ -25,6 +25,8 @@ DEEPEST = 4
 NAMED = 40
 """How many the prompt names."""
 
+_runs = count(1)
+"""Numbers the runs of this process: no two have the same name."""
 _within: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
 
 
@@ -45,7 +47,6 @@ class WrittenTools:
         self._settings = settings
         self._taken = taken
         self._redact = redact
-        self._runs = count(1)
         self._shapes: dict[str, tuple[str, Shape]] = {}
         """By name: what was read from the text with this digest."""
         self._refused: dict[str, tuple[str, ToolError]] = {}
@@ -155,7 +156,7 @@ class WrittenTools:
         self._refuse_secrets(code)
         shape = check_shape(name, code)
         seconds = await try_out(
-            self._workers(), self._key(name), shape, code,
+            self._workers(), _key(name), shape, code,
             tools=callable_names(self._taken(), call), call=call, limits=self._limits(),
         )  # fmt: skip
         return shape, seconds
@@ -211,7 +212,7 @@ class WrittenTools:
         mark = _within.set((*around, name))
         try:
             worked = await self._workers().run(
-                self._key(name),
+                _key(name),
                 _text(seen.code),
                 function=name,
                 arguments=arguments,
@@ -243,12 +244,13 @@ class WrittenTools:
         hint = "find_tools shows its arguments; make_tool replaces it"
         raise ToolError(f"{said}\n{after}" if after else said, hint, "changed")
 
-    def _key(self, name: str) -> str:
-        return f"{name}-{os.getpid()}-{next(self._runs)}"
-
     def _limits(self) -> WorkLimits:
         code = self._settings().code
         return WorkLimits(code.seconds, code.memory_mb, code.processes, calls=code.calls)
+
+
+def _key(name: str) -> str:
+    return f"{name}-{os.getpid()}-{next(_runs)}"
 
 
 def _text(code: bytes) -> str:

@@ -21,6 +21,8 @@ COMMANDS = (
     Command("Decide", "parked", "parked", "List and decide effects whose outcome is unknown"),
     Command("Decide", "policy", "policy", "List, check, test, explain and simulate policies"),
     Command("Decide", "audit", "audit", "Show and verify the audit log"),
+    Command("Work", "tools", "tools", "The agent's tools, and those that it wrote itself"),
+    Command("Work", "mcp", "mcp", "Servers of the Model Context Protocol; Hermes as one"),
     Command("Run", "terminals", "terminals", "Where commands can run, and what is missing"),
     Command("Run", "up", "up", "Start the runtime in the background"),
     Command("Run", "down", "down", "Stop the runtime"),

@@ -49,7 +49,7 @@ async def _turn(runtime: Runtime, message: dict[str, Any], printer: Printer) -> 
             name=message["name"],
             terminals=message["terminals"],
             effort=message["effort"],
-            use=message["tools"],
+            use=message["tools"] or None,
         )
     after = await runtime.store.last_number(session.id)
     key = message["key"]

@@ -59,11 +59,17 @@ class Assembly:
             self._lent[child] = self._lent[parent]
         return parent in self._lent
 
-    def specs(self, use: Sequence[str]) -> tuple[ToolSpec, ...]:
-        """What the model is shown of the tools that a session uses."""
-        if self._tools is not None:
-            return tuple(tool.spec for name, tool in self._tools.items() if not use or name in use)
-        return toolbox.specs(toolbox.chosen(use or self._runtime.settings.tools.use))
+    def specs(self, use: Sequence[str] | None, parent: str = "") -> tuple[ToolSpec, ...]:
+        """What the model is shown of the tools that a session uses: these, or all there are. The
+        child of a program's session has them of the program."""
+        own = self._tools
+        if parent in self._lent:
+            own = {tool.name: tool for tool in self._lent[parent][0]}
+        if own is not None:
+            return tuple(tool.spec for name, tool in own.items() if use is None or name in use)
+        if use is None:
+            return toolbox.specs(toolbox.chosen(self._runtime.settings.tools.use))
+        return toolbox.specs(toolbox.chosen(use) if use else ())
 
     async def parts(self, session: Session) -> Parts:
         runtime = self._runtime

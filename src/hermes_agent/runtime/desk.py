@@ -124,8 +124,9 @@ class Desk:
 
     async def _park_for_program(self, turn: Turn) -> None:
         """Show at once what a program left undone that nobody can know the outcome of."""
-        for call in (await self._conversation(turn.session)).unfinished:
-            if call.intended and call.intended.traceless and not call.parked:
+        for call in (await self._conversation(turn.session)).every:
+            lost = call.intended is not None and call.intended.traceless and not call.finished
+            if lost and not call.parked:
                 parked = ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
                 await self._store.append(turn, parked)
 

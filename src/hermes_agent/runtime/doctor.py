@@ -19,7 +19,7 @@ from hermes_agent.core.settings import Settings
 from hermes_agent.models.house import Models
 from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime import offline, places
+from hermes_agent.runtime import offline, places, toolbox
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
@@ -32,7 +32,7 @@ LOW_BYTES = 500_000_000
 
 NOT_YET = (
     "chat channels", "a dashboard", "scheduled jobs",
-    "memory", "skills", "subagents", "MCP", "web tools", "`hermes update`",
+    "memory", "skills", "a board", "speech", "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 
 
@@ -76,10 +76,19 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield _model(home, settings, environ)
         yield _policy(home, settings)
         yield _terminal(settings, environ)
+        yield _tools()
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
     yield _keepers(home, settings or Settings(), time.time())
+
+
+def _tools() -> Finding:
+    found = toolbox.facts()
+    lacking = [f"{one.name} lacks {one.missing}" for one in found if one.missing]
+    if not lacking:
+        return Finding("tools", "ok", f"{len(found)} built in, all usable")
+    return Finding("tools", "info", f"{len(found)} built in; not offered: {'; '.join(lacking)}")
 
 
 def _machine() -> Iterator[Finding]:

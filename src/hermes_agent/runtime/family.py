@@ -64,6 +64,7 @@ class Family:
         priced = True
         async for recorded in self._runtime.events(session):
             event = recorded.event
+            fresh = recorded.number > known or not recorded.number  # its own children's have none
             match event:
                 case ev.MessageTaken(key=key):
                     taken = taken or key == message
@@ -77,11 +78,11 @@ class Family:
                         return ChildEnd(
                             session, event.reason, event.text, event.error, usage, spent
                         )
-                case ev.Asked() | ev.Answered() if recorded.number > known:
+                case ev.Asked() | ev.Answered() if fresh:
                     # Whoever watches the parent is asked, and sees that it was answered.
                     live = ev.Recorded(child.parent, 0, recorded.time, event)
                     self._runtime.bus.publish(live)
-            if recorded.number > known and (line := _said(event)):
+            if fresh and (line := _said(event)):
                 told(line)
         # The runtime ends; the next one goes on from here.
         await asyncio.Event().wait()

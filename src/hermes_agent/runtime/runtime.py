@@ -232,7 +232,7 @@ class Runtime:
         terminals: Sequence[str] = (),
         effort: str = "",
         tools: Sequence[Tool] | None = None,
-        use: Sequence[str] = (),
+        use: Sequence[str] | None = None,
         parent: str = "",
         share: Share = NO_SHARE,
     ) -> Session:
@@ -249,9 +249,9 @@ class Runtime:
         places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
-        specs = self._assembly.specs(use) if tools is None else tuple(tool.spec for tool in tools)
+        shown = self._assembly.specs(use, parent) if tools is None else [one.spec for one in tools]
         around = look_around(workspace, self.home.soul, self.clock(), places)
-        prompt = build_prompt(around, specs, self._lenders.about())
+        prompt = build_prompt(around, shown, self._lenders.about())
         new = NewSession(
             os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
             parent, share,

@@ -185,7 +185,7 @@ class Api:
             once=True,
             terminals=new.terminals,
             effort=new.effort,
-            use=new.tools,
+            use=new.tools or None,
         )
 
     async def sessions(self, request: Request) -> Response:

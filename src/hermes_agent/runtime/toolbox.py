@@ -154,7 +154,8 @@ class Toolbox(Mapping[str, "Tool"]):
 
     def __init__(self, names: Sequence[str], own: Mapping[str, "Tool"] | None = None) -> None:
         self._names = tuple(names)
-        self._tools: dict[str, Tool] = dict(own or {})
+        # A child may have fewer than are at hand.
+        self._tools = {name: tool for name, tool in (own or {}).items() if name in self._names}
 
     def __getitem__(self, name: str) -> "Tool":
         if name not in self._tools:

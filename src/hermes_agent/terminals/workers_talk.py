@@ -3,6 +3,7 @@ believed beyond what it says of itself."""
 
 import asyncio
 import codecs
+import contextlib
 import io
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -129,10 +130,8 @@ class Talk:
         await self._write(msgspec.json.encode(job))
 
     async def _wait(self) -> None:
-        try:
+        with contextlib.suppress(ConnectionError):  # the sandbox died with it
             self.code = await self._program.code()
-        except ConnectionError:  # the sandbox died with it
-            pass
         self._over.set()
 
     async def _collect(self) -> None:
@@ -159,8 +158,10 @@ class Talk:
                 del heard[: FRAME.size + size]
                 if not await self._hear(frame):
                     return self._nonsense()
-        if self.ended is None and not self._over.is_set():
-            await asyncio.sleep(GRACE_SECONDS)
+        if self.ended is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await self._over.wait()
             self.stop("died", "it closed its way to the runtime")
         return None
 
@@ -225,7 +226,5 @@ class Talk:
 
     async def _write(self, data: bytes) -> None:
         async with self._writing:
-            try:
+            with contextlib.suppress(ConnectionError):  # it does not listen any more
                 await self._program.into.all(FRAME.pack(len(data)) + data)
-            except ConnectionError:  # it does not listen any more
-                pass

@@ -111,7 +111,7 @@ class _Reader:
         while waiting:
             node = waiting.pop()
             item = None if first else self._read(node)
-            if item is not None:
+            if item is not None and _says(item):
                 found.append(item)
             if item is None or self._depth >= DEPTH:
                 inner = [self._nodes[id] for id in node.get("childIds", ()) if id in self._nodes]
@@ -171,6 +171,7 @@ class _Reader:
             self._depth -= 1
             if self.unseen > before and not acts:
                 item.name = ""  # it was made of what nobody would see
+                item.marks = item.marks if item.children else ()
         return _folded(item)
 
     def _text(self, node: Mapping[str, Any], backend: int) -> Item | None:
@@ -255,6 +256,10 @@ def _folded(item: Item) -> Item:
     if item.role == "listitem" and only is not None and not item.name and not item.acts:
         return only
     return item
+
+
+def _says(item: Item) -> bool:
+    return bool(item.name or item.children or item.marks or item.acts)
 
 
 def _choices(item: Item) -> list[Item]:

@@ -112,7 +112,8 @@ class _Document:
         """The colour behind what an element holds, where the browser can tell."""
         row = self._rows.get(node, len(self._grounds))
         place = self._grounds[row] if row < len(self._grounds) else -1
-        return _color(self._strings[place]) if place >= 0 else None
+        color = _color(self._strings[place]) if place >= 0 else None
+        return color if color is not None and color[3] == 1.0 else None
 
 
 _Color = tuple[float, float, float, float]

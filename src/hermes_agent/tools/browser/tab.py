@@ -19,7 +19,10 @@ SETTLE = 5.0
 _POLL = 0.02
 _LATE = 1.0
 """Requests that begin later than this many seconds after an action are the page's own habit."""
-_ENDLESS = frozenset({"WebSocket", "EventSource", "Ping", "Media", "Prefetch"})
+_SLOW = 3.0
+"""Requests that take longer are not waited for: a page may hold them open for good."""
+_UNCOUNTED = frozenset({"Document", "WebSocket", "EventSource", "Ping", "Media", "Prefetch"})
+"""Frames tell themselves whether they load, and the others may never end."""
 CONSOLE = 100
 FRAMES = 40
 """Frames of one page that are looked into."""
@@ -113,7 +116,7 @@ class Tab:
         if method == "Network.requestWillBeSent":
             self.hosts.add(urlsplit(params["request"]["url"]).hostname or "")
             late = now - self._acted > _LATE and not self._loading
-            if params.get("type") not in _ENDLESS and not late:
+            if params.get("type") not in _UNCOUNTED and not late:
                 self._requests[request] = now
                 self._stirred = now
         elif method == "Network.responseReceived" and params.get("type") == "Document":
@@ -209,7 +212,8 @@ class Tab:
         while clock() < end:
             if self._dialogs.first is not None or self.crashed or not self._link.alive:
                 return True
-            busy = self._loading or self._requests or self._adopting
+            young = any(clock() - begun < _SLOW for begun in self._requests.values())
+            busy = self._loading or young or self._adopting
             if not busy and clock() - self._stirred >= QUIET:
                 return True
             await asyncio.sleep(_POLL)

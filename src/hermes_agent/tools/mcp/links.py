@@ -83,8 +83,14 @@ class Links:
             raise error.told from None
 
     def connected(self, name: str) -> bool:
+        """With the settings of now."""
         link = self._links.get(name)
-        return link is not None and link.connection is not None and link.connection.alive
+        return (
+            link is not None
+            and link.settings == self._enabled().get(name)
+            and link.connection is not None
+            and link.connection.alive
+        )
 
     def trouble(self, name: str) -> ToolError | None:
         """Why a server could not be reached the last time."""

@@ -12,23 +12,26 @@ TAIL_BYTES = 2_000
 class Log:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = self._opened()
-        self._size = self._file.seek(0, os.SEEK_END)
+        self._file: BinaryIO | None = None
         self._tail = b""
-
-    def _opened(self) -> BinaryIO:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb")
 
     def write(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-TAIL_BYTES:]
-        if self._size + len(data) > MOST_BYTES:
-            self._file.close()
+        file = self._file or self._opened()
+        if file.tell() + len(data) > MOST_BYTES:
+            file.close()
             self._path.replace(self._path.with_suffix(".old"))
-            self._file, self._size = self._opened(), 0
-        self._file.write(data[-MOST_BYTES:])
-        self._file.flush()
-        self._size += len(data)
+            file = self._opened()
+        file.write(data[-MOST_BYTES:])
+        file.flush()
+        self._file = file
+
+    def _opened(self) -> BinaryIO:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        file = os.fdopen(handle, "wb")
+        file.seek(0, os.SEEK_END)
+        return file
 
     def last_words(self, most: int = 300) -> str:
         """The end of what this run said, on one line."""
@@ -37,4 +40,6 @@ class Log:
         return shown if len(shown) <= most else "…" + shown[-most:]
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -77,7 +77,7 @@ class Servers:
         if tool is not None:
             return tool
         for server in server_of(name, self._enabled()):
-            if not self._links.connected(server):  # what is remembered of it may be old
+            if not self.connected(server):  # what is remembered of it may be old
                 await self._links.connect(server)
                 if (tool := self._lookup(name)) is not None:
                     return tool
@@ -96,10 +96,8 @@ class Servers:
         settings = self._enabled().get(name)
         return self._shelf.get(name, settings) if settings is not None else None
 
-    def names(self, server: str) -> dict[str, str]:
-        """What may be used of a server, by the names that models call it by."""
-        found = self._indexed().named
-        return {name: own for name, (owner, own) in found.items() if owner == server}
+    def connected(self, name: str) -> bool:
+        return self._links.connected(name)
 
     async def tidy(self) -> None:
         """Close servers that nobody has used for a while."""
