@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hermes_agent.agent.written import make_tool
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.lent import Workers
 from hermes_agent.core.tools import ToolResult, failure
 from tests.support.calls import caller
@@ -108,6 +108,14 @@ async def test_tools_are_named_in_the_prompt_and_found_by_words(bench: Bench) ->
     assert found.about == "To whisper."
     bench.written.shelf.switch("shout", False, "person")
     assert bench.written.about() == "Tools you wrote: whisper"
+
+
+async def test_a_damaged_state_keeps_nobody_from_a_session(bench: Bench) -> None:
+    bench.written.shelf.keep("add", ADD.encode(), "session-1", "new")
+    (bench.folder / "state.json").write_text("{")
+    assert bench.written.about() == ""
+    with pytest.raises(HermesError, match="is damaged"):
+        await bench.written.find("add")
 
 
 # refused
@@ -251,6 +259,7 @@ async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_th
     assert not any("the secret" in one for one in told)
     assert all(len(one) < 10_000 for one in told)
     assert "version 2 is marked failed and version 1 is back" in told[2]
+    bench.limit(seconds=30)
     assert (await bench.use("probe")).text == "good"
     record = shelf.record("probe")
     assert (record.current, record.uses, record.failures, record.row) == (1, 4, 3, 0)

@@ -195,6 +195,20 @@ async def test_a_client_that_goes_away_leaves_the_turn_at_work(house: House) -> 
     house.good("interrupt", session)
 
 
+async def test_a_server_that_is_stopped_leaves_the_turn_at_work(house: House) -> None:
+    with served(house) as server:
+        async with Client(http_transport(server)) as client:
+            asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
+            session = await at_work(house)
+            server.process.terminate()
+            await asyncio.to_thread(server.process.wait, PATIENCE)
+            with pytest.raises(MCPError):
+                await asking
+    assert server.process.returncode in (0, -15)
+    assert the_session(house)["state"] == "running"
+    house.good("interrupt", session)
+
+
 @pytest.mark.parametrize("end", ["kill", "restart"])
 async def test_the_answer_comes_over_a_restart_of_the_runtime(house: House, end: str) -> None:
     async with connected(house) as client:

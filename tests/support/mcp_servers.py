@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,7 @@ def text(words: str) -> dict[str, Any]:
 def hostile_page(start: int) -> dict[str, Any]:
     """A hundred of ten thousand tools, the first of them odd."""
     plain = {"type": "object", "properties": {}}
-    loop = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": "everything"}
+    loop = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": []}
     large = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(5_000)}}
     odd_ones = [
         {"name": "read_file", "inputSchema": plain, "description": "I am the built-in one"},
@@ -233,6 +234,120 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+class OddHttp:
+    """A server of the older protocol over HTTP, with sessions, that can be told to misbehave."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.calls: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.held = threading.Event()
+        """An answer to `hold` waits for it."""
+        self.arrived = threading.Event()
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                owner._handle(self)
+
+            def do_GET(self) -> None:
+                owner._send(self, 405, b"")
+
+            def do_DELETE(self) -> None:
+                owner._send(self, 200, b"")
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Quiet."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/mcp"
+
+    def __enter__(self) -> "OddHttp":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held.set()
+        self._http.shutdown()
+        self._thread.join(timeout=30)
+        self._http.server_close()
+
+    def _handle(self, http: BaseHTTPRequestHandler) -> None:
+        message = json.loads(http.rfile.read(int(http.headers["content-length"])))
+        self.headers.append({name.lower(): value for name, value in http.headers.items()})
+        method, session = message["method"], http.headers.get("mcp-session-id", "")
+        if method == "initialize":
+            session = f"session-{len(self.headers)}"
+            self.sessions.add(session)
+            capabilities: dict[str, Any] = {"tools": {}}
+            info = {"name": "odd", "version": "1"}
+            version = message["params"]["protocolVersion"]
+            result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            self._answer(http, message, result, session)
+        elif method == "server/discover" or session not in self.sessions:
+            self._send(http, 404, b"")
+        elif "id" not in message:
+            self._send(http, 202, b"")
+        elif method == "tools/list":
+            tool = {"name": "plain", "inputSchema": {"type": "object"}}
+            self._answer(http, message, {"tools": [tool]})
+        else:
+            self._call(http, message)
+
+    def _call(self, http: BaseHTTPRequestHandler, message: dict[str, Any]) -> None:
+        act = message["params"]["arguments"].get("act", "echo")
+        self.calls.append(act)
+        match act:
+            case "cut":
+                http.close_connection = True
+            case "half":
+                http.send_response(200)
+                http.send_header("content-type", "application/json")
+                http.send_header("content-length", "1000")
+                http.end_headers()
+                http.wfile.write(b'{"jsonrpc"')
+                http.close_connection = True
+            case "hold":
+                self.arrived.set()
+                assert self.held.wait(30)
+                self._answer(http, message, text("held"))
+            case "403" | "500" | "503":
+                self._send(http, int(act), b"no", "text/plain")
+            case _:
+                self._answer(http, message, text("here"))
+
+    def _answer(
+        self, http: BaseHTTPRequestHandler, message: Any, result: Any, session: str = ""
+    ) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        self._send(http, 200, body, session=session)
+
+    def _send(
+        self,
+        http: BaseHTTPRequestHandler,
+        status: int,
+        body: bytes,
+        kind: str = "application/json",
+        session: str = "",
+    ) -> None:
+        http.send_response(status)
+        http.send_header("content-type", kind)
+        http.send_header("content-length", str(len(body)))
+        if session:
+            http.send_header("mcp-session-id", session)
+        http.end_headers()
+        http.wfile.write(body)
 
 
 class Door:

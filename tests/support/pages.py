@@ -30,9 +30,12 @@ class Page:
     body: bytes
     headers: tuple[str, ...] = ("Content-Type: text/html; charset=utf-8",)
     status: str = "200 OK"
+    length: int | None = None
+    """What it claims to have, where that is not the truth."""
 
     def encoded(self) -> bytes:
-        rows = (f"HTTP/1.1 {self.status}", f"Content-Length: {len(self.body)}", *self.headers)
+        length = len(self.body) if self.length is None else self.length
+        rows = (f"HTTP/1.1 {self.status}", f"Content-Length: {length}", *self.headers)
         return ("\r\n".join((*rows, "Connection: close")) + "\r\n\r\n").encode() + self.body
 
 

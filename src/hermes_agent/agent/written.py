@@ -2,6 +2,7 @@
 sandbox and never in this process; what they call passes the gate like any call."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
@@ -15,10 +16,12 @@ from hermes_agent.agent.written_shape import Shape, check_name, check_shape, enc
 from hermes_agent.agent.written_shelf import HAND, Seen, Shelf, digest_of
 from hermes_agent.agent.written_trial import tail, trouble_of, try_out
 from hermes_agent.agent.written_use import Calls, callable_names, fitting, run_again, shown
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.lent import Call, Listed, Worked, Workers, WorkLimits
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
+
+log = logging.getLogger("hermes.written")
 
 DEEPEST = 4
 """How many written tools may call one another in a row."""
@@ -56,7 +59,11 @@ class WrittenTools:
     # finding
 
     def about(self) -> str:
-        records = self.shelf.records()
+        try:
+            records = self.shelf.records()
+        except HermesError as error:  # whoever calls one is told; sessions go on without
+            log.warning("written tools cannot be named: %s", error)
+            return ""
         names = [
             name
             for name in self.shelf.names()

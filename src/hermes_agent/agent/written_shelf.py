@@ -117,6 +117,10 @@ class Shelf:
             data = self._state.read_bytes()
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise HermesError(
+                f"{self._state} cannot be read: {error.strerror}", "make it readable"
+            ) from None
         try:
             return msgspec.json.decode(data, type=dict[str, Record])
         except msgspec.DecodeError as error:
@@ -138,10 +142,12 @@ class Shelf:
             return None
         except OSError as error:
             raise ToolError(f"{path} cannot be read: {error.strerror}", retry="never") from None
-        with os.fdopen(handle, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise ToolError(f"{path} is not a plain file", retry="never")
-            code = file.read(MOST_BYTES + 1)
+            code = os.read(handle, MOST_BYTES + 1)
+        finally:
+            os.close(handle)
         if len(code) > MOST_BYTES:
             raise ToolError(f"{path} has more than {MOST_BYTES} bytes", retry="never")
         return code

@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
+from hermes_agent.agent.code import KEPT_BACK
 from hermes_agent.agent.written_shape import Shape
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Call, Worked
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult
 
-NOT_CALLED = frozenset({"execute_code", "delegate", "make_tool"})
-"""What a written tool may not call: what makes more of its like."""
 _TOOL_FAILED = re.compile(r"^(?:\w+\.)*ToolFailed\b", re.MULTILINE)
 """How a traceback names what a call that failed raises."""
 
@@ -42,7 +41,7 @@ class Calls:
 
 
 def callable_names(names: Collection[str], call: Call | None) -> list[str]:
-    return [name for name in names if name not in NOT_CALLED] if call is not None else []
+    return [name for name in names if name not in KEPT_BACK] if call is not None else []
 
 
 def fitting(shape: Shape, given: dict[str, Any]) -> dict[str, Any]:

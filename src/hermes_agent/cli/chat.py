@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
         session = find(api, options.session)
     elif options.last:
-        newest = [one for one in api.get("/v1/sessions", parent="") if one["source"] != "library"]
+        newest = [one for one in api.get("/v1/sessions?parent=") if one["source"] != "library"]
         if not newest:
             raise NotFound("there is no session to go on with", "`hermes chat` opens one")
         session = newest[0]

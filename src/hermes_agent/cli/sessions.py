@@ -82,7 +82,8 @@ def find(api: Api, reference: str) -> dict[str, Any]:
 
 
 def _list(api: Api, options: argparse.Namespace) -> None:
-    rows = api.get("/v1/sessions", limit=options.limit)
+    # Children are in the tree; here they would push what people said out of sight.
+    rows = api.get(f"/v1/sessions?parent=&limit={options.limit}")
     if options.json:
         print_json(rows)
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.show import clean, one_line
 from hermes_agent.cli.words import print_json, stamp, table
-from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.errors import NotFound, ToolError, UsageError
 
 if TYPE_CHECKING:
     from hermes_agent.agent.written import WrittenTools
@@ -133,7 +133,10 @@ def _state(shelf: "Shelf", name: str, record: "Record | None") -> str:
 
     if record is not None and record.disabled == "person":
         return "disabled"
-    code = shelf.read(name)
+    try:
+        code = shelf.read(name)
+    except ToolError as error:
+        return f"not used: {error.message}"
     if code is None:
         return "removed"
     now = record.version if record is not None else None
@@ -189,7 +192,6 @@ def _show_written(options: argparse.Namespace, shelf: "Shelf") -> int:
 def _known(shelf: "Shelf", name: str) -> "Record":
     """What is known of a written tool; an error when there never was one."""
     from hermes_agent.agent.written_shape import check_name
-    from hermes_agent.core.errors import ToolError
 
     try:
         check_name(name)

@@ -36,8 +36,9 @@ _NEVER = frozenset(
     }
 )  # fmt: skip
 _ONE_LINE = frozenset({"cell", "gridcell", "columnheader", "rowheader"})
-TEXT_CHARS = 600
+TEXT_CHARS = 3_000
 """The most of one text that is shown."""
+NAME_CHARS = 300
 DEPTH = 60
 """Levels of the outline; what lies deeper is shown on the last."""
 OPTIONS = 30
@@ -66,6 +67,11 @@ class Item:
     acts: bool = False
     """It can be acted on, so it is shown with a ref."""
     children: "list[Item]" = field(default_factory=list)
+
+
+_BREAK: Mapping[str, Any] = {}
+_GAP = Item("gap")
+"""Where a new line begins."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +112,21 @@ class _Reader:
         """What a node holds. Nodes without a line of their own are opened without recursion: pages
         nest them as deep as they like."""
         found: list[Item] = []
-        waiting = [node]
-        first = True
+        waiting: list[Mapping[str, Any]] = [node]
+        opened = False
         while waiting:
             node = waiting.pop()
-            item = None if first else self._read(node)
+            if node is _BREAK:
+                found.append(_GAP)
+                continue
+            item = self._read(node) if opened else None
+            opened = True
             if item is not None and _says(item):
                 found.append(item)
             if item is None or self._depth >= DEPTH:
                 inner = [self._nodes[id] for id in node.get("childIds", ()) if id in self._nodes]
-                waiting += reversed(inner)
-            first = False
+                block = int(node.get("backendDOMNodeId", 0)) in self._part.sight.blocks
+                waiting += [_BREAK, *reversed(inner), _BREAK] if block else reversed(inner)
         return _joined(found)
 
     def _read(self, node: Mapping[str, Any]) -> Item | None:
@@ -228,15 +238,17 @@ def _cut(text: str, most: int) -> str:
 
 
 def _joined(items: list[Item]) -> list[Item]:
-    """Texts that follow each other are one."""
+    """Texts that follow each other on a line are one."""
     found: list[Item] = []
     for item in items:
+        if item is _GAP and (not found or found[-1] is _GAP):
+            continue
         if item.role == "text" and found and found[-1].role == "text":
             last = found[-1]
             found[-1] = Item("text", f"{last.name} {item.name}", key=last.key)
         else:
             found.append(item)
-    return found
+    return [item for item in found if item is not _GAP]
 
 
 def _folded(item: Item) -> Item:
@@ -302,7 +314,7 @@ def lines(items: Sequence[Item], above: tuple[int, ...] = (), start: int = 0) ->
 def written(line: Line, ref: Callable[[Key], str], *, always: bool = False) -> str:
     """One line; `always` gives it a ref though nothing can be done to it."""
     item = line.item
-    name = _cut(item.name, TEXT_CHARS)
+    name = _cut(item.name, NAME_CHARS if item.acts else TEXT_CHARS)
     if item.role == "text":
         said = f"text: {name}"
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-STYLES = ("opacity", "overflow-x", "overflow-y", "clip-path", "color", "font-size")
+STYLES = ("opacity", "overflow-x", "overflow-y", "clip-path", "color", "font-size", "display")
 REQUEST = {
     "computedStyles": list(STYLES),
     "includeBlendedBackgroundColors": True,
@@ -31,6 +31,8 @@ class Sight:
 
     hidden: set[int] = field(default_factory=set)
     clickable: set[int] = field(default_factory=set)
+    blocks: set[int] = field(default_factory=set)
+    """Those that begin on a new line."""
 
 
 def sight(snapshot: Mapping[str, Any]) -> Sight:
@@ -62,6 +64,8 @@ class _Document:
             if self._strings[self._names[node]] not in _PASSIVE:
                 found.clickable.add(self._ids[node])
         for row, node in enumerate(self._layout):
+            if not self._style(row, "display").startswith(("inline", "contents")):
+                found.blocks.add(self._ids[node])
             text = self._types[node] == _TEXT
             if self._is_veiled(node) or (text and self._is_unreadable(node, row)):
                 found.hidden.add(self._ids[node])

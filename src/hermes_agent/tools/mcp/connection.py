@@ -15,6 +15,7 @@ from mcp.client.subscriptions import listen
 from mcp.types import (
     CONNECTION_CLOSED,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     CallToolResult,
     InputRequiredResult,
 )
@@ -22,11 +23,11 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
 from hermes_agent import __version__
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.tools.mcp.facts import Facts, first_line
 from hermes_agent.tools.mcp.http import trouble_of
 from hermes_agent.tools.mcp.listing import list_all, listed
-from hermes_agent.tools.mcp.trouble import cause, lost, on_the_way, refused, silent
+from hermes_agent.tools.mcp.trouble import cause, lost, on_the_way, refused, silent, wrong
 from hermes_agent.tools.mcp.world import NotDone
 
 log = logging.getLogger("hermes.mcp")
@@ -42,6 +43,8 @@ ROUNDS = 5
 PROGRESS_CHARS = 200
 PROGRESSES = 1_000
 
+_UNREAD = (CONNECTION_CLOSED, PARSE_ERROR)
+"""What the SDK says where an answer did not arrive, or not in one piece."""
 Open = Callable[[Callable[[], None]], AbstractAsyncContextManager[tuple[Any, Any]]]
 """Makes the streams; calls what it is given when the server has gone."""
 
@@ -296,9 +299,8 @@ class Connection:
         except MCPError as error:
             raise self._failed(what, error, effect) from None
         except ValidationError as error:
-            raise ToolError(
-                f"{self.name} answered {what} with something that is no answer: {error.title}"
-            ) from None
+            said = f"{self.name} answered {what}, but did not keep to the protocol: {wrong(error)}"
+            raise OutcomeUnknown(said) if effect else ToolError(said) from None
         finally:
             if workspace:
                 self._under_way.remove(workspace)
@@ -326,8 +328,9 @@ class Connection:
 
     def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
         trouble = trouble_of(error)
-        if trouble == "lost" or (trouble is None and error.code == CONNECTION_CLOSED):
-            self._end.set()
+        if trouble == "lost" or (trouble is None and error.code in _UNREAD):
+            if error.code == CONNECTION_CLOSED:
+                self._end.set()
             return lost(self.name, what, effect)
         if trouble in ("unsent", "expired", "login"):
             self._end.set()

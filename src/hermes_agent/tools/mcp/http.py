@@ -105,11 +105,15 @@ class _Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for chunk in self._stream:
-            size += len(chunk)
-            if size > ANSWER_BYTES:
-                raise httpx2.StreamError("the answer is too large")
-            yield chunk
+        try:
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > ANSWER_BYTES:
+                    raise httpx2.StreamError("the answer is too large")
+                yield chunk
+        except httpx2.TransportError as error:
+            # Of this kind the SDK makes the answer to one request, and of others the end of all.
+            raise httpx2.StreamError(str(error)) from None
 
     async def aclose(self) -> None:
         await self._stream.aclose()

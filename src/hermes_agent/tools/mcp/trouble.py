@@ -2,6 +2,7 @@
 
 from mcp import MCPError
 from mcp.types import INVALID_PARAMS
+from pydantic import ValidationError
 
 from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.tools.mcp.facts import first_line
@@ -41,8 +42,14 @@ def cause(error: BaseException) -> Exception:
     """What lies at the bottom of a group, as something to tell."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
-    if isinstance(error, HermesError):
+    if isinstance(error, HermesError | MCPError):
         return error
-    if isinstance(error, MCPError):
-        return error
+    if isinstance(error, ValidationError):
+        return ToolError(f"it does not keep to the protocol: {wrong(error)}")
     return ToolError(f"{type(error).__name__}: {first_line(str(error), 300)}", retry="same")
+
+
+def wrong(error: ValidationError) -> str:
+    """Where an answer is not as it must be."""
+    first = error.errors()[0]
+    return first_line(f"{error.title}.{'.'.join(map(str, first['loc']))}: {first['msg']}", 300)

@@ -1,0 +1,193 @@
+"""Where written tools lie: whatever happens in the middle of a change, one version is current and
+whole, and none that was kept is lost."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.agent.written_shelf import Seen, Shelf
+from hermes_agent.core.errors import HermesError, NotFound
+
+CHANGES = {
+    "a first version": "shelf.keep('tool', b'one', 'me', 'new')",
+    "a second version": "shelf.keep('tool', b'two', 'me', 'changed')",
+    "a person's rollback": "shelf.roll_back('tool', None, 'person')",
+    "a rollback to a failed version": "shelf.roll_back('tool', 3, 'person')",
+    "a third failure": "shelf.count('tool', digest_of(b'two'), 'it broke', 1)",
+    "a failure with nothing to go back to": "shelf.count('tool', digest_of(b'one'), 'broke', 1)",
+    "a text by hand that is replaced": "shelf.keep('tool', b'two', 'me', 'changed')",
+}
+BEFORE = {
+    "a first version": "",
+    "a second version": "shelf.keep('tool', b'one', 'me', 'new')",
+    "a person's rollback": "shelf.keep('tool', b'one', '', ''); shelf.keep('tool', b'two', '', '')",
+    "a rollback to a failed version": (
+        "shelf.keep('tool', b'one', '', ''); shelf.keep('tool', b'two', '', '');"
+        "shelf.keep('tool', b'three', '', '');"
+        "shelf.count('tool', digest_of(b'three'), 'it broke', 1)"
+    ),
+    "a third failure": "shelf.keep('tool', b'one', '', ''); shelf.keep('tool', b'two', '', '')",
+    "a failure with nothing to go back to": "shelf.keep('tool', b'one', 'me', 'new')",
+    "a text by hand that is replaced": (
+        "shelf.keep('tool', b'one', '', ''); (folder / 'tool.py').write_bytes(b'by hand')"
+    ),
+}
+PROGRAM = """
+import os, shutil, signal, sys
+from pathlib import Path
+from hermes_agent.agent.written_shelf import Shelf, digest_of
+
+root, before, change = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+number, ended = 0, False
+while not ended:
+    folder = root / str(number)
+    shelf = Shelf(folder, lambda: 1.0)
+    exec(before)
+    steps = 0
+    def count(event, _arguments):
+        global steps
+        if event in ("open", "os.rename", "os.mkdir"):
+            if steps == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            steps += 1
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(count)
+        exec(change)
+        os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    number += 1
+"""
+
+
+def shelf_in(folder: Path) -> Shelf:
+    return Shelf(folder, lambda: 2.0)
+
+
+def look(shelf: Shelf) -> Seen | None:
+    seen = shelf.look("tool")
+    again = shelf.look("tool")
+    assert seen == again  # nothing is left to be put right
+    return seen
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_is_killed_at_any_step_is_made_or_not(tmp_path: Path, change: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), BEFORE[change], CHANGES[change]],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    folders = sorted(tmp_path.iterdir(), key=lambda folder: int(folder.name))
+    assert len(folders) > 4
+    ends = []
+    for folder in folders:
+        shelf = shelf_in(folder)
+        kept = {path.stem: path.read_bytes() for path in folder.glob("history/tool/0*.py")}
+        seen = look(shelf)
+        if seen is None:
+            assert change == "a first version"
+            ends.append("nothing")
+        elif seen.version:
+            assert seen.code == kept[f"{seen.version:04}"] == shelf.code("tool", seen.version)
+            failed = seen.record.version is not None and seen.record.version.failed
+            assert not failed or seen.record.disabled == "failed"
+            ends.append(f"{seen.version} {seen.record.disabled}".strip())
+        else:
+            assert seen.code == b"by hand"
+            ends.append("by hand")
+        shelf.keep("tool", b"next", "me", "changed")  # and life goes on
+        after = look(shelf)
+        assert after is not None
+        assert after.code == b"next"
+        assert not after.record.disabled
+        assert {shelf.code("tool", one.number) for one in after.record.versions} >= {*kept.values()}
+        assert (
+            change != "a text by hand that is replaced"
+            or (folder / "history/tool/unchecked.py").read_bytes() == b"by hand"
+        )
+    first, last = {
+        "a first version": ("nothing", "1"),
+        "a second version": ("1", "2"),
+        "a person's rollback": ("2", "1"),
+        "a rollback to a failed version": ("2", "3"),
+        "a third failure": ("2", "1"),
+        "a failure with nothing to go back to": ("1", "1 failed"),
+        "a text by hand that is replaced": ("by hand", "2"),
+    }[change]
+    turn = ends.index(last)
+    assert ends == [first] * turn + [last] * (len(ends) - turn)
+    assert turn > 0
+
+
+def test_versions_are_found_again_when_the_state_is_lost(tmp_path: Path) -> None:
+    shelf = shelf_in(tmp_path)
+    for text in (b"one", b"two"):
+        shelf.keep("tool", text, "me", "changed")
+    shelf.roll_back("tool", None, "person")
+    (tmp_path / "state.json").unlink()
+    seen = look(shelf)
+    assert seen is not None
+    assert (seen.version, len(seen.record.versions)) == (1, 2)
+
+
+def test_a_damaged_state_is_said_and_not_replaced(tmp_path: Path) -> None:
+    shelf = shelf_in(tmp_path)
+    shelf.keep("tool", b"one", "me", "new")
+    (tmp_path / "state.json").write_text("{")
+    with pytest.raises(HermesError, match="is damaged") as caught:
+        shelf.look("tool")
+    assert "found again" in caught.value.hint
+    assert (tmp_path / "state.json").read_text() == "{"
+
+
+def test_a_torn_line_of_the_log_is_left_out(tmp_path: Path) -> None:
+    shelf = shelf_in(tmp_path)
+    shelf.keep("tool", b"one", "me", "new")
+    log = tmp_path / "history/tool/log.jsonl"
+    log.write_bytes(log.read_bytes() + b'{"time": 1.0, "wh')
+    shelf.keep("tool", b"two", "me", "changed")
+    assert [(one.what, one.version) for one in shelf.log("tool")] == [("kept", 1), ("kept", 2)]
+
+
+def test_a_version_copied_back_by_hand_is_that_version(tmp_path: Path) -> None:
+    shelf = shelf_in(tmp_path)
+    for text in (b"one", b"two"):
+        shelf.keep("tool", text, "me", "changed")
+    (tmp_path / "tool.py").write_bytes(b"one")
+    seen = look(shelf)
+    assert seen is not None
+    assert (seen.version, len(seen.record.versions)) == (1, 2)
+    assert shelf.log("tool")[-1].what == "found"
+
+
+def test_a_removed_file_comes_back_with_a_rollback(tmp_path: Path) -> None:
+    shelf = shelf_in(tmp_path)
+    for text in (b"one", b"two"):
+        shelf.keep("tool", text, "me", "changed")
+    (tmp_path / "tool.py").unlink()
+    assert look(shelf) is None
+    assert shelf.roll_back("tool", None, "person").number == 2
+    assert shelf.roll_back("tool", None, "person").number == 1
+    with pytest.raises(NotFound, match="no good version before"):
+        shelf.roll_back("tool", None, "person")
+    with pytest.raises(NotFound, match="no version 7"):
+        shelf.roll_back("tool", 7, "person")
+
+
+def test_a_failure_of_a_version_that_was_replaced_meanwhile_is_not_held_against_the_new_one(
+    tmp_path: Path,
+) -> None:
+    shelf = shelf_in(tmp_path)
+    shelf.keep("tool", b"one", "me", "new")
+    old = look(shelf)
+    assert old is not None
+    shelf.keep("tool", b"two", "me", "changed")
+    assert shelf.count("tool", old.digest, "it broke", 1) == ""
+    record = shelf.record("tool")
+    assert (record.current, record.failures, record.row) == (2, 1, 0)
+    assert json.loads((tmp_path / "state.json").read_text())["tool"]["current"] == 2

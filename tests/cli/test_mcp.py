@@ -1,0 +1,142 @@
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.support.cli import House
+from tests.support.mcp_servers import Door, guarded, odd
+
+
+@pytest.fixture
+def program(house: House) -> tuple[str, ...]:
+    return odd("good", house.home.parent / "notes")
+
+
+def config(house: House) -> str:
+    return (house.home / "config.yaml").read_text()
+
+
+def test_a_program_is_added_tried_listed_and_removed(
+    house: House, program: tuple[str, ...]
+) -> None:
+    said = house.good("mcp", "add", "odd", "--env", "LEVEL=high", "--", *program)
+    assert said == "added odd\n`hermes mcp test odd` connects to it\n"
+    assert "LEVEL: high" in config(house)
+    assert "never connected" in house.good("mcp", "list")
+    assert re.match(r"odd: odd 1, 1 tools; ready in \d", house.good("mcp", "test", "odd"))
+    assert "odd__plain" in house.good("mcp", "tools", "odd")
+    (row,) = house.json("mcp", "list")
+    assert (row["name"], row["kind"], row["tools"], row["enabled"]) == ("odd", "local", 1, True)
+    assert house.json("mcp", "remove", "odd") == {"name": "odd", "removed": True}
+    assert house.json("mcp", "list") == []
+    assert "odd" not in config(house)
+    assert list((house.home / "mcp").iterdir()) == []
+
+
+def test_a_server_elsewhere_is_added_with_its_headers(house: House) -> None:
+    words = ("--url", "https://example.org/mcp", "--header", "Authorization: Bearer secret:KEY")
+    added = house.json("mcp", "add", "far", *words)
+    assert added["headers"] == {"Authorization": "Bearer secret:KEY"}
+    assert "remote" in house.good("mcp")
+
+
+def test_comments_and_other_servers_stay_when_one_goes(
+    house: House, program: tuple[str, ...]
+) -> None:
+    house.home.mkdir()
+    (house.home / "config.yaml").write_text("# mine\nmcp:\n  a: {url: http://a}   # kept\n")
+    house.good("mcp", "add", "odd", "--", *program)
+    house.good("mcp", "remove", "odd")
+    assert config(house) == "# mine\nmcp:\n  a: {url: http://a}   # kept\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "a b", "--", "x"), "'a b' cannot be the name of a server"),
+        (("add", "a"), "a server is a program or an address"),
+        (("add", "a", "--url", "http://a", "--", "x"), "a server is a program or an address"),
+        (("add", "a", "--url", "ftp://a"), "'ftp://a' is no address"),
+        (("add", "a", "--oauth", "--", "x"), "--header and --oauth are for a server with --url"),
+        (("add", "a", "--url", "http://a", "--env", "A=b"), "--env is for a program"),
+        (("add", "a", "--env", "A", "--", "x"), "'A' is not NAME=VALUE"),
+        (("add", "there", "--", "x"), "there is a server called 'there'"),
+        (("login", "there"), "there is a program on this machine"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(
+    house: House, words: tuple[str, ...], said: str
+) -> None:
+    house.home.mkdir()
+    (house.home / "config.yaml").write_text("mcp: {there: {command: ['true']}}\n")
+    done = house.run("mcp", *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(said)
+
+
+@pytest.mark.parametrize("action", ["tools", "test", "login", "logout", "remove"])
+def test_a_server_that_is_not_there_is_named(house: House, action: str) -> None:
+    done = house.run("mcp", action, "nobody")
+    assert done.returncode == 1
+    assert done.stderr == "no server called 'nobody'\nhint: there are: none\n"
+
+
+def test_a_server_that_does_not_start_says_why(house: House) -> None:
+    house.good("mcp", "add", "bad", "--", "sh", "-c", "echo it hurts >&2; exit 3")
+    done = house.run("mcp", "test", "bad")
+    assert done.returncode == 1
+    assert "it ended before it answered; it said: it hurts" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_logs_in_and_out(house: House) -> None:
+    with guarded(Door(time.time)) as url:
+        house.good("mcp", "add", "kept", "--url", url)
+        done = house.run("mcp", "test", "kept")
+        assert done.stderr == "kept wants a login\nhint: `hermes mcp login kept`\n"
+        login = subprocess.Popen(
+            [sys.executable, "-m", "hermes_agent", "mcp", "login", "kept", "--json"],
+            env=house.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert login.stdin is not None
+        assert login.stderr is not None
+        guard = threading.Timer(60, login.kill)
+        guard.start()
+        while not (address := login.stderr.readline().strip()).startswith("http"):
+            assert login.poll() is None
+        back = httpx.get(address, timeout=30).headers["location"]
+        login.stdin.write(back + "\n")
+        login.stdin.flush()
+        said = login.stdout.read() if login.stdout is not None else ""
+        assert login.wait(30) == 0
+        guard.cancel()
+        for stream in (login.stdin, login.stdout, login.stderr):
+            if stream is not None:
+                stream.close()
+        assert json.loads(said) == {"name": "kept", "tools": 1}
+        assert "oauth: true" in config(house)
+        assert "kept__whisper" in house.good("mcp", "tools", "kept")
+        assert house.json("mcp", "logout", "kept")["logged_out"] is True
+        assert house.run("mcp", "test", "kept").returncode == 1
+        assert house.json("mcp", "logout", "kept")["logged_out"] is False
+
+
+def test_listing_loads_nothing_of_the_sdk(house: House) -> None:
+    house.good("mcp", "add", "far", "--url", "https://example.org/mcp")
+    program = (
+        "import sys\nfrom hermes_agent.cli.main import main\nmain(['mcp', 'list'])\n"
+        "print([name for name in ('mcp', 'pydantic', 'anyio', 'httpx2') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=house.environ, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr

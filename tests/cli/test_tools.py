@@ -1,0 +1,175 @@
+"""`hermes tools`: what there is, and the versions of tools that the agent wrote."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.agent.written_shelf import Shelf
+from tests.support.cli import House
+from tests.support.written import ADD
+
+CHANGED = ADD.replace("Sums", "More sums")
+
+
+WRITES = """
+turns:
+  - replies:
+      - calls:
+          - tool: make_tool
+            with:
+              name: louder
+              code: |
+                \"\"\"Shouting.\"\"\"
+                import hermes
+
+                def louder(words: str) -> str:
+                    \"\"\"Say words loudly.\"\"\"
+                    return hermes.terminal(command=f"echo {words}").strip().upper() + "!"
+
+                def test_louder() -> None:
+                    assert louder.__doc__
+      - calls: [{tool: find_tools, with: {query: loudly}}]
+      - calls: [{tool: use_tool, with: {name: louder, arguments: {words: good day}}}]
+      - calls: [{tool: use_tool, with: {name: louder, arguments: {wrong: 1}}}]
+      - calls:
+          - tool: make_tool
+            with:
+              name: mirror
+              code: |
+                \"\"\"Calls itself.\"\"\"
+
+                def mirror() -> str:
+                    \"\"\"See yourself.\"\"\"
+                    return use_tool(name="mirror", arguments={})
+
+                def test_mirror() -> None:
+                    assert mirror.__doc__
+      - calls: [{tool: use_tool, with: {name: mirror}}]
+      - say: done
+"""
+
+
+@pytest.fixture
+def shelf(house: House) -> Shelf:
+    """Two versions of a tool."""
+    made = Shelf(house.home / "tools", lambda: 1_000.0)
+    for code in (ADD, CHANGED):
+        made.keep("add", code.encode(), "session-1", "changed")
+    return made
+
+
+def test_all_tools_are_listed_with_how_they_stand(house: House, shelf: Shelf) -> None:
+    (house.home / "tools/dropped.py").write_text(ADD)
+    (house.home / "tools/terminal.py").write_text(ADD)
+    (house.home / "tools/elsewhere.py").symlink_to("add.py")
+    rows = {(row["name"], row["origin"]): row for row in house.json("tools", "list")}
+    assert rows["terminal", "builtin"]["toolset"] == "terminal"
+    assert rows["terminal", "builtin"]["capabilities"] == ["process"]
+    assert rows["terminal", "written"]["state"] == "has the name of a built-in tool"
+    assert rows["dropped", "written"]["state"] == "changed, not checked yet"
+    assert "cannot be read" in rows["elsewhere", "written"]["state"]
+    add = rows["add", "written"]
+    assert (add["version"], add["versions"], add["state"]) == (2, 2, "ready")
+    assert (add["uses"], add["failures"]) == (0, 0)
+    told = house.good("tools")
+    assert "version 2, ready; 0 uses, 0 failed" in told
+    seen = shelf.look("add")
+    assert seen is not None
+    shelf.count("add", seen.digest, "it broke", 1)
+    assert "version 1, rolled back, version 2 failed; 1 uses, 1 failed" in house.good("tools")
+    shelf.count("add", shelf.record("add").versions[0].digest, "it broke too", 1)
+    assert "disabled, it failed: it broke too" in house.good("tools", "list")
+    house.good("tools", "enable", "add")
+    assert "version 1, rolled back, version 2 failed" in house.good("tools", "list")
+    (house.home / "tools/add.py").unlink()
+    assert "version 1, removed" in house.good("tools", "list")
+
+
+def test_one_tool_is_shown_with_its_code(house: House, shelf: Shelf) -> None:
+    assert CHANGED in house.good("tools", "show", "add")
+    assert house.json("tools", "show", "add")["code"] == CHANGED
+    told = house.good("tools", "show", "terminal")
+    assert "built in, toolset terminal" in told
+    assert "Run a bash command" in told
+
+
+def test_versions_are_compared(house: House, shelf: Shelf) -> None:
+    told = house.good("tools", "diff", "add")
+    assert '-"""Sums."""\n+"""More sums."""' in told
+    back = house.json("tools", "diff", "add", "2", "1")
+    assert (back["from"], back["to"]) == ("version 2", "version 1")
+    assert '+"""Sums."""' in back["diff"]
+    assert "are the same" in house.good("tools", "diff", "add", "1", "1")
+    (house.home / "tools/add.py").write_text(CHANGED + "# by hand\n")
+    assert "+# by hand" in house.good("tools", "diff", "add")
+    assert house.run("tools", "diff", "add", "1").returncode == 2
+    assert "there are: 1, 2" in house.run("tools", "diff", "add", "1", "9").stderr
+
+
+def test_a_version_is_brought_back_and_the_log_tells(house: House, shelf: Shelf) -> None:
+    assert "add is version 1 again" in house.good("tools", "rollback", "add")
+    assert (house.home / "tools/add.py").read_text() == ADD
+    assert house.json("tools", "rollback", "add", "2") == {"name": "add", "version": 2}
+    assert "there are: 1, 2" in house.run("tools", "rollback", "add", "3").stderr
+    lines = house.json("tools", "log", "add")
+    assert [(line["what"], line["version"], line["by"]) for line in lines] == [
+        ("kept", 1, "session-1"),
+        ("kept", 2, "session-1"),
+        ("rolled back", 1, "person"),
+        ("rolled back", 2, "person"),
+    ]
+    assert "rolled back" in house.good("tools", "log", "add")
+
+
+def test_a_tool_is_disabled_and_enabled(house: House, shelf: Shelf) -> None:
+    house.good("tools", "disable", "add")
+    assert shelf.record("add").disabled == "person"
+    assert house.json("tools", "enable", "add") == {"name": "add", "enabled": True}
+    assert shelf.record("add").disabled == ""
+
+
+def test_a_tool_and_a_file_are_checked_for_real(house: House, shelf: Shelf, tmp_path: Path) -> None:
+    assert "add is well: version 2" in house.good("tools", "check", "add")
+    (house.home / "tools/add.py").write_text(CHANGED + "# by hand\n")
+    assert house.json("tools", "check", "add")["version"] == 3
+    file = tmp_path / "add.py"
+    file.write_text(ADD.replace("== 3", "== 4"))
+    done = house.run("tools", "check", str(file), "--json")
+    assert done.returncode == 1
+    assert "line 9: test_add: AssertionError" in json.loads(done.stdout)["error"]
+    assert shelf.record("add").current == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "nothing"), ("log", "nothing"), ("diff", "nothing"), ("rollback", "nothing"),
+        ("disable", "nothing"), ("check", "nothing"), ("show", "../../etc/passwd"),
+        ("rollback", "a/b"), ("check", "/no/such/file.py"), ("rollback", "add", "x"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_is_not_there_is_named_and_nothing_is_made(
+    house: House, words: tuple[str, ...]
+) -> None:
+    done = house.run("tools", *words)
+    assert done.returncode in (1, 2)
+    assert "hint:" in done.stderr
+    assert "broke" not in done.stderr
+    assert not (house.home / "tools").exists()
+
+
+def test_the_agent_writes_a_tool_finds_it_and_uses_it(house: House) -> None:
+    house.script.write_text(WRITES)
+    session = house.ask("go")
+    shown = house.json("sessions", "show", session)
+    results = [one["text"] for one in shown["messages"] if one["role"] == "tool"]
+    made, found, _inner, used, wrong = results[:5]
+    assert "louder is ready, version 1" in made
+    assert "louder: Say words loudly." in found
+    assert used == "GOOD DAY!"
+    assert "needs words" in wrong
+    assert "mirror calls mirror: that is a circle" in results[-1]
+    (row,) = (row for row in house.json("tools", "list") if row["name"] == "louder")
+    assert (row["state"], row["uses"], row["failures"]) == ("ready", 1, 0)
+    assert [line["by"] for line in house.json("tools", "log", "louder")] == [session]

@@ -1,0 +1,138 @@
+"""Logging in to a server, staying logged in, and no longer being so."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from hermes_agent.core.errors import ToolError, UsageError
+from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.tools.mcp.opening import log_in
+from tests.support.mcp_servers import Door, guarded
+from tests.tools.mcp.conftest import Desk
+
+
+class Browser:
+    """Follows an address to where that sends it, and tries another page there first."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def show(self, address: str, _paste: Callable[[str], bool]) -> None:
+        self.seen.append(address)
+        threading.Thread(target=self._visit, args=(address,), daemon=True).start()
+
+    def _visit(self, address: str) -> None:
+        with httpx.Client(timeout=30) as client:
+            back = client.get(address).headers["location"]
+            assert urlsplit(back).hostname == "127.0.0.1"
+            client.get(back.replace("callback", "elsewhere"))
+            client.get(back)
+
+
+async def signed_in(desk: Desk, url: str, show: Callable[..., None]) -> None:
+    desk.settings["kept"] = McpServerSettings(url=url, oauth=True)
+    await log_in("kept", desk.settings["kept"], desk.servers.world, show, 30.0)
+
+
+def token_file(desk: Desk) -> Path:
+    return desk.servers.world.token_file("kept")
+
+
+async def test_a_login_in_the_browser_lets_calls_through_and_is_kept_in_private(
+    desk: Desk,
+) -> None:
+    door = Door(lambda: desk.now)
+    with guarded(door) as url:
+        browser = Browser()
+        await signed_in(desk, url, browser.show)
+        assert "code_challenge_method=S256" in browser.seen[0]
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        assert token_file(desk).stat().st_mode & 0o777 == 0o600
+        assert token_file(desk).parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_the_address_that_the_browser_ends_at_can_be_pasted(desk: Desk) -> None:
+    door = Door(lambda: desk.now)
+
+    def show(address: str, paste: Callable[[str], bool]) -> None:
+        with httpx.Client(timeout=30) as client:
+            back = client.get(address).headers["location"]
+        assert not paste("good day")
+        assert paste(back + "\n")
+        assert not paste(back)
+
+    with guarded(door) as url:
+        await signed_in(desk, url, show)
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+
+
+async def test_a_token_that_has_ended_is_renewed_by_the_next_runtime(desk: Desk) -> None:
+    door = Door(lambda: desk.now, lasts=3600)
+    with guarded(door) as url:
+        await signed_in(desk, url, Browser().show)
+        desk.now += 4_000
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        assert door.renewals == 1
+        await desk.servers.close()
+        desk.opened.insert(0, desk.open())
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        assert door.renewals == 1
+
+
+async def test_a_token_that_ends_while_connected_is_renewed(desk: Desk) -> None:
+    door = Door(time.time, lasts=1)
+    with guarded(door) as url:
+        desk.now = time.time()
+        await signed_in(desk, url, Browser().show)
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        door.access.clear()
+        while time.time() < desk.now + 1.1:
+            await desk.servers.search("")
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        assert door.renewals >= 1
+
+
+async def test_a_token_that_is_refused_before_its_time_is_renewed(desk: Desk) -> None:
+    door = Door(lambda: desk.now)
+    with guarded(door) as url:
+        await signed_in(desk, url, Browser().show)
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        door.access.clear()
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+        assert door.renewals == 1
+
+
+async def test_a_login_that_is_over_says_how_to_get_another(desk: Desk) -> None:
+    door = Door(lambda: desk.now)
+    with guarded(door) as url:
+        await signed_in(desk, url, Browser().show)
+        door.access.clear()
+        door.refresh.clear()
+        with pytest.raises(ToolError, match="kept wants a login"):
+            await desk.call("kept__whisper", words="psst")
+        desk.now += 60
+        await signed_in(desk, url, Browser().show)
+        assert "psst" in (await desk.call("kept__whisper", words="psst")).text
+
+
+async def test_a_login_that_the_user_refuses_is_told(desk: Desk) -> None:
+    door = Door(lambda: desk.now)
+    door.deny = True
+    with guarded(door) as url:
+        with pytest.raises(UsageError, match="the login was refused: access_denied"):
+            await signed_in(desk, url, Browser().show)
+        assert not token_file(desk).exists() or b"access_token" not in token_file(desk).read_bytes()
+
+
+async def test_tokens_go_to_the_address_they_were_given_for_and_to_no_other(desk: Desk) -> None:
+    door = Door(lambda: desk.now)
+    with guarded(door) as url, guarded(door) as other:
+        await signed_in(desk, url, Browser().show)
+        desk.settings["kept"] = McpServerSettings(url=other, oauth=True)
+        with pytest.raises(ToolError, match="kept wants a login"):
+            await desk.call("kept__whisper", words="psst")
