@@ -1,5 +1,5 @@
-"""What a call to an MCP server costs through Hermes, beside the SDK's own client in the same process
-and to the same server; and a search over fifty servers that were seen before."""
+"""What a call to an MCP server costs through Hermes, beside the SDK's own client in the same
+process and to the same server; and a search over fifty servers that were seen before."""
 
 import asyncio
 import os

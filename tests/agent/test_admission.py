@@ -1,6 +1,7 @@
 """From a call to a permit: what each verdict leads to, and that there is no other way in."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,26 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "patch": {"path": "seen", "old": "a", "new": "b"},
         "search_files": {"pattern": "a"},
         "ask_user": {"question": "well?"},
+        "read_on": {"result": "seen"},
+        "todo": {"items": [{"text": "look"}]},
+        "web_search": {"query": "a"},
+        "web_fetch": {"url": "https://example.com"},
+        "browser": {"action": "open", "url": "https://example.com"},
+        "browser_act": {"page": "example.com", "action": "click", "ref": "1"},
+        "execute_code": {"code": "open('made', 'w')"},
+        "delegate": {"tasks": [{"task": "touch made"}]},
+        "find_tools": {"query": "a"},
+        "use_tool": {"name": "write_file", "arguments": {"path": "made", "content": "x"}},
+        "make_tool": {"name": "made", "code": "def made(): ..."},
     }
-    tools = load_tools()
+    # What must come before is another question.
+    tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]
     assert {tool.name for tool in tools} == set(inputs)
     replies = [
         Reply("", (ToolCall.of(tool.name, tool.name, **inputs[tool.name]),), stop="calls")
         for tool in tools
     ]
-    async with bench(tmp_path, ScriptedModel(*replies, Reply("ok"))) as b:
+    async with bench(tmp_path, ScriptedModel(*replies, Reply("ok")), tools=tools) as b:
         (tmp_path / "work" / "seen").write_text("a")
         b.gate = Says(Verdict(action, "not today", "test/no"))  # type: ignore[arg-type]
         assert (await b.say("go")).text == "ok"

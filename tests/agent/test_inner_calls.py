@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermes_agent.agent.calls import NESTED
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Reply, ToolCall
@@ -24,7 +25,7 @@ Plan = Sequence[Sequence[Step]]
 
 
 async def _again(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
-    return "not-run"
+    return "again"
 
 
 @tool(recover=_again)
@@ -318,6 +319,48 @@ async def test_a_program_that_breaks_ends_what_it_had_begun(tmp_path: Path) -> N
     assert "ValueError: broken" in finished["breaking"].text
 
 
+@pytest.mark.parametrize("name", ["execute_code", "delegate", "make_tool"])
+async def test_what_starts_work_of_its_own_cannot_be_called_by_a_program(
+    tmp_path: Path, name: str
+) -> None:
+    """Nor by the tool that stands for others."""
+    given = {
+        "execute_code": {"code": "print(1)"},
+        "delegate": {"tasks": [{"task": "x"}]},
+        "make_tool": {"name": "x", "code": "x"},
+    }[name]
+    plan = [[(name, given)], [("use_tool", {"name": name, "arguments": given})]]
+    tools = [program, *load_tools([name, "use_tool"])]
+    async with bench(tmp_path, scripted(plan), tools=tools) as b:
+        await b.say("go")
+        done = outer(b, await b.events(ev.CallFinished))
+        intended = await b.events(ev.CallIntended)
+    assert done.data["ok"] == [False, False]
+    assert done.text.count(f"a program cannot call {name}") == 2
+    assert [one.tool for one in intended] == ["program"]
+
+
+async def test_programs_that_call_themselves_without_end_are_stopped(tmp_path: Path) -> None:
+    depth = 0
+
+    @tool()
+    async def deeper(context: ToolContext) -> str:
+        """Go deeper."""
+        nonlocal depth
+        depth += 1
+        assert context.call is not None
+        return (await context.call("deeper", {})).text
+
+    model = ScriptedModel(Reply("", (ToolCall.of("1", "deeper"),), stop="calls"), Reply("done"))
+    async with bench(tmp_path, model, tools=[deeper]) as b:
+        end = await b.say("go")
+        finished = await b.events(ev.CallFinished)
+    assert end.reason == "done"
+    assert depth == NESTED + 1
+    assert len(finished) == NESTED + 2
+    assert f"more than {NESTED} deep" in finished[-1].text
+
+
 # interrupts
 
 
@@ -346,7 +389,7 @@ async def test_an_interrupt_ends_a_program_and_all_that_it_has_begun(tmp_path: P
     assert end.reason == "interrupted"
     assert {one.effect for one in finished} == made | {outer(b, finished).effect}
     assert len(finished) == 5
-    assert all("the user interrupted" in one.text for one in finished)
+    assert all(one.text.startswith("the user interrupted while it ran") for one in finished)
     assert parked == []
 
 

@@ -63,7 +63,7 @@ def run(home: Path, phase: str, number: int) -> None:
     serve(
         home,
         dict(os.environ),
-        tools=(*load_tools(("terminal", "files", "people", "base", "delegate")), *TOOLS),
+        tools=(*load_tools(("terminal", "files", "people", "base", "delegate", "code")), *TOOLS),
         store_hook=Killer(home, phase, number),
     )
 

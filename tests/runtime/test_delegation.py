@@ -2,12 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from hermes_agent import Agent, Tool
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import BudgetSettings, DelegationSettings, UseSettings
 from hermes_agent.runtime.toolbox import load_tools
@@ -24,6 +25,8 @@ from tests.support.families import (
     told,
 )
 from tests.support.house import House, house, until
+
+E = TypeVar("E", ev.Asked, ev.CallParked)
 
 WAIT = shell("touch begun-$$; until [ -e go ]; do sleep 0.02; done")
 """Works until somebody makes the file `go`."""
@@ -178,7 +181,7 @@ async def test_the_settings_say_how_deep_children_may_have_children(
 
 
 async def test_a_child_has_the_tools_that_its_task_names_and_no_others(tmp_path: Path) -> None:
-    task = {"task": "one", "tools": ["search_files", "read_file"]}
+    task = {"task": "one", "tools": ["search_files", "browser", "read_file"]}
     model = answers(
         tmp_path,
         plan=[delegated(task), say("done")],
@@ -190,7 +193,8 @@ async def test_a_child_has_the_tools_that_its_task_names_and_no_others(tmp_path:
         (child,) = await children(h, parent)
         prompt = await h.runtime.store.prompt(child.prompt)
         (refused,) = await told(h, child)
-    assert [spec.name for spec in prompt.tools] == ["read_file", "search_files"]
+    # `browser` is a toolset, too, and some of its tools change things.
+    assert [spec.name for spec in prompt.tools] == ["read_file", "search_files", "browser"]
     assert "no tool called 'terminal'" in refused
     assert not (tmp_path / "work" / "made").exists()
 
@@ -473,6 +477,27 @@ async def test_a_parent_and_its_children_stay_within_its_tokens(tmp_path: Path) 
     assert sum(child.share.tokens or 0 for child in family) < limit
 
 
+async def test_several_calls_at_once_share_what_is_there(tmp_path: Path) -> None:
+    work = [{"calls": [call("todo", items=[{"text": f"step {at}"}])]} for at in range(28)]
+    both = [call("delegate", tasks=[{"task": name}]) for name in ("one", "two")]
+    model = answers(
+        tmp_path,
+        plan=[{"calls": both}, say("done")],
+        one=[*work, say("enough")],
+        two=[*work, say("enough")],
+        facts=PRICE,
+    )
+    async with house(tmp_path, budgets=BudgetSettings(turn_dollars=0.8)) as h:
+        parent = await h.open(model)
+        await h.say(parent, "plan")
+        spent = await h.runtime.store.spent(0.0)
+        family = await children(h, parent)
+        (end,) = await ends(h, parent)
+    assert spent <= 0.8 + SLACK
+    assert end.cost == pytest.approx(spent)
+    assert sum(one.share.dollars or 0.0 for one in family) < 0.8
+
+
 async def test_grandchildren_share_what_their_parent_was_given(tmp_path: Path) -> None:
     work = [{"calls": [call("todo", items=[{"text": f"step {at}"}])]} for at in range(60)]
     model = answers(
@@ -542,9 +567,11 @@ async def test_an_interrupt_of_the_parent_ends_all_below_it(tmp_path: Path) -> N
         for session in everybody:
             await h.idle(session)
         reasons = {(await ends(h, session))[-1].reason for session in everybody}
+        done = await outcome(h, parent)
         parked = await h.runtime.store.parked()
     assert len(everybody) == 4
     assert reasons == {"interrupted"}
+    assert done.text == "the user interrupted while it ran; what it has done by then stays done"
     assert parked == []
     assert not (tmp_path / "work" / "go").exists()
 
@@ -684,13 +711,13 @@ async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> N
 # questions
 
 
-async def question(h: House, session: Session) -> ev.Asked:
-    """The next question that those hear who listen to a session."""
+async def heard(h: House, session: Session, kind: type[E]) -> E:
+    """The next event of a kind that those hear who listen to a session."""
     async with asyncio.timeout(30):
         async for recorded in h.runtime.events(session.id):
-            if isinstance(recorded.event, ev.Asked):
+            if isinstance(recorded.event, kind):
                 return recorded.event
-    raise AssertionError("nobody asked")
+    raise AssertionError("it ended before")
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -706,7 +733,7 @@ async def test_questions_from_below_reach_whoever_listens_to_the_top(
     )
     async with house(tmp_path) as h:
         parent = await h.open(model, policy="careful")
-        listening = asyncio.create_task(question(h, parent))
+        listening = asyncio.create_task(heard(h, parent, ev.Asked))
         await h.send(parent, "plan", interactive=True)
         asked = await listening
         (open_one,) = await h.runtime.store.questions()
@@ -717,6 +744,30 @@ async def test_questions_from_below_reach_whoever_listens_to_the_top(
     assert (tmp_path / "work" / "made").read_text() == "x"
     assert events[-1].text == "done"
     assert not any(isinstance(one, ev.Asked) for one in events), "it is in the child's journal"
+
+
+async def test_whoever_watches_the_parent_hears_of_an_outcome_that_nobody_knows(
+    tmp_path: Path,
+) -> None:
+    async def act() -> str:
+        raise OutcomeUnknown("it went away")
+
+    model = answers(
+        tmp_path,
+        plan=[delegated("one"), say("done")],
+        one=[{"calls": [call("act")]}, say("one is done")],
+    )
+    tools = [*load_tools(["delegate"]), Tool("act", act, "Act")]
+    async with house(tmp_path, tools=tools) as h:
+        parent = await h.open(model)
+        listening = asyncio.create_task(heard(h, parent, ev.CallParked))
+        await h.send(parent, "plan")
+        parked = await listening
+        (child,) = await children(h, parent)
+        assert child.state == "parked"
+        await h.runtime.decide(parked.effect, "skip", "test")
+        events = await h.idle(parent)
+    assert events[-1].text == "done"
 
 
 # children of a program
@@ -766,3 +817,24 @@ async def test_the_children_of_a_program_lack_what_it_was_not_granted(tmp_path: 
     assert result.text == "done"
     assert "the agent lacks the capability network" in done.text
     assert ran == []
+
+
+async def test_a_program_hears_of_an_outcome_below_it_that_nobody_knows(tmp_path: Path) -> None:
+    async def act() -> str:
+        raise OutcomeUnknown("it went away")
+
+    model = answers(
+        tmp_path,
+        plan=[delegated("one"), say("done")],
+        one=[{"calls": [call("act")]}, say("one is done")],
+        then=[say("and then")],
+    )
+    with Agent("actor", model=model, home=tmp_path / "home", workspace=tmp_path) as agent:
+        agent.register_tool(Tool("act", act, "Act"))
+        with pytest.raises(HermesError, match="the outcome of act"):
+            await agent.arun("plan")
+        (parked,) = await asyncio.to_thread(agent.parked)
+        await asyncio.to_thread(agent.decide, parked.effect, "it-happened")
+        result = await agent.arun("then")
+    assert result.reason == "done"
+    assert parked.tool == "act"

@@ -1,11 +1,16 @@
+import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.runtime.toolbox import TABLE, load_tools
+from hermes_agent.runtime import toolbox
+from hermes_agent.runtime.toolbox import TABLE, TOOLSETS, Toolbox, load_tools
+from tests.support.families import answers, call, say
 
 SPECS = (
     "import msgspec; from hermes_agent.runtime.toolbox import load_tools; "
@@ -55,3 +60,145 @@ def test_the_table_is_read_without_importing_a_tool() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "[] False\n"
+
+
+# data
+
+
+def test_what_the_model_is_shown_is_what_the_code_says() -> None:
+    now = json.loads(json.dumps(toolbox.described()))
+    assert json.loads(toolbox.DATA.read_bytes()) == now, "run `make docs`"
+
+
+def test_the_data_gives_the_very_specs_that_the_tools_have() -> None:
+    shown = {spec.name: spec for spec in toolbox.specs(TABLE)}
+    assert list(shown) == [one.name for one in toolbox.facts() if not one.missing]
+    for tool in load_tools(list(shown)):
+        assert msgspec.json.encode(shown[tool.name]) == msgspec.json.encode(tool.spec)
+
+
+# what is imported
+
+HEAVY = (
+    "mcp", "trafilatura", "pypdf", "docx", "openpyxl", "pptx", "websockets", "fastjsonschema",
+    "jsonschema", "lxml",
+)  # fmt: skip
+
+SHOWN = f"""
+import json, sys
+from hermes_agent.runtime import toolbox
+from hermes_agent.agent.prompt import Surroundings, build_prompt
+prompt = build_prompt(Surroundings("/w", "linux", "today"), toolbox.specs(toolbox.chosen(())))
+assert len(prompt.tools) > 10
+loaded = {{row.module for row in toolbox.TABLE.values()}} | set({HEAVY!r})
+print(json.dumps(sorted(loaded & set(sys.modules))))
+"""
+
+TURN = f"""
+import asyncio, json, sys
+from pathlib import Path
+from hermes_agent.core.records import Inbound
+from hermes_agent.runtime import toolbox
+from hermes_agent.runtime.runtime import Runtime
+
+async def main(home, model):
+    runtime = Runtime(Path(home), {{}})
+    await runtime.start()
+    session = await runtime.open_session(workspace=home, model=model, policy="sandbox")
+    await runtime.submit(session, Inbound("m", "go"))
+    while not (await runtime.store.session(session.id)).messages > 3:
+        await asyncio.sleep(0.005)
+    await runtime.stop()
+
+asyncio.run(main(*sys.argv[1:]))
+loaded = {{row.module for row in toolbox.TABLE.values()}} | set({HEAVY!r})
+print(json.dumps(sorted(loaded & set(sys.modules))))
+"""
+
+
+def run(program: str, *words: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_prompt_with_all_tools_imports_none_of_them() -> None:
+    assert run(SHOWN) == []
+
+
+def test_a_turn_imports_the_tools_that_it_calls_and_no_others(tmp_path: Path) -> None:
+    model = answers(tmp_path, go=[{"calls": [call("todo", items=[{"text": "x"}])]}, say("done")])
+    home = tmp_path / "home"
+    home.mkdir()
+    # The loop itself keeps large results.
+    wanted = ["hermes_agent.agent.results", "hermes_agent.tools.todo"]
+    assert run(TURN, str(home), model) == wanted
+
+
+# toolsets
+
+
+def test_every_tool_is_in_one_toolset_and_in_all() -> None:
+    for name, row in TABLE.items():
+        assert name in TOOLSETS[row.toolset]
+        assert name in TOOLSETS["all"]
+    assert all(set(names) <= set(TABLE) for names in TOOLSETS.values())
+
+
+def test_toolsets_and_tools_are_asked_for_together() -> None:
+    assert toolbox.chosen(["files", "todo", "read_file"]) == (
+        "read_file", "write_file", "patch", "search_files", "todo",
+    )  # fmt: skip
+    assert toolbox.chosen([]) == toolbox.chosen(["all"]) == tuple(TABLE)
+
+
+def test_those_that_only_look_change_nothing() -> None:
+    """But for `todo`, whose list is the model's own."""
+    looking = {tool.name: tool for tool in load_tools(TOOLSETS["look"])}
+    changing = [
+        name
+        for name, tool in looking.items()
+        if set(tool.paths.values()) & {"write", "delete"} or tool.command
+    ]
+    assert changing == []
+
+
+# what is not here
+
+LACKING = """
+import json, sys
+import hermes_agent.core.messages
+from hermes_agent.runtime import toolbox
+sys.path = [folder for folder in sys.path if "site-packages" not in folder]
+lacking = {one.name: one.missing for one in toolbox.facts() if one.missing}
+shown = [spec.name for spec in toolbox.specs(toolbox.TABLE)]
+print(json.dumps([sorted(lacking), lacking["web_fetch"], lacking["browser"], shown]))
+"""
+
+
+def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: Path) -> None:
+    lacking, fetch, browser, shown = run(LACKING, PATH=str(tmp_path))
+    assert lacking == ["browser", "browser_act", "web_fetch"]
+    assert fetch == "the package trafilatura: pip install 'hermes-agent[web]'"
+    assert browser.startswith("one of these programs: chromium")
+    assert shown == [name for name in TABLE if name not in lacking]
+
+
+# the tools of a session
+
+
+def test_a_session_has_the_tools_of_its_prompt_alone() -> None:
+    own = {name: toolbox.load("todo") for name in ("todo", "other")}
+    tools = Toolbox(["read_file", "todo"], own)
+    assert list(tools) == ["read_file", "todo"]
+    assert tools["todo"] is own["todo"]
+    assert tools["read_file"].name == "read_file"
+    for name in ("other", "terminal", "nothing"):
+        assert name not in tools
+        assert tools.get(name) is None

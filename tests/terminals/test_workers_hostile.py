@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,38 @@ async def test_a_program_that_fills_the_memory_is_told_so(either: Shop, how: str
     assert worked.trouble.startswith("it needed more than 128 MB of memory")
 
 
+WITHOUT_GROUPS = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
+HOST = """
+import asyncio, pathlib, sys
+from tests.support.workshops import Shop
+
+shop = Shop(pathlib.Path(sys.argv[1]), sys.argv[2])
+print(asyncio.run(shop.run(sys.argv[3])).limit)
+"""
+
+
+@pytest.mark.parametrize("how", ["with others", "shared"])
+@pytest.mark.parametrize("kind", BOTH)
+async def test_memory_is_watched_where_there_are_no_control_groups(
+    tmp_path: Path, kind: Kind, how: str
+) -> None:
+    host = await asyncio.create_subprocess_exec(
+        *("unshare", "--map-root-user", "--mount", "sh", "-c", WITHOUT_GROUPS, "sh"),
+        *(sys.executable, "-c", HOST, str(tmp_path), kind, GLUTTONS[how]),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert await host.communicate() == (b"memory\n", None)
+
+
+async def test_no_memory_can_be_kept_that_nobody_has_mapped(either: Shop) -> None:
+    worked = await either.run(
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.shmget(0, 1 << 20, 0o1600), libc.memfd_create(b'x', 0))"
+    )
+    assert worked.output == "-1 -1\n"
+
+
 async def test_a_program_that_prints_without_end_is_cut_short(either: Shop) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     worked = await either.run(
@@ -128,6 +161,15 @@ async def test_a_program_cannot_fill_the_disk(either: Shop) -> None:
         assert worked.output == "OSError No space left on device\n" * 2
     now = os.statvfs(either.box.person)
     assert (free.f_bavail - now.f_bavail) * free.f_frsize < 1 << 30
+
+
+async def test_folders_without_end_are_removed_too(either: Shop) -> None:
+    worked = await either.run(
+        "import os\n"
+        "for n in range(3000):\n    os.mkdir('x' * 9)\n    os.chdir('x' * 9)\n"
+        "os.chmod('..', 0)"
+    )
+    assert worked.limit in ("", "disk")
 
 
 async def test_one_file_is_no_larger_than_all_may_be(either: Shop) -> None:

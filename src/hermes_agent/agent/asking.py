@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -43,6 +44,8 @@ SILENT_SECONDS = 2.0
 WAITS = "waiting: calls under way hold what is left of a budget until they have ended"
 CHARS_PER_TOKEN = 4
 _NOTHING = Usage()
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class NoRoom(Exception):
@@ -135,14 +138,15 @@ class Asking:
 
     def accounts(self) -> list[Account]:
         """The budgets that this turn draws on."""
-        return budget.accounts(self._parts.settings, self._talk, self._turn, self._spent_today)
+        return budget.accounts(
+            self._parts.settings, self._talk, self._turn, self._spent_here, self._spent_today
+        )
+
+    async def _spent_here(self) -> tuple[float, int]:
+        return await _patiently(self._parts.journal.spent_by, self._talk.session)
 
     async def _spent_today(self) -> float:
-        while True:
-            try:
-                return await self._parts.journal.spent(budget.today(self._parts.clock()))
-            except Degraded:
-                await asyncio.sleep(AGAIN_SECONDS)
+        return await _patiently(self._parts.journal.spent, budget.today(self._parts.clock()))
 
     async def _warn(self, usage: Usage, cost: float | None) -> None:
         """Say it when this call took a budget past one of the marks."""
@@ -357,6 +361,15 @@ class Asking:
         if call.pieces:
             self._tell(ev.TextVoided(reason))
             call.pieces.clear()
+
+
+async def _patiently(read: Callable[[A], Awaitable[T]], what: A) -> T:
+    """What the store knows, as soon as it can be read."""
+    while True:
+        try:
+            return await read(what)
+        except Degraded:
+            await asyncio.sleep(AGAIN_SECONDS)
 
 
 def digest_of(request: Request) -> str:

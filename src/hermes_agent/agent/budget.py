@@ -13,6 +13,8 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
 
 Used = Callable[[], Awaitable[float]]
+Family = Callable[[], Awaitable[tuple[float, int]]]
+"""Dollars and tokens of a session and of all below it, children that were given up included."""
 
 _DAY = 86_400.0
 
@@ -41,7 +43,9 @@ def with_share(settings: Settings, session: Session) -> Settings:
     )
 
 
-def accounts(settings: Settings, talk: Conversation, turn: int, spent_today: Used) -> list[Account]:
+def accounts(
+    settings: Settings, talk: Conversation, turn: int, family: Family, spent_today: Used
+) -> list[Account]:
     """The budgets that a call of a turn draws on. Each consent of the user adds the same again."""
 
     async def turn_tokens() -> float:
@@ -50,32 +54,19 @@ def accounts(settings: Settings, talk: Conversation, turn: int, spent_today: Use
     async def turn_dollars() -> float:
         return talk.turn.dollars
 
-    async def session_tokens() -> float:
-        return talk.whole.usage.total
-
-    async def session_dollars() -> float:
-        return talk.whole.dollars
-
     budgets = settings.budgets
     return [
         *_account("tokens", "turn", str(turn), budgets.turn_tokens, turn_tokens, talk),
         *_account("dollars", "turn", str(turn), budgets.turn_dollars, turn_dollars, talk),
-        *_wider(settings, talk.session, session_tokens, session_dollars, spent_today, talk),
+        *_wider(settings, talk.session, family, spent_today, talk),
     ]
 
 
 def accounts_beside(
-    settings: Settings, id: str, session: Callable[[], Awaitable[Session]], spent_today: Used
+    settings: Settings, session: str, family: Family, spent_today: Used
 ) -> list[Account]:
     """The budgets of a call that belongs to a session and to none of its turns."""
-
-    async def tokens() -> float:
-        return (await session()).usage.total
-
-    async def dollars() -> float:
-        return (await session()).cost or 0.0
-
-    return _wider(settings, id, tokens, dollars, spent_today, None)
+    return _wider(settings, session, family, spent_today, None)
 
 
 def day_accounts(settings: Settings, spent_today: Used) -> list[Account]:
@@ -86,11 +77,16 @@ def day_accounts(settings: Settings, spent_today: Used) -> list[Account]:
 def _wider(
     settings: Settings,
     session: str,
-    tokens: Used,
-    dollars: Used,
+    family: Family,
     spent_today: Used,
     talk: Conversation | None,
 ) -> list[Account]:
+    async def tokens() -> float:
+        return (await family())[1]
+
+    async def dollars() -> float:
+        return (await family())[0]
+
     budgets = settings.budgets
     return [
         *_account("tokens", "session", session, budgets.session_tokens, tokens, talk),

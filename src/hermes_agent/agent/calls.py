@@ -11,7 +11,7 @@ import msgspec
 
 from hermes_agent.agent.admission import Admission, Refused
 from hermes_agent.agent.carving import Carve
-from hermes_agent.agent.finding import Finder
+from hermes_agent.agent.finding import KEPT_BACK, Finder
 from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.invoke import invoke, writable
 from hermes_agent.agent.keeping import call_to_keep
@@ -30,6 +30,8 @@ GIVE_UP_SECONDS = 5.0
 """How long a turn that is given up looks for what became of a call."""
 REPEATS = 3
 """How often a turn may make the very same call when it is in vain."""
+NESTED = 4
+"""How deep programs may call programs: each level holds what the one above it holds, too."""
 DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
 
 
@@ -92,6 +94,8 @@ class Calls:
         seconds = 0.0
         if isinstance(known, ToolResult):
             text, seconds = f"{why}\n{known.text}", known.data.get("seconds", 0.0)
+        elif known == "again":
+            text = f"{why} while it ran; what it has done by then stays done"
         elif known == "not-run":
             text = f"not run: {why}"
         else:
@@ -149,6 +153,7 @@ class Calls:
             await self._finder.load(open_call)
             tool = self._finder.tool(open_call)
             arguments = self._finder.given(open_call, tool)
+            self._refuse_within(open_call, tool)
             self._refuse_in_vain(open_call, tool)
             if open_call.decided is None:
                 await self._admission.admit(open_call, tool, arguments)
@@ -161,6 +166,14 @@ class Calls:
         except HermesError as error:  # also a terminal that cannot be had
             return await self._finish(open_call, failed(error))
         return await self._intend_and_run(open_call, tool)
+
+    @staticmethod
+    def _refuse_within(open_call: OpenCall, tool: Tool) -> None:
+        """What a program may not call, by whatever name."""
+        if open_call.by and tool.origin == "builtin" and tool.name in KEPT_BACK:
+            raise ToolError(f"a program cannot call {tool.name}", "call it yourself", "never")
+        if open_call.effect.count(".") > NESTED:
+            raise ToolError(f"programs call programs more than {NESTED} deep", retry="never")
 
     def _refuse_in_vain(self, open_call: OpenCall, tool: Tool) -> None:
         missing = [name for name in tool.after if name not in self._talk.used]
@@ -295,7 +308,7 @@ class Calls:
         if isinstance(known, ToolResult):
             await self._finish(open_call, known, known.data.get("seconds", 0.0))
             return await self._release(open_call, known)
-        if known == "not-run":
+        if known in ("not-run", "again"):
             return await self._run(open_call, self._finder.tool(open_call))
         return await self._park(open_call, DIED)
 

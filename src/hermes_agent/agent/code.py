@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from hermes_agent.agent.finding import KEPT_BACK
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Worked, WorkLimits
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
 
-KEPT_BACK = frozenset({"execute_code", "delegate", "make_tool"})
-"""Tools that programs cannot call: each would start work that is not theirs to bound."""
 TROUBLE_LINES = 30
 """How many lines of a traceback the model sees: the last ones."""
 
@@ -16,7 +15,7 @@ TROUBLE_LINES = 30
 async def _recover_code(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
     # The sandbox is gone, and a program in one has no effects but its calls. Those are in the
     # journal: when the program runs again, calls that had ended give their recorded results.
-    return "not-run"
+    return "again"
 
 
 @tool(capabilities=("process",), recover=_recover_code)

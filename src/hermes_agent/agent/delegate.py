@@ -38,7 +38,7 @@ class Task(Struct):
 
 async def _recover(_context: ToolContext, _note: dict[str, Any], **_arguments: Any) -> Recovered:
     # The children are in the journal and are found again by their keys: nothing is done twice.
-    return "not-run"
+    return "again"
 
 
 @tool(recover=_recover)

@@ -7,6 +7,9 @@ from hermes_agent.agent.parts import Parts
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import Tool
 
+KEPT_BACK = frozenset({"execute_code", "delegate", "make_tool"})
+"""Tools that programs cannot call: each would start work that is not theirs to bound."""
+
 
 class Finder:
     def __init__(self, parts: Parts) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.agent.code import KEPT_BACK
+from hermes_agent.agent.finding import KEPT_BACK
 from hermes_agent.agent.written_shape import Shape
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Call, Worked
@@ -70,4 +70,4 @@ async def run_again(
 ) -> Recovered:
     # In its sandbox it has no effects of its own; the calls that it made are in the journal, and
     # those that had ended are not made again.
-    return "not-run"
+    return "again"

@@ -374,7 +374,5 @@ def _loaded() -> Any:
 
 def _run(work: Any) -> Any:
     import asyncio
-    import logging
 
-    logging.getLogger().addHandler(logging.NullHandler())  # what the SDK logs is told by errors
     return asyncio.run(work)

@@ -129,6 +129,10 @@ class Journal(Protocol):
         """Dollars spent by all sessions since a moment."""
         ...
 
+    async def spent_by(self, session: str) -> tuple[float, int]:
+        """Dollars and tokens that a session and all below it have used."""
+        ...
+
     async def costs(
         self, by: CostKey, since: float = 0.0, until: float | None = None, session: str = ""
     ) -> Sequence[Cost]:

@@ -87,9 +87,10 @@ class ToolContext:
     """A program makes the call, and may make others at the same time."""
 
 
-Recovered = ToolResult | Literal["not-run"] | None
+Recovered = ToolResult | Literal["not-run", "again"] | None
 """What is known of a call that was under way when the runtime died: its result; that it never
-ran, so that running it now is its first time; or nothing, and it is parked."""
+ran, so that running it now is its first time; that running it again goes on where it was, and does
+nothing twice; or nothing, and it is parked."""
 
 
 class Permit:

@@ -69,7 +69,8 @@ class Assembly:
             return tuple(tool.spec for name, tool in own.items() if use is None or name in use)
         if use is None:
             return toolbox.specs(toolbox.chosen(self._runtime.settings.tools.use))
-        return toolbox.specs(toolbox.chosen(use) if use else ())
+        # A child's are names of tools, never of toolsets: some are both.
+        return toolbox.specs(use if parent else toolbox.chosen(use))
 
     async def parts(self, session: Session) -> Parts:
         runtime = self._runtime

@@ -28,7 +28,9 @@ from hermes_agent.store.store import Store
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATABASE = "state.db"
-LEFT_OUT = frozenset({"run", "logs", "terminals", "backups", "state.db-wal", "state.db-shm"})
+LEFT_OUT = frozenset(
+    {"run", "logs", "terminals", "workers", "backups", "state.db-wal", "state.db-shm"}
+)
 """What lies at the top of a home and is not part of a backup."""
 
 RESTORED = "it ran when the backup was made, and nobody can tell what became of it"

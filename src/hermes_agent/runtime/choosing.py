@@ -237,8 +237,8 @@ class Choosing:
             log.warning("session %s gets no title: %s", session.id, error.message)
 
     async def _give_title(self, session: Session, model: Model, request: Request) -> None:
-        def now() -> Awaitable[Session]:
-            return self._store.session(session.id)
+        def here() -> Awaitable[tuple[float, int]]:
+            return self._store.spent_by(session.id)
 
         async def pay(part: Paid) -> None:
             paid = ev.Charged(part.model, "titles", part.usage, part.cost)
@@ -248,7 +248,7 @@ class Choosing:
             except NotFound:  # deleted meanwhile, which makes it no cheaper
                 await self._store.charge(part.model, "titles", part.usage, part.cost)
 
-        accounts = budget.accounts_beside(self._settings(), session.id, now, self.spent_today)
+        accounts = budget.accounts_beside(self._settings(), session.id, here, self.spent_today)
         async with aclosing(self._paid_for("titles", model, request, accounts, pay)) as chunks:
             async for _ in chunks:
                 pass

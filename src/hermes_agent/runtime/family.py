@@ -78,8 +78,8 @@ class Family:
                         return ChildEnd(
                             session, event.reason, event.text, event.error, usage, spent
                         )
-                case ev.Asked() | ev.Answered() if fresh:
-                    # Whoever watches the parent is asked, and sees that it was answered.
+                case ev.Asked() | ev.Answered() | ev.CallParked() | ev.ParkDecided() if fresh:
+                    # Whoever watches the parent is asked, and sees that somebody has answered.
                     live = ev.Recorded(child.parent, 0, recorded.time, event)
                     self._runtime.bus.publish(live)
             if fresh and (line := _said(event)):

@@ -64,7 +64,7 @@ class Lenders:
 
         return Servers(
             settings=lambda: self._settings().mcp,
-            folder=self._home / "mcp",
+            folder=self._home,
             secret=self._secret,
             environ=self._environ,
             clock=self._clock,

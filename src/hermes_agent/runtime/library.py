@@ -149,7 +149,14 @@ class Agent:
 
     async def _parked(self) -> Sequence[Parked]:
         runtime = await self._enter().runtime()
-        return [one for one in await runtime.store.parked() if one.session == self.state.session]
+        return [one for one in await runtime.store.parked() if await self._works(one.session)]
+
+    async def _works(self, session: str) -> bool:
+        """Whether a session is this agent's, or one of a child of it."""
+        store = (await self._enter().runtime()).store
+        while session and session != self.state.session:
+            session = (await store.session(session)).parent
+        return bool(session)
 
     async def _decide(self, effect: str, decision: str) -> None:
         runtime = await self._enter().runtime()
@@ -189,6 +196,8 @@ class Agent:
                     ours = ours or key == message.key
                 case ev.Replied():
                     calls |= {call.id: _input(call) for call in event.calls}
+                case ev.CallMade():
+                    calls[event.call.id] = _input(event.call)
                 case ev.CallFinished():
                     self._remember(event, calls.get(event.call_id, {}))
             yield event

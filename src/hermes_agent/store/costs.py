@@ -20,6 +20,17 @@ def spent(db: apsw.Connection, since: float) -> float:
     return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)
 
 
+def spent_by(db: apsw.Connection, session: str) -> tuple[float, int]:
+    """Dollars and tokens of a session and of all below it."""
+    dollars, tokens = db.execute(
+        "with recursive family (id) as (select ? union select s.id from sessions s "
+        "join family f on s.parent = f.id where s.parent <> '') "
+        "select total(cost), total(input + output) from costs where session in family",
+        (session,),
+    ).get
+    return float(dollars), int(tokens)
+
+
 def remove(db: apsw.Connection, id: int) -> None:
     db.execute("delete from costs where id = ?", (id,))
 

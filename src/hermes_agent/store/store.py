@@ -245,6 +245,9 @@ class Store(Journal):
     async def spent(self, since: float) -> float:
         return await self._read(lambda db: costs.spent(db, since))
 
+    async def spent_by(self, session: str) -> tuple[float, int]:
+        return await self._read(lambda db: costs.spent_by(db, session))
+
     async def costs(
         self, by: CostKey, since: float = 0.0, until: float | None = None, session: str = ""
     ) -> Sequence[Cost]:

@@ -23,6 +23,8 @@ REFUSED = (
 )  # fmt: skip
 MISSING = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 """Calls that programs do without when the kernel does not know them."""
+HOARDS = ("memfd_create", "memfd_secret", "shmget", "semget", "msgget")
+"""Memory that no process has mapped, and that may outlive them all."""
 
 NEW_NAMESPACES = (
     0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
@@ -40,7 +42,7 @@ LOCAL = frozenset({socket.AF_UNSPEC})
 
 
 @functools.cache
-def program(families: frozenset[int] = USUAL) -> bytes:
+def program(families: frozenset[int] = USUAL, *, hoards: bool = True) -> bytes:
     """The filter, compiled for this machine. Programs for another architecture are killed, or
     they could make the same calls under other numbers."""
     from pyseccomp import ALLOW, EQ, ERRNO, GE, MASKED_EQ, NE, Arg, SyscallFilter
@@ -50,8 +52,9 @@ def program(families: frozenset[int] = USUAL) -> bytes:
     for name in REFUSED:
         with contextlib.suppress(OSError):  # a call that this architecture does not have
             made.add_rule(refuse, name)
-    for name in MISSING:
-        made.add_rule(unknown, name)
+    for name in MISSING if hoards else (*MISSING, *HOARDS):
+        with contextlib.suppress(OSError):  # as above
+            made.add_rule(unknown, name)
     made.add_rule(unknown, "clone3")  # its flags cannot be seen; libraries fall back to clone
     for bit in NEW_NAMESPACES:
         made.add_rule(refuse, "clone", Arg(0, MASKED_EQ, bit, bit))

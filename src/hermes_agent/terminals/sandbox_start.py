@@ -92,7 +92,8 @@ def launch(
         door = [PYTHON, "-I", "-S", f"/proc/self/fd/{script}", *map(str, numbers)]
         rules = functools.partial(sandbox_view.rules, place, workspace, folder, environ, LIBRARY)
         view = cell.rules if cell else rules()
-        filter = hand_over(sandbox_filter.program(_families(place, cell, apart=bool(bwrap))))
+        families = _families(place, cell, apart=bool(bwrap))
+        filter = hand_over(sandbox_filter.program(families, hoards=cell is None))
         if bwrap:
             options = _bubblewrap(place, view, folder, workspace, filter, cell)
             confined = [bwrap, "--args", str(hand_over(_joined(options))), "--"]

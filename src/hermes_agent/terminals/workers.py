@@ -2,12 +2,13 @@
 Where none can be made, nothing is run."""
 
 import asyncio
+import contextlib
 import fcntl
 import hashlib
 import os
+import resource
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hermes_agent.core.lent import Call, Worked, WorkLimits
 from hermes_agent.core.places import Limits, SandboxPlace
 from hermes_agent.terminals import sandbox_limits, workers_view
 from hermes_agent.terminals.sandbox import Sandbox
+from hermes_agent.terminals.sandbox_landlock import below
 from hermes_agent.terminals.sandbox_start import PYTHON, find_way
 from hermes_agent.terminals.worker_program import TROUBLE_CHARS
 from hermes_agent.terminals.workers_talk import Talk
@@ -25,8 +27,9 @@ OWN_MB = 64
 OWN_PROCESSES = 2
 SCRATCH_SHARE = 4
 """The part of its memory, one in so many, that a program may fill with files."""
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.1
 MOST_FILES = 10_000
+TOO_LARGE = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class Workshop:
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = Path(os.path.realpath(folder))
         self._environ = environ
+        self._tidied = False
 
     async def run(
         self,
@@ -75,11 +79,8 @@ class Workshop:
                 argv = [PYTHON, "-I", "-S", str(workers_view.PROGRAM)]
                 program = await box.sandbox.begin(argv)
                 talk = Talk(program, tools, call, limits, output)
-                watch = asyncio.ensure_future(_watch(box, talk))
-                try:
-                    await talk.follow({**job, "scratch_mb": box.scratch_mb})
-                finally:
-                    watch.cancel()
+                watch = _watch(box, talk, limits)
+                await talk.follow({**job, "scratch_mb": box.scratch_mb}, watch)
                 reached = sandbox_limits.reached(box.folder)
             await talk.settle()
         finally:
@@ -95,18 +96,21 @@ class Workshop:
                     folder = lock.with_suffix("")
                     await self._remove(Sandbox(SandboxPlace(), "/", folder, self._environ), folder)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _box(self, name: str, limits: WorkLimits) -> AsyncIterator[_Box]:
         """A new sandbox. Made and removed to the end, whoever is cancelled meanwhile."""
         way = await asyncio.to_thread(find_way, self._environ)
+        if not self._tidied:
+            self._tidied = True
+            await self.tidy()
         folder = self._folder / hashlib.sha256(name.encode()).hexdigest()[:24]
         scratch = folder / "tmp"
         scratch_mb = max(1, limits.memory_mb // SCRATCH_SHARE)
         self._folder.mkdir(parents=True, exist_ok=True)
-        leash, held = os.pipe()
         with folder.with_suffix(".lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             scratch.mkdir(parents=True, exist_ok=True)
+            leash, held = os.pipe()
             cell = workers_view.cell(scratch_mb, leash)
             sandbox = Sandbox(_place(limits), str(scratch), folder, self._environ, cell)
             making = asyncio.ensure_future(sandbox.ready())
@@ -120,7 +124,7 @@ class Workshop:
     async def _end(
         self, sandbox: Sandbox, folder: Path, making: asyncio.Future[None], files: tuple[int, int]
     ) -> None:
-        await asyncio.wait({making})
+        await asyncio.gather(making, return_exceptions=True)
         for file in files:
             os.close(file)
         await self._remove(sandbox, folder)
@@ -148,36 +152,66 @@ def _locked(file: int) -> bool:
     return True
 
 
-async def _watch(box: _Box, talk: Talk) -> None:
-    """Stop a program that fills the disk, where it has no folder in memory."""
-    while box.on_disk:
-        await asyncio.sleep(LOOK_SECONDS)
-        if await asyncio.to_thread(_size, box.folder / "tmp") > box.scratch_mb << 20:
+async def _watch(box: _Box, talk: Talk, limits: WorkLimits) -> None:
+    """Stop a program that takes what nothing else keeps it from: all of its processes together
+    the memory, where there are no control groups; the disk, where it has no folder in memory."""
+    door = 0
+    while await talk.lasts(LOOK_SECONDS):
+        door = door or await asyncio.to_thread(box.sandbox.door)
+        most = limits.memory_mb + OWN_MB << 20
+        killed = "memory" in sandbox_limits.reached(box.folder)  # one of them: it is over
+        if killed or await asyncio.to_thread(_memory, door) > most:
+            talk.stop("memory", _words("memory", limits))
+        size = await asyncio.to_thread(_size, box.folder / "tmp") if box.on_disk else 0
+        if size > box.scratch_mb << 20:
             talk.stop("disk", f"it kept more than {box.scratch_mb} MB of files")
 
 
-def _size(folder: Path) -> int:
-    """Of its files, and of those that are too many to count."""
-    size = count = 0
-    for path, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            count += 1
+def _memory(door: int) -> int:
+    """Bytes that the processes of a sandbox have mapped; what they share counts once."""
+    found = 0
+    for pid in below(door):
+        with contextlib.suppress(OSError):  # it has ended
             try:
-                size += Path(path, name).lstat().st_blocks * 512
-            except FileNotFoundError:  # it is gone again
-                continue
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                found += sum(int(line.split()[1]) << 10 for line in lines if line[:4] == "Pss:")
+            except PermissionError:  # it hides; then nothing of it is taken for shared
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                found += pages * resource.getpagesize()
+    return found
+
+
+def _size(folder: Path) -> int:
+    """Of its files, in bytes. Those that are too many to count count as too large."""
+    size = count = 0
+    waiting = [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+        except (FileNotFoundError, PermissionError):  # gone again, or closed: that is no size
+            continue
+        except OSError:  # so deep that it has no name any more
+            return TOO_LARGE
         if count > MOST_FILES:
-            return 1 << 62
+            return TOO_LARGE
     return size
 
 
-def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: float) -> Worked:
-    words = {
+def _words(limit: str, limits: WorkLimits) -> str:
+    return {
         "memory": f"it needed more than {limits.memory_mb} MB of memory",
         "processes": f"it started more than {limits.processes} processes",
         "calls": f"it made more than {limits.calls} calls",
         "output": f"it printed more than {limits.output_bytes} bytes",
-    }
+    }.get(limit, "")
+
+
+def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: float) -> Worked:
     limit, trouble = talk.stopped
     ok = False
     if limit:
@@ -185,18 +219,18 @@ def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: fl
     elif talk.ended is None:
         limit = "memory" if "memory" in reached else "died"
         code = "" if talk.code is None else f" (exit code {talk.code})"
-        trouble = words.get(limit, f"it died without a word{code}")
+        trouble = _words(limit, limits) or f"it died without a word{code}"
     elif talk.ended.ok:
         ok = True
         limit = "output" if talk.cut else ""
     else:
         hit = reached | ({"calls"} if talk.refused else set()) | ({"output"} if talk.cut else set())
-        counted = [name for name in words if name in hit]
+        counted = [name for name in ("memory", "processes", "calls", "output") if name in hit]
         limit = talk.ended.limit or next(iter(counted), "")
-        said = [words[limit]] if limit else []
+        said = [_words(limit, limits)] if limit else []
         trouble = "\n".join([*said, talk.ended.trouble[-TROUBLE_CHARS:].rstrip()])
     output = talk.output
     if talk.cut:
-        output += f"\n[the rest is thrown away: {words['output']}]"
+        output += f"\n[the rest is thrown away: {_words('output', limits)}]"
     value = talk.ended.value if ok and talk.ended else None
     return Worked(output, ok, value, trouble, limit, seconds)

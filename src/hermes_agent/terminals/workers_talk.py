@@ -83,10 +83,10 @@ class Talk:
     def output(self) -> str:
         return self._printed.getvalue()
 
-    async def follow(self, job: Mapping[str, Any]) -> None:
+    async def follow(self, job: Mapping[str, Any], watch: Coroutine[Any, Any, None]) -> None:
         """Hand the program its job and return when it has ended, or must. Time in which it waits
         for tools does not count: they have limits of their own, and people may be asked."""
-        for part in (self._give(job), self._listen(), self._collect(), self._wait()):
+        for part in (self._give(job), self._listen(), self._collect(), self._wait(), watch):
             self._begin(part)
         try:
             async with asyncio.timeout(self._limits.seconds) as self._clock:
@@ -95,6 +95,20 @@ class Talk:
             self.stop("time", f"it ran longer than {self._limits.seconds:g} s")
         finally:
             self._clock = None
+
+    async def lasts(self, seconds: float) -> bool:
+        """Whether it is still at work after so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return True
+        return False
+
+    def stop(self, limit: str, what: str) -> None:
+        if not self._over.is_set():
+            self.stopped = (limit, what)
+            self._over.set()
 
     async def settle(self) -> None:
         """When the sandbox is gone: take in what it said last, and let the calls that are under
@@ -119,11 +133,6 @@ class Talk:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
             self._trouble = self._trouble or error
-            self._over.set()
-
-    def stop(self, limit: str, what: str) -> None:
-        if not self._over.is_set():
-            self.stopped = (limit, what)
             self._over.set()
 
     async def _give(self, job: Mapping[str, Any]) -> None:
@@ -158,10 +167,7 @@ class Talk:
                 del heard[: FRAME.size + size]
                 if not await self._hear(frame):
                     return self._nonsense()
-        if self.ended is None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GRACE_SECONDS):
-                    await self._over.wait()
+        if self.ended is None and await self.lasts(GRACE_SECONDS):
             self.stop("died", "it closed its way to the runtime")
         return None
 

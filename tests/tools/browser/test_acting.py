@@ -73,6 +73,20 @@ async def test_an_editable_box_is_typed_into(served: Site, here: Session) -> Non
     assert "old" not in done.text
 
 
+async def test_a_field_in_a_frame_of_another_site_is_typed_into(
+    served: Site, here: Session
+) -> None:
+    served.add("/field", "<label>Card <input></label><label>Note <textarea></textarea></label>")
+    frame = f"<iframe src={served.url('/field', 'localhost')}></iframe>"
+    page = await here.open(served.add("/pay", frame))
+    done = await here.act("type", ref(page, 'textbox "Card"'), text="4111")
+    assert 'value="4111"' in done.text
+    done = await here.act("type", ref(page, 'textbox "Note"'), text="long " * 30)
+    assert 'value="long long' in done.text
+    done = await here.act("press", ref(page, 'textbox "Card"'), text="5")
+    assert 'value="41115"' in done.text or 'value="54111"' in done.text
+
+
 async def test_keys_are_pressed_with_others_held(served: Site, here: Session) -> None:
     script = """<input id=i value=abc><p id=o></p><script>
       onkeydown = e => { o.textContent = [e.ctrlKey, e.shiftKey, e.key, e.code].join() }
@@ -210,7 +224,7 @@ async def test_dialogs_are_held_told_and_answered(served: Site, here: Session) -
     script += "<button onclick='alert(`Hi`); alert(`again`); o.textContent = `both`'>A</button>"
     page = await here.open(served.add("/dialogs", script + "<p id=o></p>"))
     asked = await here.act("click", ref(page, 'button "C"'))
-    assert "a dialog (confirm) is open" in asked.text
+    assert "a dialog (confirm) is open on t" in asked.text
     assert "dialog: Delete?" in asked.text
     assert "dialog: Delete?" in (await here.look("snapshot")).text
     with pytest.raises(ToolError, match="a dialog is open"):
@@ -231,7 +245,7 @@ async def test_leaving_a_page_that_asks_whether_to_leave_is_asked(
     page = await here.open(served.add("/stay", script))
     await here.act("click", ref(page, 'button "B"'))
     asked = await here.open(goal)
-    assert "a dialog (beforeunload) is open" in asked.text
+    assert "a dialog (beforeunload) is open on t" in asked.text
     await here.act("dismiss_dialog")
     assert (await here.look("snapshot")).data["url"] == served.url("/stay")
     await here.open(goal)

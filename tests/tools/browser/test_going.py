@@ -57,8 +57,12 @@ async def test_scrolling_goes_to_things_and_by_pages(served: Site, here: Session
 async def test_a_page_that_opens_a_tab_is_told_and_the_tab_can_be_entered(
     served: Site, here: Session
 ) -> None:
-    served.add("/popup", html("<h1>Popup</h1><button onclick='close()'>Bye</button>", "Popup"))
-    page = await here.open(served.add("/opener", "<a href=/popup target=_blank>Open</a>"))
+    served.add(
+        "/popup", html("<h1>Popup</h1><button onclick='window.close()'>Bye</button>", "Popup")
+    )
+    page = await here.open(
+        served.add("/opener", "<a href=/popup target=_blank rel=opener>Open</a>")
+    )
     clicked = await here.act("click", ref(page, 'link "Open"'))
     name = clicked.text.partition("opened tab ")[2].partition(":")[0]
     assert clicked.data["url"] == served.url("/opener")
@@ -81,7 +85,9 @@ async def test_a_page_that_opens_a_tab_is_told_and_the_tab_can_be_entered(
 
 async def test_a_window_with_a_dialog_holds_nobody_up(served: Site, here: Session) -> None:
     served.add("/loud", "<script>alert('from the popup')</script>")
-    page = await here.open(served.add("/quiet", "<button onclick='open(`/loud`)'>Open</button>"))
+    page = await here.open(
+        served.add("/quiet", "<button onclick='window.open(`/loud`)'>Open</button>")
+    )
     clicked = await here.act("click", ref(page, 'button "Open"'))
     if "from the popup" not in clicked.text:
         async with asyncio.timeout(60):
@@ -109,14 +115,14 @@ async def test_a_redirect_to_a_private_address_is_refused(served: Site, here: Se
 async def test_what_a_page_itself_asks_of_a_private_address_is_refused_and_told(
     served: Site, here: Session
 ) -> None:
-    other = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.2", 0)
+    other = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.3", 0)
     port = other.sockets[0].getsockname()[1]
     script = f"""<p id=o></p><script>
-      fetch('http://127.0.0.2:{port}/', {{mode: 'no-cors'}}).catch(() => 0);
-      const s = new WebSocket('ws://127.0.0.2:{port}/');
+      fetch('http://127.0.0.3:{port}/', {{mode: 'no-cors'}}).catch(() => 0);
+      const s = new WebSocket('ws://127.0.0.3:{port}/');
       s.onerror = () => o.textContent = 'socket failed'</script>"""
     result = await here.open(served.add("/sneaky", script))
-    assert "not loaded: no connection to '127.0.0.2': loopback addresses are refused" in result.text
+    assert "not loaded: no connection to '127.0.0.3': loopback addresses are refused" in result.text
     assert "socket failed" in (await here.look("wait", text="socket failed", seconds=60)).text
     again = await here.look("snapshot")
     assert "not loaded" not in again.text
@@ -145,7 +151,7 @@ async def test_nothing_goes_past_the_proxy_by_webrtc(served: Site, here: Session
 
 async def test_a_name_that_nobody_knows_is_said_so(here: Session) -> None:
     for url in ("http://nowhere.test/", "https://nowhere.test/", "nowhere.test"):
-        with pytest.raises(ToolError, match="cannot find 'nowhere.test'"):
+        with pytest.raises(ToolError, match=r"cannot find 'nowhere\.test'"):
             await here.open(url)
 
 

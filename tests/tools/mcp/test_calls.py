@@ -50,17 +50,17 @@ async def test_what_a_server_prints_beside_the_protocol_is_survived_and_kept(des
 
 
 async def test_a_call_lives_as_long_as_it_tells_of_its_progress(desk: Desk) -> None:
-    desk.odd(timeout_seconds=2.0)
-    result = await desk.call("odd__plain", act="steps", steps=4, pause=0.6)
+    desk.odd(timeout_seconds=3.0)
+    result = await desk.call("odd__plain", act="steps", steps=6, pause=0.6)
     assert "done" in result.text
-    assert desk.caller.heard == [f"{n} of 4 step {n}\n" for n in range(1, 5)]
+    assert desk.caller.heard == [f"{n} of 6 step {n}\n" for n in range(1, 7)]
 
 
 async def test_a_call_that_is_silent_too_long_is_cancelled_and_its_outcome_unknown(
     desk: Desk,
 ) -> None:
-    desk.odd(timeout_seconds=1.0)
-    with pytest.raises(OutcomeUnknown, match="nothing was heard of plain of odd for 1 seconds"):
+    desk.odd(timeout_seconds=3.0)
+    with pytest.raises(OutcomeUnknown, match="nothing was heard of plain of odd for 3 seconds"):
         await desk.call("odd__plain", act="wait")
     await until(desk, "heard notifications/cancelled")
     assert "nothing" in (await desk.call("odd__plain")).text
@@ -221,9 +221,32 @@ async def test_a_server_that_nobody_calls_is_closed_and_comes_back(desk: Desk) -
 
 
 async def test_a_call_that_takes_long_does_not_count_as_idle(desk: Desk) -> None:
-    desk.odd(timeout_seconds=10.0)
-    task = asyncio.create_task(desk.call("odd__plain", act="steps", steps=1, pause=0.5))
+    desk.odd(timeout_seconds=30.0)
+    task = asyncio.create_task(desk.call("odd__plain", act="hold"))
     await until(desk, "called plain")
     desk.now += 1_000
     await desk.servers.tidy()
+    desk.go()
     assert "done" in (await task).text
+
+
+async def test_a_call_under_way_is_not_cut_off_when_the_settings_change(desk: Desk) -> None:
+    desk.odd(timeout_seconds=30.0)
+    task = asyncio.create_task(desk.call("odd__plain", act="hold"))
+    await until(desk, "called plain")
+    desk.odd(timeout_seconds=40.0)
+    assert "new" in (await desk.call("odd__plain", text="new")).text
+    assert "input ended" not in desk.notes()
+    desk.go()
+    assert "done" in (await task).text
+    assert desk.notes().count("input ended") == 1
+
+
+async def test_whoever_waits_for_a_server_that_is_closed_meanwhile_is_told(desk: Desk) -> None:
+    desk.odd("silent")
+    task = asyncio.create_task(desk.call("odd__plain"))
+    while not desk.notes():
+        await asyncio.sleep(0.01)
+    await desk.servers.close()
+    with pytest.raises(ToolError, match="odd was closed while it started"):
+        await task

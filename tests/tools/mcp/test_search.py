@@ -62,11 +62,12 @@ async def test_a_remembered_tool_is_found_without_starting_its_server(desk: Desk
 async def test_another_process_sees_what_this_one_has_learned(desk: Desk) -> None:
     desk.odd()
     other = desk.open()
-    await other.search("")
-    await desk.open().search("")
+    assert [row.name for row in await other.search("")] == ["odd__plain"]
+    desk.opened.insert(0, desk.open())
     await desk.call("odd__plain", act="grow", tool="sprout")
-    while "odd__sprout" not in [row.name for row in await desk.opened[1].search("")]:
+    while "odd__sprout" not in await names(desk):
         await asyncio.sleep(0.01)
+    assert "odd__sprout" in [row.name for row in await other.search("")]
 
 
 async def test_a_list_that_changed_is_read_again(desk: Desk) -> None:
@@ -92,6 +93,15 @@ async def test_servers_that_cannot_be_reached_are_told_of_beside_the_others(desk
     assert rows.keys() == {"odd__plain", "gone", "far"}
     assert "no program called 'no-such-program'" in rows["gone"]
     assert "far cannot be reached" in rows["far"]
+
+
+async def test_many_servers_that_cannot_be_reached_do_not_hide_the_others(desk: Desk) -> None:
+    desk.odd()
+    for number in range(20):
+        desk.settings[f"gone{number:02}"] = McpServerSettings(command=("no-such-program",))
+    rows = await desk.servers.search("")
+    assert [row.name for row in rows[4:]] == ["gone04", "MCP", "odd__plain"]
+    assert "gone05, gone06, " in rows[5].about
 
 
 async def test_globs_say_which_tools_there_are(desk: Desk) -> None:

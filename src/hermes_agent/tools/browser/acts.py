@@ -9,6 +9,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.downloads import harmless
 from hermes_agent.tools.browser.elements import Element
+from hermes_agent.tools.browser.halts import Dialog
 from hermes_agent.tools.browser.keys import key_events
 from hermes_agent.tools.browser.tab import Tab
 
@@ -204,10 +205,7 @@ async def _file_field(element: Element, kind: str) -> int:
     return await element.node(f"function () {{ return {way}; }}")
 
 
-async def answer(browser: Browser, text: str, *, accept: bool) -> None:
-    dialog = browser.dialogs.first
-    if dialog is None:
-        raise ToolError("no dialog is open", retry="changed")
+async def answer(browser: Browser, dialog: Dialog, text: str, *, accept: bool) -> None:
     given = {"accept": accept, "promptText": text or dialog.default}
     browser.dialogs.closed(dialog.session)
     await browser.ask(dialog.session, "Page.handleJavaScriptDialog", given)

@@ -10,7 +10,15 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Proxy
 from hermes_agent.core.settings import BrowserSettings
-from hermes_agent.tools.browser.connection import Connection, Params, Refused, SessionLost, Wire
+from hermes_agent.tools.browser.connection import (
+    GONE,
+    BrowserGone,
+    Connection,
+    Params,
+    Refused,
+    SessionLost,
+    Wire,
+)
 from hermes_agent.tools.browser.downloads import Downloads
 from hermes_agent.tools.browser.halts import Dialogs
 from hermes_agent.tools.browser.program import PipeWire, started
@@ -45,6 +53,9 @@ class Browser:
         self._context = ""
         self._last = 0
         self._targets: dict[str, str] = {}
+        self._expected: set[str] = set()
+        self._arrivals: dict[str, asyncio.Future[Tab]] = {}
+        self._discovers = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._greeted = False
 
@@ -85,14 +96,21 @@ class Browser:
             self._context = made["browserContextId"]
             target = await self._create()
         if local:
+            self._targets[target] = "greeter"  # a tab that nobody is shown
             await self._greet(target)
-            self._targets[target] = "greeter"
             first, target = target, await self._create()
             await self.call("Target.closeTarget", targetId=first)
         await self._take_downloads(local=local)
-        self.current = await self._attach(target, "about:blank")
         only = [{"type": "page"}]
         await self.call("Target.setDiscoverTargets", discover=True, filter=only)
+        self._discovers = not own
+        if own:
+            # A new page waits until we listen: else its first dialog would open unheard.
+            attach = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
+            await self.call("Target.setAutoAttach", filter=only, **attach)
+        else:
+            await self.call("Target.attachToTarget", targetId=target, flatten=True)
+        self.current = await self._ready(target)
 
     async def _create(self) -> str:
         given = {"url": "about:blank", "browserContextId": self._context}
@@ -125,19 +143,36 @@ class Browser:
     # Tabs.
 
     async def new_tab(self) -> Tab:
-        return await self._attach(await self._create(), "about:blank")
+        return await self._ready(await self._create())
 
-    async def _attach(self, target: str, url: str) -> Tab:
-        if target in self._targets and self._targets[target] in self.tabs:
-            return self.tabs[self._targets[target]]
+    async def _ready(self, target: str) -> Tab:
+        """The tab that we asked for, when it listens."""
+        self._expected.add(target)
+        arrival = self._arrivals.setdefault(target, _future())
+        await asyncio.wait([arrival])
+        if arrival.cancelled():
+            raise BrowserGone
+        tab = arrival.result()
+        if tab in self.opened:
+            self.opened.remove(tab)
+        return tab
+
+    async def _welcome(self, target: str, session: str) -> None:
+        """A tab appeared: one of ours, or one that a page opened."""
         self._last += 1
         name = self._targets[target] = f"t{self._last}"
-        found = await self.call("Target.attachToTarget", targetId=target, flatten=True)
-        tab = Tab(name, target, found["sessionId"], self._link, self.dialogs)
-        tab.url = url
-        self.tabs[name] = tab
-        await tab.begin()
-        return tab
+        tab = self.tabs[name] = Tab(name, target, session, self._link, self.dialogs)
+        if target not in self._expected:
+            self.opened.append(tab)
+        try:
+            await tab.begin()
+        finally:
+            arrival = self._arrivals.setdefault(target, _future())
+            if not arrival.done():
+                arrival.set_result(tab)
+
+    def tab_of(self, session: str) -> Tab | None:
+        return next((tab for tab in self.tabs.values() if tab.owns(session)), None)
 
     async def close_tab(self, tab: Tab) -> None:
         """Close it whatever it says; the tab that was open before comes forward."""
@@ -148,6 +183,7 @@ class Browser:
     def _forget(self, tab: Tab) -> None:
         self.tabs.pop(tab.name, None)
         self._targets.pop(tab.target, None)
+        self._arrivals.pop(tab.target, None)
         self.dialogs.closed(tab.session)
         if tab in self.opened:
             self.opened.remove(tab)
@@ -160,9 +196,12 @@ class Browser:
         if method.startswith("Fetch."):
             self._later(self._let_through(session, method, params))
         elif session:
-            tab = next((tab for tab in self.tabs.values() if tab.owns(session)), None)
+            tab = self.tab_of(session)
             if tab is not None:
                 tab.hear(session, method, params)
+        elif method == GONE:
+            for arrival in self._arrivals.values():
+                arrival.cancel()
         elif method == "Browser.downloadWillBegin":
             self.downloads.begin(params)
         elif method == "Browser.downloadProgress":
@@ -170,22 +209,27 @@ class Browser:
                 self._later(self.call("Browser.cancelDownload", guid=params["guid"]))
         elif method == "Target.targetCreated":
             target = params["targetInfo"]
-            known = target["targetId"] in self._targets
-            if not known and target.get("browserContextId") == self._context:
-                self._later(self._welcome(target))
-        elif method in {"Target.targetInfoChanged", "Target.targetDestroyed"}:
-            self._hear_target(params)
+            if self._discovers and self._is_new(target):
+                id = target["targetId"]
+                self._later(self.call("Target.attachToTarget", targetId=id, flatten=True))
+        elif method == "Target.attachedToTarget":
+            target = params["targetInfo"]
+            if self._is_new(target):
+                self._later(self._welcome(target["targetId"], params["sessionId"]))
+        elif method == "Target.targetInfoChanged":
+            target = params["targetInfo"]
+            tab = self.tabs.get(self._targets.get(target["targetId"], ""))
+            if tab is not None:
+                tab.title = str(target["title"])
+        elif method == "Target.detachedFromTarget":
+            for tab in list(self.tabs.values()):
+                if tab.session == params["sessionId"]:
+                    self._forget(tab)
+                    self._link.lose(tab.session)
 
-    def _hear_target(self, params: dict[str, Any]) -> None:
-        target = params.get("targetInfo", params)
-        tab = self.tabs.get(self._targets.get(target["targetId"], ""))
-        if tab is None:
-            return
-        if "targetInfo" in params:
-            tab.title = str(target["title"])
-        else:
-            self._link.lose(tab.session)
-            self._forget(tab)
+    def _is_new(self, target: dict[str, Any]) -> bool:
+        ours = target["type"] == "page" and target.get("browserContextId") == self._context
+        return bool(ours and target["targetId"] not in self._targets)
 
     def _later(self, work: Any) -> None:
         async def do() -> None:
@@ -197,10 +241,6 @@ class Browser:
         task = asyncio.create_task(do())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _welcome(self, target: dict[str, Any]) -> None:
-        """A page opened a tab."""
-        self.opened.append(await self._attach(target["targetId"], target["url"]))
 
     async def _let_through(self, session: str, method: str, params: dict[str, Any]) -> None:
         request = {"requestId": params["requestId"]}
@@ -216,6 +256,10 @@ class Browser:
         await self._link.call(
             "Fetch.continueWithAuth", {**request, "authChallengeResponse": answer}, session
         )
+
+
+def _future() -> asyncio.Future[Tab]:
+    return asyncio.get_running_loop().create_future()
 
 
 async def launch(

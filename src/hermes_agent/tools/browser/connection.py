@@ -13,6 +13,9 @@ Params = Mapping[str, Any]
 Listener = Callable[[str, str, dict[str, Any]], None]
 """Hears an event: its session (empty for the browser's own), its name and what it says."""
 
+GONE = "Hermes.gone"
+"""The last event: the browser ended."""
+
 
 class Wire(Protocol):
     """Carries messages. `receive` raises `EOFError` when the browser is gone."""
@@ -113,7 +116,7 @@ class Connection:
             for _, future in self._waiting.values():
                 _fail(future, BrowserGone())
             self._waiting.clear()
-            self._listener("", "Hermes.gone", {})
+            self._listener("", GONE, {})
 
     @staticmethod
     def _answer(future: "asyncio.Future[dict[str, Any]]", message: _Message) -> None:

@@ -13,7 +13,7 @@ from hermes_agent.tools.browser.tab import Tab, crashed
 
 KEPT = "browser"
 """The name under which a session's browser is kept."""
-_ALIVE_SECONDS = 3.0
+_ALIVE_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
 
 
@@ -31,7 +31,7 @@ async def driving(
         except TimeoutError:
             raise await _late(browser, seconds) from None
         except SessionLost:
-            raise crashed() from None
+            raise _lost(browser.current) from None
         except Refused as error:
             raise ToolError(f"the browser refuses: {error}", retry="changed") from None
 
@@ -59,6 +59,12 @@ async def _browser(context: ToolContext, *, start: bool) -> Browser:
     return browser
 
 
+def _lost(tab: Tab | None) -> ToolError:
+    if tab is not None and tab.crashed:
+        return crashed()
+    return ToolError("the page, or a frame of it, went away meanwhile", "look again", "changed")
+
+
 def _nobody(_host: str, _address: str) -> bool:
     return False
 
@@ -71,6 +77,7 @@ async def _late(browser: Browser, seconds: float) -> ToolError:
     if tab is not None and browser.dialogs.first is None:
         try:
             async with asyncio.timeout(_ALIVE_SECONDS):
+                await browser.ask(tab.session, "Page.stopLoading", {})
                 await browser.ask(tab.session, "Runtime.evaluate", {"expression": "1"})
         except (TimeoutError, Refused, SessionLost):
             tab.crashed = True
@@ -79,7 +86,6 @@ async def _late(browser: Browser, seconds: float) -> ToolError:
                 "open it again, or do without it",
                 "changed",
             )
-        await browser.ask(tab.session, "Page.stopLoading", {})
     return ToolError(
         f"it took longer than {seconds:g} seconds",
         "snapshot shows how far it came; the setting browser.timeout_seconds is the limit",
@@ -104,5 +110,5 @@ async def usable(browser: Browser, *, fresh: bool) -> Tab:
     if tab.crashed:
         raise crashed()
     if len(browser.tabs) > 1 and browser.dialogs.first is None:
-        await tab.call("Page.bringToFront")
+        await browser.ask(tab.session, "Page.bringToFront", {})
     return tab

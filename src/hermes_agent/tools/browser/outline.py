@@ -195,7 +195,8 @@ class _Reader:
 
 
 def _clean(value: Any) -> str:
-    return _SPACE.sub(" ", str(value)).strip()
+    """On one line, and without what would pass for a ref of ours."""
+    return _SPACE.sub(" ", str(value)).strip().replace("[ref=", "(ref=")
 
 
 def _states(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,12 +28,14 @@ async def reported(
     dialog = browser.dialogs.first
     if dialog is None:
         await _downloaded(browser)
+    else:
+        tab = browser.tab_of(dialog.session) or tab
     lines = [*notes, *_news(browser)]
     body = [f"title: {tab.title}"] if tab.title else []
     if dialog is not None:
         lines.append(
-            f"a dialog ({dialog.kind}) is open and holds the page; answer it with browser_act "
-            "accept_dialog (`text` answers a prompt) or dismiss_dialog"
+            f"a dialog ({dialog.kind}) is open on {tab.name} and holds the page; answer it with "
+            "browser_act accept_dialog (`text` answers a prompt) or dismiss_dialog"
         )
         body.append(f"dialog: {dialog.message}")
         said = ""

@@ -188,10 +188,11 @@ class Tab:
             ("Log.enable", {}),
             ("DOM.enable", {}),
             ("Target.setAutoAttach", attach),
+            ("Runtime.runIfWaitingForDebugger", {}),
         )
         begun = [await self._link.begin(method, params, session) for method, params in wanted]
         for answer in begun:
-            await self._dialogs.unless(answer)
+            await answer
 
     async def close(self) -> None:
         for task in list(self._adopting):

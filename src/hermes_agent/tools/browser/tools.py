@@ -10,6 +10,7 @@ from hermes_agent.core.messages import Media
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 from hermes_agent.tools.browser import acts, looks
 from hermes_agent.tools.browser.browser import Browser
+from hermes_agent.tools.browser.connection import SessionLost
 from hermes_agent.tools.browser.driving import KEPT, driving, usable
 from hermes_agent.tools.browser.elements import element
 from hermes_agent.tools.browser.halts import Halted
@@ -134,7 +135,7 @@ async def _switch(driven: Browser, ref: str, *, close: bool) -> None:
 
 
 @tool(
-    capabilities=("network",),
+    capabilities=("network", "filesystem"),
     hosts=("page",),
     paths={"path": "read"},
     after=("browser",),
@@ -172,9 +173,12 @@ async def browser_act(
                 await acts.upload(driven, wanted, path, data)
             else:
                 await _act(driven, tab, action, ref, text)
-            return await _after(driven, tab, value)
         except Halted:
             return await reported(driven, tab, "")
+        except SessionLost:
+            if tab.name in driven.tabs:
+                raise
+        return await _after(driven, tab, value)
 
 
 async def _act(driven: Browser, tab: Tab, action: Act, ref: str, text: str) -> None:
@@ -205,31 +209,29 @@ async def _act(driven: Browser, tab: Tab, action: Act, ref: str, text: str) -> N
 async def _after(driven: Browser, tab: Tab, value: ToolResult | None = None) -> ToolResult:
     """The new state of the page, and what a script returned."""
     notes = [] if await tab.settle() else ["the page still loads"]
-    if driven.dialogs.first is not None:
-        return await reported(driven, tab, "", notes=notes)
     if tab.name not in driven.tabs:
         front = driven.current
         if front is None:
             return ToolResult("the page closed itself; no other is open")
         notes.append(f"the page closed itself; tab {front.name} is in front")
-        tab = front
-    said = changed(driven, tab, await look(driven, tab))
-    if value is None:
-        return await reported(driven, tab, said, notes=notes)
-    return await reported(driven, tab, f"{value.text}\n{said}", notes=notes, ok=value.ok)
+        tab = await usable(driven, fresh=False)
+    lead, ok = (f"{value.text}\n", value.ok) if value is not None else ("", True)
+    try:
+        said = changed(driven, tab, await look(driven, tab))
+    except Halted:
+        said = ""
+    return await reported(driven, tab, f"{lead}{said}", notes=notes, ok=ok)
 
 
 async def _answered(driven: Browser, page: str, text: str, *, accept: bool) -> ToolResult:
-    tab = driven.current
-    if tab is None:
-        raise ToolError("no page is open", retry="changed")
-    _is_there(tab, page)
-    tab.acting()
-    await acts.answer(driven, text, accept=accept)
-    try:
-        return await _after(driven, tab)
-    except Halted:
-        return await reported(driven, tab, "")
+    dialog = driven.dialogs.first
+    asking = driven.tab_of(dialog.session) if dialog is not None else None
+    if dialog is None or asking is None:
+        raise ToolError("no dialog is open", retry="changed")
+    _is_there(asking, page)
+    asking.acting()
+    await acts.answer(driven, dialog, text, accept=accept)
+    return await _after(driven, asking)
 
 
 async def _evaluated(driven: Browser, tab: Tab, ref: str, text: str) -> ToolResult:

@@ -27,7 +27,7 @@ MOST_PAUSE = 60.0
 Answer = TypeVar("Answer")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Link:
     """One server and how it stands."""
 
@@ -50,6 +50,7 @@ class Links:
         self._enabled = enabled
         self._world = world
         self._links: dict[str, _Link] = {}
+        self._retired: list[_Link] = []
         self._starting = asyncio.Semaphore(AT_ONCE)
 
     async def connect(self, name: str, workspace: str = "") -> "Connection":
@@ -63,7 +64,13 @@ class Links:
             link.opening = asyncio.create_task(
                 self._open(name, link, workspace), name=f"open mcp {name}"
             )
-        outcome = await asyncio.shield(link.opening)
+        opening = link.opening
+        try:
+            outcome = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if not opening.cancelled():
+                raise
+            raise ToolError(f"{name} was closed while it started", retry="same") from None
         if isinstance(outcome, ToolError):
             raise outcome
         return outcome
@@ -104,10 +111,14 @@ class Links:
         for name, link in list(self._links.items()):
             idle = not link.calls and now - link.used > IDLE_SECONDS
             if idle or enabled.get(name) != link.settings:
-                await self._leave(name)
+                await self._retire(name)
 
     async def close(self) -> None:
-        await asyncio.gather(*(self._leave(name) for name in list(self._links)))
+        """Whatever is under way."""
+        links = [*self._links.values(), *self._retired]
+        self._links.clear()
+        self._retired.clear()
+        await asyncio.gather(*(_closed(link) for link in links))
 
     async def _ask(
         self, name: str, workspace: str, what: Callable[["Connection"], Awaitable[Answer]]
@@ -124,12 +135,15 @@ class Links:
         finally:
             link.calls -= 1
             link.used = self._world.clock()
+            if link in self._retired and not link.calls:
+                self._retired.remove(link)
+                await _closed(link)
 
     async def _link(self, name: str) -> _Link:
         settings = self._enabled().get(name)
         link = self._links.get(name)
         if link is not None and link.settings != settings:
-            await self._leave(name)
+            await self._retire(name)
             link = None
         if settings is None:
             raise ToolError(f"no MCP server called {name!r}", "`hermes mcp list`", "never")
@@ -138,15 +152,13 @@ class Links:
         link.used = self._world.clock()
         return link
 
-    async def _leave(self, name: str) -> None:
+    async def _retire(self, name: str) -> None:
+        """Nobody gets it any more; it is closed when the calls that it carries are over."""
         link = self._links.pop(name, None)
-        if link is None:
-            return
-        if link.opening is not None:
-            link.opening.cancel()
-            await asyncio.wait([link.opening])
-        if link.connection is not None:
-            await link.connection.close()
+        if link is not None and link.calls:
+            self._retired.append(link)
+        elif link is not None:
+            await _closed(link)
 
     async def _open(self, name: str, link: _Link, workspace: str) -> "Connection | ToolError":
         try:
@@ -185,6 +197,14 @@ class Links:
         told(facts)
         made: Connection = connection
         return made
+
+
+async def _closed(link: _Link) -> None:
+    if link.opening is not None:
+        link.opening.cancel()
+        await asyncio.wait([link.opening])
+    if link.connection is not None:
+        await link.connection.close()
 
 
 def _opening() -> ModuleType:

@@ -1,5 +1,6 @@
 """How a server is reached, by its settings: a program here, or an address elsewhere."""
 
+import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,6 +22,10 @@ from hermes_agent.tools.mcp.world import NotDone, World
 if TYPE_CHECKING:
     import httpx2
 
+for _name in ("mcp", "client"):
+    # What counts is told by errors; what the SDK logs beside has addresses with codes in it.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+    logging.getLogger(_name).propagate = False
 _SECRET = re.compile(r"secret:([A-Za-z_][A-Za-z0-9_]*)")
 
 

@@ -22,6 +22,8 @@ SEARCH_SECONDS = 20.0
 ABOUT_CHARS = 1_500
 NAME_CHARS = 40
 TROUBLE_CHARS = 400
+TROUBLES = 5
+"""Servers that are told of one by one when they cannot be reached."""
 
 
 class Servers:
@@ -58,19 +60,15 @@ class Servers:
         )
 
     async def search(self, query: str) -> Sequence[Listed]:
-        """Tools of servers that were seen before and of those that can be reached now; one that
-        cannot be reached is a row of its own."""
+        """Tools of servers that were seen before and of those that can be reached now; first, a
+        row of its own for one that cannot."""
         unseen = self._unseen()
         if unseen:
             tasks = [asyncio.create_task(self._try(name)) for name in unseen]
             await asyncio.wait(tasks, timeout=SEARCH_SECONDS)
             for task in tasks:
                 task.cancel()  # the server goes on starting, and the next search may find it
-        rows = list(self._indexed().search(query))
-        return [
-            *rows,
-            *(Listed(first_line(name, NAME_CHARS), self._why_not(name)) for name in self._unseen()),
-        ]
+        return [*self._missing(), *self._indexed().search(query)]
 
     async def find(self, name: str) -> Tool | None:
         tool = self._lookup(name)
@@ -135,6 +133,15 @@ class Servers:
             await self._links.connect(name)
         except ToolError:
             return  # kept with the connection, and told as a row
+
+    def _missing(self) -> list[Listed]:
+        """A row for each server that is not known, but not so many that they hide the rest."""
+        unseen = self._unseen()
+        rows = [Listed(first_line(name, NAME_CHARS), self._why_not(name)) for name in unseen]
+        if len(rows) <= TROUBLES:
+            return rows
+        others = first_line(", ".join(unseen[TROUBLES:]), TROUBLE_CHARS)
+        return [*rows[:TROUBLES], Listed("MCP", f"cannot be used now either: {others}")]
 
     def _why_not(self, name: str) -> str:
         trouble = self._links.trouble(name)
