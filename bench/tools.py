@@ -23,10 +23,9 @@ SOURCES = 8
 SLOW = 0.5
 """Seconds that each of the diagnostics takes."""
 DIAGNOSE = f"""
-from concurrent.futures import ThreadPoolExecutor
-with ThreadPoolExecutor({SOURCES}) as pool:
-    for said in pool.map(lambda n: terminal(command=f"sleep {SLOW}; echo {{n}}"), range({SOURCES})):
-        print(said)
+import hermes
+for said in hermes.parallel([("terminal", {{"command": "sleep {SLOW}; uptime"}})] * {SOURCES}):
+    print(said)
 """
 UNUSED = """
 import sys, time

@@ -188,6 +188,8 @@ def _locked(ref: str) -> ToolError:
 async def upload(browser: Browser, element: Element, path: str, data: bytes) -> None:
     """Put a file into a field. The browser reads it when the form is sent, so it lies in a folder
     of the browser's until that ends."""
+    if not browser.local:
+        raise ToolError("no file can be handed to a browser on another machine", retry="never")
     kind = await element.run(_FILES)
     if kind == "other":
         raise ToolError(f"{element.ref} takes no files", "find the field for files", "changed")

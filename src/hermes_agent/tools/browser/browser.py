@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Proxy
@@ -21,7 +22,7 @@ from hermes_agent.tools.browser.connection import (
 )
 from hermes_agent.tools.browser.downloads import Downloads
 from hermes_agent.tools.browser.halts import Dialogs
-from hermes_agent.tools.browser.program import PipeWire, started
+from hermes_agent.tools.browser.program import SCRATCH, PipeWire, started
 from hermes_agent.tools.browser.refs import Refs
 from hermes_agent.tools.browser.tab import Tab
 
@@ -46,6 +47,8 @@ class Browser:
         self.current: Tab | None = None
         self.opened: list[Tab] = []
         """Tabs that pages opened and nobody was told of yet."""
+        self.local = True
+        """It runs on this machine, and can use our proxy and our files."""
         self.told: dict[str, str] = {}
         """Hosts that were not reached, as far as the model knows."""
         self.wire = wire
@@ -83,6 +86,7 @@ class Browser:
 
     async def begin(self, *, own: bool, local: bool) -> None:
         """Take the first tab of a browser that is ours, or a corner of one that is not."""
+        self.local = local
         if own:
             targets = (await self.call("Target.getTargets"))["targetInfos"]
             page = next(target for target in targets if target["type"] == "page")
@@ -139,6 +143,9 @@ class Browser:
             browserContextId=self._context,
             **behaviour,
         )
+
+    async def _stop_download(self, guid: str) -> None:
+        await self.call("Browser.cancelDownload", guid=guid, browserContextId=self._context)
 
     # Tabs.
 
@@ -206,7 +213,7 @@ class Browser:
             self.downloads.begin(params)
         elif method == "Browser.downloadProgress":
             if self.downloads.progress(params):
-                self._later(self.call("Browser.cancelDownload", guid=params["guid"]))
+                self._later(self._stop_download(params["guid"]))
         elif method == "Target.targetCreated":
             target = params["targetInfo"]
             if self._discovers and self._is_new(target):
@@ -268,20 +275,18 @@ async def launch(
     """A browser that is ready. `folder` is where downloads go."""
     proxy = await open_proxy()
     try:
-        wire, local = await _wired(settings, proxy)
+        wire, scratch = await _wired(settings, proxy)
     except BaseException:
         await proxy.close()
         raise
-    own = isinstance(wire, PipeWire)
-    inside = wire.profile if isinstance(wire, PipeWire) else None
-    scratch = Path(tempfile.mkdtemp(prefix="hermes-uploads-", dir=inside))
     browser = Browser(wire, proxy, Downloads(folder), scratch)
+    own = isinstance(wire, PipeWire)
     try:
         async with asyncio.timeout(START_SECONDS):
-            await browser.begin(own=own, local=local)
+            await browser.begin(own=own, local=own or is_local(settings.address))
     except (TimeoutError, ToolError, Refused, SessionLost) as error:
         why = str(error) or type(error).__name__
-        if isinstance(wire, PipeWire) and not browser.alive:
+        if isinstance(wire, PipeWire) and isinstance(error, BrowserGone):
             why = wire.last_words()
         await browser.close()
         raise ToolError(f"the browser does not start: {why}", retry="never") from None
@@ -291,10 +296,16 @@ async def launch(
     return browser
 
 
-async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[Wire, bool]:
-    """A way to the browser, and whether it runs on this machine."""
+async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[Wire, Path]:
+    """A way to the browser, and a folder for what is handed to it."""
     if not settings.address:
-        return await started(settings.program, proxy.address), True
-    from hermes_agent.tools.browser.sockets import connected, is_local
+        wire = await started(settings.program, proxy.address)
+        return wire, wire.profile / SCRATCH
+    from hermes_agent.tools.browser.sockets import connected
 
-    return await connected(settings.address), is_local(settings.address)
+    return await connected(settings.address), Path(tempfile.mkdtemp(prefix="hermes-browser-"))
+
+
+def is_local(address: str) -> bool:
+    """Whether the browser at an address runs on this machine."""
+    return urlsplit(address).hostname in {"127.0.0.1", "localhost", "::1"}

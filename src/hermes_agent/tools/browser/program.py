@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from hermes_agent.core.errors import ToolError
 
@@ -21,6 +22,9 @@ PROGRAMS = (
 )
 MESSAGE_BYTES = 128 * 1024 * 1024
 CLOSE_SECONDS = 3.0
+SCRATCH = "hermes-scratch"
+"""A folder in the profile for files that are handed to the browser."""
+_WORDS = 4096
 WIDTH, HEIGHT = 1280, 900
 
 _WITHOUT = (
@@ -68,8 +72,11 @@ _KEEPER = 'exec 3<&0 4>&1 </dev/null >&2; profile=$1; shift; "$@"; rm -rf "$prof
 class PipeWire:
     """Messages ended by NUL on the browser's file descriptors 3 and 4."""
 
-    def __init__(self, process: asyncio.subprocess.Process, profile: Path) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, profile: Path, errors: IO[bytes]
+    ) -> None:
         self._process = process
+        self._errors = errors
         self.profile = profile
 
     @property
@@ -100,6 +107,7 @@ class PipeWire:
         await self._process.wait()
         # Something that was being killed may have written while the shell removed.
         await asyncio.to_thread(shutil.rmtree, self.profile, ignore_errors=True)
+        self._errors.close()
 
     def _kill(self) -> None:
         """Zygotes outlive the browser by a moment, so the group is ended in any case."""
@@ -110,12 +118,12 @@ class PipeWire:
 
     def last_words(self) -> str:
         """The end of what it wrote before it failed."""
-        try:
-            text = (self.profile / "errors").read_text(errors="replace")
-        except OSError:
-            return ""
+        size = os.fstat(self._errors.fileno()).st_size
+        text = os.pread(self._errors.fileno(), _WORDS, max(0, size - _WORDS)).decode(
+            errors="replace"
+        )
         rows = [row for row in text.splitlines() if row.strip()]
-        return rows[-1][:300] if rows else ""
+        return rows[-1][:300] if rows else "it ended without a word"
 
 
 def program(named: str) -> str:
@@ -140,7 +148,9 @@ async def started(named: str, proxy: str) -> PipeWire:
     arguments = flags(proxy, profile, root=os.geteuid() == 0)
     keep = ("PATH", "LANG", "LC_ALL", "TZ", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
     environment = {name: os.environ[name] for name in keep if name in os.environ}
-    with (profile / "errors").open("wb") as errors:
+    (profile / SCRATCH).mkdir()
+    errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the browser
+    try:
         process = await asyncio.create_subprocess_exec(
             "/bin/sh", "-c", _KEEPER, "sh", str(profile), path, *arguments,
             stdin=asyncio.subprocess.PIPE,
@@ -150,4 +160,8 @@ async def started(named: str, proxy: str) -> PipeWire:
             limit=MESSAGE_BYTES,
             start_new_session=True,
         )  # fmt: skip
-    return PipeWire(process, profile)
+    except BaseException:
+        errors.close()
+        shutil.rmtree(profile, ignore_errors=True)
+        raise
+    return PipeWire(process, profile, errors)

@@ -10,8 +10,6 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from hermes_agent.core.errors import ToolError
 
 MESSAGE_BYTES = 128 * 1024 * 1024
-ANSWER_BYTES = 65_536
-_LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class SocketWire:
@@ -32,10 +30,6 @@ class SocketWire:
 
     async def close(self) -> None:
         await self._socket.close()
-
-
-def is_local(address: str) -> bool:
-    return urlsplit(address).hostname in _LOCAL
 
 
 async def connected(address: str) -> SocketWire:
