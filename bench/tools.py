@@ -24,7 +24,7 @@ SLOW = 0.5
 """Seconds that each of the diagnostics takes."""
 DIAGNOSE = f"""
 import hermes
-for said in hermes.parallel([("terminal", {{"command": "sleep {SLOW}; uptime"}})] * {SOURCES}):
+for said in hermes.parallel([(terminal, {{"command": "sleep {SLOW}; uptime"}})] * {SOURCES}):
     print(said)
 """
 UNUSED = """
