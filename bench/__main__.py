@@ -10,7 +10,7 @@ from pathlib import Path
 import hermes_agent
 from bench.table import Figure, show
 
-PARTS = ("commands", "turns", "search", "policy", "models", "terminals", "tools", "install")
+PARTS = ("commands", "turns", "search", "policy", "models", "terminals", "tools", "mcp", "install")
 
 
 def main() -> int:

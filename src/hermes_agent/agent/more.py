@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.foreign import framed
 from hermes_agent.core.lent import Listed, Source
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 
@@ -37,7 +38,9 @@ async def find_tools(
     rows = [f"{one.name}: {one.about}" for one in found[:SHOWN]]
     if len(found) > SHOWN:
         rows.append(f"[{len(found) - SHOWN} more; narrow the search]")
-    lines = [*(rows or ["no tool fits"]), *(f"[not searched: {each}]" for each in troubles)]
+    # What servers say of their tools is theirs, and may be meant to mislead.
+    text = framed("tools", "find_tools", "\n".join(rows)) if rows else "no tool fits"
+    lines = [text, *(f"[not searched: {each}]" for each in troubles)]
     return ToolResult("\n".join(lines), {"found": [one.name for one in found]})
 
 
@@ -48,6 +51,8 @@ async def _described(sources: Sequence[Source], names: Sequence[str]) -> ToolRes
             if (found := await source.find(name)) is not None:
                 spec = found.spec
                 arguments = msgspec.json.encode(spec.parameters).decode()
+                if found.origin == "mcp":
+                    arguments = framed("arguments", spec.name, arguments)
                 lines.append(f"{spec.name}: {spec.description}\narguments: {arguments}")
                 break
         else:

@@ -68,6 +68,7 @@ class Lenders:
             secret=self._secret,
             environ=self._environ,
             clock=self._clock,
+            learn=self._redact.learn,
         )
 
     def lent(self, session: Session, children: Children) -> Lent:

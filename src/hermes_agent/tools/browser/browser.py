@@ -27,6 +27,8 @@ from hermes_agent.tools.browser.refs import Refs
 from hermes_agent.tools.browser.tab import Tab
 
 START_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
+_POLL = 0.02
 GREETING = "http://hermes.invalid/"
 """The proxy answers this itself; the browser learns its password by it and keeps it."""
 _USER = "hermes"
@@ -186,6 +188,15 @@ class Browser:
         await self.call("Target.closeTarget", targetId=tab.target)
         self._forget(tab)
         await tab.close()
+
+    async def closes(self, tab: Tab) -> bool:
+        """Whether a tab that no longer answers is about to close. We may hear of that later."""
+        end = asyncio.get_running_loop().time() + CLOSE_SECONDS
+        while tab.name in self.tabs and not tab.crashed and self.alive:
+            if asyncio.get_running_loop().time() > end:
+                break
+            await asyncio.sleep(_POLL)
+        return tab.name not in self.tabs
 
     def _forget(self, tab: Tab) -> None:
         self.tabs.pop(tab.name, None)

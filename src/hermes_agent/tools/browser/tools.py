@@ -176,7 +176,7 @@ async def browser_act(
         except Halted:
             return await reported(driven, tab, "")
         except SessionLost:
-            if tab.name in driven.tabs:
+            if not await driven.closes(tab):
                 raise
         return await _after(driven, tab, value)
 
@@ -209,18 +209,28 @@ async def _act(driven: Browser, tab: Tab, action: Act, ref: str, text: str) -> N
 async def _after(driven: Browser, tab: Tab, value: ToolResult | None = None) -> ToolResult:
     """The new state of the page, and what a script returned."""
     notes = [] if await tab.settle() else ["the page still loads"]
-    if tab.name not in driven.tabs:
-        front = driven.current
-        if front is None:
+    said = await _change(driven, tab)
+    if said is None:
+        if driven.current is None:
             return ToolResult("the page closed itself; no other is open")
-        notes.append(f"the page closed itself; tab {front.name} is in front")
         tab = await usable(driven, fresh=False)
+        notes.append(f"the page closed itself; tab {tab.name} is in front")
+        said = await _change(driven, tab)
     lead, ok = (f"{value.text}\n", value.ok) if value is not None else ("", True)
+    return await reported(driven, tab, f"{lead}{said or ''}", notes=notes, ok=ok)
+
+
+async def _change(driven: Browser, tab: Tab) -> str | None:
+    """What is different on the page; None where it closed."""
     try:
-        said = changed(driven, tab, await look(driven, tab))
+        if tab.name in driven.tabs:
+            return changed(driven, tab, await look(driven, tab))
     except Halted:
-        said = ""
-    return await reported(driven, tab, f"{lead}{said}", notes=notes, ok=ok)
+        return ""
+    except SessionLost:
+        if not await driven.closes(tab):
+            raise
+    return None
 
 
 async def _answered(driven: Browser, page: str, text: str, *, accept: bool) -> ToolResult:

@@ -51,10 +51,17 @@ class Kept(Struct, frozen=True):
 class Tokens:
     """The SDK's storage for one server."""
 
-    def __init__(self, path: Path, url: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        url: str,
+        clock: Clock,
+        learn: Callable[[str, str], None] = lambda _label, _secret: None,
+    ) -> None:
         self._path = path
         self._url = url
         self._clock = clock
+        self._learn = learn
         self.provider: OAuthClientProvider | None = None
 
     def read(self) -> Kept:
@@ -72,11 +79,13 @@ class Tokens:
         if not kept.tokens:
             return None
         token = OAuthToken.model_validate_json(kept.tokens)
+        self._tell(token)
         if kept.ends and self._clock() > kept.ends - EARLY_SECONDS and token.refresh_token:
             token.access_token = ""  # so that the SDK renews it before it asks for anything
         return token
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._tell(tokens)
         ends = self._clock() + tokens.expires_in if tokens.expires_in else 0.0
         assert self.provider is not None
         context = self.provider.context
@@ -89,6 +98,11 @@ class Tokens:
                 resource=_json(context.protected_resource_metadata),
             )
         )
+
+    def _tell(self, tokens: OAuthToken) -> None:
+        for secret in (tokens.access_token, tokens.refresh_token):
+            if secret:
+                self._learn("mcp token", secret)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         client = self.read().client

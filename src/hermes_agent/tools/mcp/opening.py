@@ -127,7 +127,7 @@ async def _logged(
 
 
 def _tokens(name: str, settings: McpServerSettings, world: World) -> Tokens:
-    return Tokens(world.token_file(name), settings.url, world.clock)
+    return Tokens(world.token_file(name), settings.url, world.clock, world.learn)
 
 
 async def log_in(

@@ -35,10 +35,11 @@ class Servers:
         environ: Mapping[str, str],
         clock: Clock,
         cache: Path | None = None,
+        learn: Callable[[str, str], None] = lambda _label, _secret: None,
     ) -> None:
         self._settings = settings
         self._shelf = Shelf(cache or folder / "mcp")
-        self.world = World(folder, self._shelf, secret, environ, clock)
+        self.world = World(folder, self._shelf, secret, environ, clock, learn)
         self._links = Links(self._enabled, self.world)
         self._index = Index()
 

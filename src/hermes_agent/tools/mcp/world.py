@@ -17,6 +17,8 @@ class World(Struct, frozen=True):
     secret: Callable[[str], str]
     environ: Mapping[str, str]
     clock: Clock
+    learn: Callable[[str, str], None] = lambda _label, _secret: None
+    """Told every token as soon as it is known, so that it is taken out of all that is kept."""
 
     def token_file(self, name: str) -> Path:
         return self.folder / "credentials" / self.shelf.path(name, ".mcp").name
