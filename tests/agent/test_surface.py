@@ -463,7 +463,9 @@ async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: P
         await b.say("go")
         found, nothing, shown, called = await finished(b)
         judged = (await b.events(ev.CallJudged))[-1]
-    assert found.text.splitlines() == ["far__ping: Ping a host", "far__trace: Ping a host"]
+    assert "content from elsewhere" in found.text
+    rows = [line for line in found.text.splitlines() if line.startswith("far__")]
+    assert rows == ["far__ping: Ping a host", "far__trace: Ping a host"]
     assert nothing.text == "no tool fits"
     assert '"required":["host"]' in shown.text
     assert "far__pong: there is no such tool" in shown.text
@@ -477,9 +479,8 @@ async def test_a_source_that_cannot_be_searched_does_not_hide_the_others(tmp_pat
         lend(b, Shelf(trouble="the server is down"), Shelf(far([])))
         await b.say("go")
         (done,) = await finished(b)
-    assert done.text.splitlines() == [
-        "far__ping: Ping a host", "[not searched: the server is down]",
-    ]  # fmt: skip
+    assert "far__ping: Ping a host" in done.text.splitlines()
+    assert done.text.splitlines()[-1] == "[not searched: the server is down]"
 
 
 async def test_a_search_that_finds_too_many_says_so(tmp_path: Path) -> None:
@@ -489,7 +490,7 @@ async def test_a_search_that_finds_too_many_says_so(tmp_path: Path) -> None:
         lend(b, many)
         await b.say("go")
         (done,) = await finished(b)
-    assert done.text.splitlines()[-1] == "[60 more; narrow the search]"
+    assert "[60 more; narrow the search]" in done.text.splitlines()
     assert len(done.data["found"]) == 100
 
 

@@ -36,11 +36,10 @@ async def find_tools(
         else:
             found += answer
     rows = [f"{one.name}: {one.about}" for one in found[:SHOWN]]
-    if len(found) > SHOWN:
-        rows.append(f"[{len(found) - SHOWN} more; narrow the search]")
     # What servers say of their tools is theirs, and may be meant to mislead.
     text = framed("tools", "find_tools", "\n".join(rows)) if rows else "no tool fits"
-    lines = [text, *(f"[not searched: {each}]" for each in troubles)]
+    more = [f"[{len(found) - SHOWN} more; narrow the search]"] if len(found) > SHOWN else []
+    lines = [text, *more, *(f"[not searched: {each}]" for each in troubles)]
     return ToolResult("\n".join(lines), {"found": [one.name for one in found]})
 
 
