@@ -242,6 +242,7 @@ async def test_a_page_that_would_unpack_without_end_is_cut(surfer: Surfer, encod
         ("deflate", zlib.compress(b"one two")),
         ("deflate", zlib.compress(b"one two")[2:-4]),
     ],
+    ids=["gzip in two parts", "deflate", "deflate without its head"],
 )
 async def test_pages_come_packed_in_several_ways(
     surfer: Surfer, encoding: str, packed: bytes
