@@ -21,7 +21,21 @@ INPUTS: dict[str, dict[str, object]] = {
     "patch": {"path": "seen", "old": "a", "new": "b"},
     "search_files": {"pattern": "a"},
     "ask_user": {"question": "well?"},
+    "read_on": {"result": "x"},
+    "todo": {"items": []},
+    "web_search": {"query": "x"},
+    "web_fetch": {"url": "http://localhost:1/"},
+    "browser": {"action": "snapshot"},
+    "browser_act": {"page": "localhost", "action": "click", "ref": "e1"},
+    "execute_code": {"code": "terminal(command='touch made')"},
+    "delegate": {"tasks": [{"task": "go"}]},
+    "find_tools": {},
+    "use_tool": {"name": "terminal", "arguments": {"command": "touch made"}},
+    "make_tool": {"name": "own_one", "code": "x = 1"},
 }
+JUDGED = {"use_tool": "terminal", "browser_act": ""}
+"""What the gate is asked about instead: the tool that is meant; nothing where another tool must have
+worked before."""
 
 
 def ask(house: House) -> None:
@@ -93,7 +107,8 @@ def test_nothing_runs_that_the_gate_denies(
     caller(house)
     entries = house.json("audit", "--limit", "1000")
     judged = [entry for entry in entries if entry["kind"] == "call_judged"]
-    assert [entry["tool"] for entry in judged] == list(calls)
+    meant = [JUDGED.get(tool, tool) for tool in calls]
+    assert [entry["tool"] for entry in judged] == [tool for tool in meant if tool]
     assert {(entry["action"], entry["rule"]) for entry in judged} == {("deny", "mine/nothing")}
     assert not [entry for entry in entries if entry["kind"] == "call_intended"]
     assert (house.work / "seen").read_text() == "a"

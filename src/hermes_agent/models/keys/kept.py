@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.core.private import credentials_file, private_folder, write_private
 from hermes_agent.core.services import Service
 from hermes_agent.models.keys.checks import checked
-from hermes_agent.models.keys.private_files import credentials_file, private_folder, write_private
 from hermes_agent.models.keys.tokens import forget_token
 
 Where = Literal["env-file", "keyring"]

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.core.private import credentials_file
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.services import Service
 from hermes_agent.models.keys.checks import Learn, Source, SourceRow, checked, described
 from hermes_agent.models.keys.logins import login_of
-from hermes_agent.models.keys.private_files import credentials_file
 from hermes_agent.models.speaking import Credential
 
 __all__ = ["Source", "SourceRow", "described", "sources"]

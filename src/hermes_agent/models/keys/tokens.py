@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.private import credentials_file, private_folder, write_private
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.services import DeviceLogin
 from hermes_agent.models.keys.checks import Learn, checked
-from hermes_agent.models.keys.private_files import credentials_file, private_folder, write_private
 from hermes_agent.models.speaking import Credential
 
 EARLY_SECONDS = 120.0
