@@ -223,6 +223,15 @@ async def test_what_changes_something_is_done_as_often_as_it_is_asked_for(tmp_pa
     assert ran == ["x", "x"]
 
 
+async def test_the_twin_of_a_large_result_can_be_read_whole(tmp_path: Path) -> None:
+    reply = Reply("", tuple(ToolCall.of(id, "look") for id in "ab"), stop="calls")
+    tools = [Tool("look", lambda: "x" * 50_000, "Look", repeatable=True)]
+    async with bench(tmp_path, ScriptedModel(reply, Reply("done")), tools=tools) as b:
+        await b.say("go")
+        kept = [(tmp_path / "results" / f"{one.effect}.txt") for one in await finished(b)]
+    assert [path.read_text() for path in kept] == ["x" * 50_000] * 2
+
+
 async def test_a_look_that_failed_is_not_the_answer_to_its_twin(tmp_path: Path) -> None:
     ran: list[str] = []
 
@@ -471,6 +480,20 @@ async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: P
     assert "far__pong: there is no such tool" in shown.text
     assert (called.tool, called.text, ran) == ("far__ping", "pong of a", ["far__ping a"])
     assert (judged.tool, judged.facts.origin) == ("far__ping", "mcp")
+
+
+@pytest.mark.parametrize("written", [use("far__ping", host="a"), ("far__ping", {"host": "a"})])
+async def test_a_session_without_the_tool_for_them_has_no_found_tools(
+    tmp_path: Path, written: tuple[str, dict[str, Any]]
+) -> None:
+    ran: list[str] = []
+    model = ScriptedModel(*calls(written))
+    async with bench(tmp_path, model, tools=load_tools(["files"])) as b:
+        lend(b, Shelf(far(ran)))
+        await b.say("go")
+        (done,) = await finished(b)
+    assert (done.ok, ran) == (False, [])
+    assert "no tool called 'far__ping'" in done.text
 
 
 async def test_a_source_that_cannot_be_searched_does_not_hide_the_others(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ INPUTS: dict[str, dict[str, object]] = {
     "make_tool": {"name": "own_one", "code": "x = 1"},
 }
 JUDGED = {"use_tool": "terminal", "browser_act": ""}
-"""What the gate is asked about instead: the tool that is meant; nothing where another tool must have
-worked before."""
+"""What the gate is asked about instead: the tool that is meant; nothing where another tool must
+have worked before."""
 
 
 def ask(house: House) -> None:

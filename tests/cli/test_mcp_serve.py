@@ -9,8 +9,11 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp.types import ElicitResult, TextResourceContents
+from mcp.types import ElicitResult, Implementation, TextResourceContents
 
+from hermes_agent.cli.follow import Following
+from hermes_agent.cli.mcp_serve_run import TokenOnly
+from hermes_agent.cli.mcp_serve_turn import Live
 from hermes_agent.cli.mcp_serve_words import answer_of
 from tests.support.cli import PATIENCE, House
 from tests.support.mcp_client import (
@@ -75,6 +78,56 @@ async def test_work_is_answered_with_consent_asked_for_and_each_step_told(
     assert data_of(again)["text"] == "Good day to you."
     assert the_session(careful)["turns"] == 2
     assert the_session(careful)["source"] == "mcp"
+
+
+ONLY_ALICE = """
+version: 1
+rules:
+  - id: only-alice
+    match: {tool: terminal}
+    then: {ask: {by: [alice]}}
+"""
+
+
+def answers(house: House) -> list[str]:
+    """Who has answered, as it is recorded."""
+    path = f"/v1/sessions/{the_session(house)['id']}/journal"
+    events = [one["event"] for one in house.api.get(path)]
+    return [event["by"] for event in events if event["kind"] == "answered"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_consent_is_recorded_as_that_of_the_client(careful: House, way: str) -> None:
+    client_info = Implementation(name="An Editor\n(of alice)", version="1")
+    async with connected(careful, way, answer="yes", client_info=client_info) as client:
+        await client.call_tool("ask", {"prompt": "write a file"})
+    assert answers(careful) == ["mcp:An-Editor-of-alice"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_client_cannot_answer_for_a_person(house: House, way: str) -> None:
+    house.home.mkdir(exist_ok=True)
+    (house.home / "policy.yaml").write_text(ONLY_ALICE)
+    house.environ["SUDO_USER"] = "alice"
+    said: list[str | None] = []
+
+    async def step(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message)
+
+    alice = Implementation(name="alice", version="1")
+    async with connected(house, way, answer="yes", client_info=alice) as client:
+        asking = asyncio.create_task(
+            client.call_tool("ask", {"prompt": "write a file"}, progress_callback=step)
+        )
+        await eventually(
+            lambda: any("'mcp:alice' may not answer" in (line or "") for line in said), "a refusal"
+        )
+        (question,) = house.api.get("/v1/questions")
+        assert not (house.work / "made.txt").exists()
+        await asyncio.to_thread(house.good, "approvals", "answer", question["id"], "yes")
+        told = await asking
+    assert data_of(told)["text"] == "The file is **written**."
+    assert answers(house) == ["alice"]
 
 
 @pytest.mark.parametrize("way", WAYS[:2])
@@ -169,6 +222,31 @@ async def test_a_childs_question_is_put_too(careful: House, way: str) -> None:
     assert data_of(told)["text"] == "It was handed on."
     assert "echo written" in seen[-1].message
     assert (careful.work / "made.txt").read_text() == "written\n"
+
+
+async def test_children_are_not_listed(house: House) -> None:
+    house.script.write_text(DELEGATING)
+    async with connected(house) as client:
+        told = await client.call_tool("ask", {"prompt": "hand it on"})
+        rows = data_of(await client.call_tool("sessions"))["sessions"]
+        (read,) = (await client.read_resource("hermes://sessions")).contents
+    assert len(house.api.get("/v1/sessions")) == 2
+    assert [row["id"] for row in rows] == [data_of(told)["session"]]
+    assert isinstance(read, TextResourceContents)
+    assert [row["id"] for row in json.loads(read.text)] == [data_of(told)["session"]]
+
+
+async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
+    house: House,
+) -> None:
+    session = await asyncio.to_thread(house.send, "which colour", interactive=True)
+    live = Live(Following(house.api, session, "another", 0))
+    while (item := await live.next()) is not None and item[0]["kind"] != "asked":
+        pass
+    live.leave()  # nothing more happens in the session
+    async with asyncio.timeout(PATIENCE):
+        while await live.next() is not None:
+            pass
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -369,6 +447,29 @@ async def test_only_the_token_opens_the_door(house: House) -> None:
         assert server.process.stderr is not None
         assert own not in server.process.stderr.read()
     assert not house.home.exists() or not (house.home / "state.db").exists()
+
+
+async def test_whatever_is_no_request_has_no_way_past_the_token() -> None:
+    passed: list[str] = []
+    sent: list[Any] = []
+
+    async def app(scope: Any, _receive: Any, _send: Any) -> None:
+        passed.append(scope["type"])
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    door = TokenOnly(app, "a-token-of-my-own-choosing")
+    shown = [(b"authorization", b"Bearer a-token-of-my-own-choosing")]
+    for headers in ([], shown):
+        await door({"type": "websocket", "headers": headers}, receive, send)
+    await door({"type": "http", "headers": shown}, receive, send)
+    await door({"type": "lifespan"}, receive, send)
+    assert passed == ["http", "lifespan"]
+    assert sent == [{"type": "websocket.close"}] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 it says so, and only then is there a permit. Nothing else makes permits."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -12,7 +14,9 @@ from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict, host_of
 from hermes_agent.core.errors import NotFound
+from hermes_agent.core.lent import Reach
 from hermes_agent.core.tools import Permit, Tool
+from hermes_agent.policy.decide import DEFAULT
 from hermes_agent.policy.resolvers import finish, on_disk
 
 log = logging.getLogger("hermes.admission")
@@ -21,6 +25,8 @@ TEXT_CHARS = 500
 """How much of a call the judgement keeps for people."""
 LEAVE = frozenset({"yes", "session", "always"})
 """Answers that allow a call."""
+HOSTS = 1_000
+"""Hosts of one call whose judgement is remembered."""
 
 
 class Refused(Exception):
@@ -29,6 +35,12 @@ class Refused(Exception):
 
 async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
     return [(path,) for path in paths]
+
+
+def _may_be_empty(tool: Tool, argument: str) -> bool:
+    """Whether an empty path means none at all. Elsewhere it means the workspace."""
+    known: Mapping[str, Any] = tool.spec.parameters.get("properties", {})
+    return known.get(argument, {}).get("default") == ""
 
 
 class Admission:
@@ -76,28 +88,40 @@ class Admission:
         except NotFound:
             return None
 
-    def reach(self, open_call: OpenCall, tool: Tool, terminal: str) -> Callable[[str, str], bool]:
-        """Whether this call may connect to a host that is not public: a rule allows it, or somebody
-        has agreed to a call that names it."""
+    def reach(self, open_call: OpenCall, tool: Tool, terminal: str) -> Reach:
+        """Whether this call may connect to a host. One that is not public: a rule allows it, or
+        somebody has agreed to a call that names it. A public one: no rule denies it, and what holds
+        where there is no rule does not count, for pages lead to hosts that nobody has named."""
         judged = open_call.judged
         named = set(judged.facts.hosts) if judged else set()
 
-        def may(host: str, address: str) -> bool:
+        def said(*hosts: str) -> Verdict:
+            given = tool.arguments(open_call.call.target()[1])
             effect = Effect(
                 id=open_call.effect,
                 tool=tool.name,
-                input={},
+                input=self.arguments(open_call, tool, given),
                 session=self._talk.session,
                 workspace=self._parts.terminals[terminal].workspace,
                 terminal=terminal,
                 terminal_kind=self._parts.places.get(terminal, "local"),
-                hosts=(host,) if host == address else (host, address),
+                capabilities=tuple(tool.capabilities),
+                hosts=hosts,
                 origin=tool.origin,
                 actor=self._parts.actor,
                 time=self._parts.clock(),
             )
-            judging = self._parts.gate.judge(effect, _nowhere, self._talk.granted)
-            action = finish(judging).action
+            return finish(self._parts.gate.judge(effect, _nowhere, self._talk.granted))
+
+        @lru_cache(HOSTS)
+        def denied(host: str) -> bool:
+            verdict = said(host)
+            return verdict.action == "deny" and verdict.rule != DEFAULT
+
+        def may(host: str, address: str, public: bool) -> bool:
+            if public:
+                return not denied(host) and not denied(address)
+            action = said(*dict.fromkeys((host, address))).action
             return action == "allow" or (
                 action == "ask" and host in named and self._agreed(open_call.effect)
             )
@@ -164,7 +188,11 @@ class Admission:
             terminal_kind=kind,
             capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
-            paths=tuple((access, str(given[key])) for key, access in tool.paths.items()),
+            paths=tuple(
+                (access, str(given[key]))
+                for key, access in tool.paths.items()
+                if given[key] or not _may_be_empty(tool, key)
+            ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
             origin=tool.origin,
             actor=self._parts.actor,

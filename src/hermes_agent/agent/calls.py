@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +70,9 @@ class Calls:
     async def settle(self) -> None:
         """Bring every open call to its end. Calls that only look, or that touch neither files nor
         processes, run side by side; one that changes them waits for those before it."""
+        for open_call in self._talk.unfinished:
+            with suppress(HermesError):  # told when its turn comes
+                await self._finder.load(open_call)
         for batch in self._batches(self._talk.unfinished):
             async with asyncio.TaskGroup() as group:
                 twins: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -144,7 +148,7 @@ class Calls:
     async def _advance(self, open_call: OpenCall, has_twin: bool) -> None:
         if open_call.intended is not None:
             return await self._take_up(open_call)
-        if has_twin and (result := self._result_of_twin(open_call)):
+        if has_twin and (result := await self._result_of_twin(open_call)):
             return await self._finish(open_call, result)
         return await self._begin(open_call)
 
@@ -187,13 +191,14 @@ class Calls:
                 "never",
             )
 
-    def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
+    async def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
         for other in self._talk.calls:
             if other.finished and other is not open_call and other.finished.ok:
                 same = (other.call.name, other.call.arguments)
                 if same == (open_call.call.name, open_call.call.arguments):
                     twin = other.finished
-                    return ToolResult(twin.text, twin.data, files=twin.files)
+                    whole = await self._results.whole(other.effect, twin.text)
+                    return ToolResult(whole, twin.data, files=twin.files)
         return None
 
     # calls that programs make
@@ -229,7 +234,7 @@ class Calls:
                 await self._advance(made, False)
         done = made.finished
         assert done is not None
-        whole = self._results.whole(made.effect, done.text)
+        whole = await self._results.whole(made.effect, done.text)
         return ToolResult(whole, done.data, done.ok, done.files)
 
     def _program(self) -> _Program:
@@ -357,7 +362,7 @@ class Calls:
         await self._end_inner(open_call)
         self._lending.end(open_call.effect)
         result = writable(result, self._parts.redact)
-        text = self._results.shown(open_call.effect, result.text)
+        text = await self._results.shown(open_call.effect, result.text)
         judged = open_call.judged
         if judged is not None and judged.input is not None and open_call.intended is not None:
             changed = msgspec.json.encode(judged.input).decode()

@@ -6,7 +6,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hermes_agent.agent.purse import Account, Purse
 from hermes_agent.core.lent import Carved
 
-Carve = Callable[[int], AbstractAsyncContextManager[Carved]]
+Carve = Callable[[int, int], AbstractAsyncContextManager[Carved]]
+"""With the number of children, and of those calls (this one among them) that still have to get
+their part."""
 
 PART = 0.9
 """How much of what is left goes to the children: their parent must still read what they say."""
@@ -17,9 +19,9 @@ def carver(purse: Purse, accounts: Callable[[], Sequence[Account]]) -> Carve:
     on it themselves."""
 
     @asynccontextmanager
-    async def carve(children: int) -> AsyncIterator[Carved]:
+    async def carve(children: int, calls: int) -> AsyncIterator[Carved]:
         own = [account for account in accounts() if not account.shared]
-        held = await purse.reserve(own, PART)
+        held = await purse.reserve(own, PART / calls)
         try:
             shares = [(account.unit, held.amounts[account.key] / children) for account in own]
             tokens = [int(share) for unit, share in shares if unit == "tokens"]

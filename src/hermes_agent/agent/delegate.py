@@ -9,11 +9,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.lent import Carved, ChildEnd, Children, ChildTask
+from hermes_agent.core.lent import DELEGATE, Carved, ChildEnd, Children, ChildTask
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
 
-DELEGATE = "delegate"
 NEVER = frozenset({"make_tool", "ask_user"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""
 NAME_CHARS = 40
@@ -163,17 +162,18 @@ class _Child:
         self._tools = tuple(tools)
         self._share = share
         self._check = check
+        self._session = ""
 
     async def work(self) -> _Outcome:
         try:
             return await self._work()
         except HermesError as error:
-            return _Outcome(self._name, ChildEnd("", "failed", "", error.message))
+            return _Outcome(self._name, ChildEnd(self._session, "failed", "", error.message))
 
     async def _work(self) -> _Outcome:
         lent = self._context.lent
         text = self._task.task + (self._check.instruction if self._check else "")
-        session = await self._children.begin(
+        self._session = session = await self._children.begin(
             self._context.session,
             ChildTask(
                 key=self._key,

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from hermes_agent.agent.fold import OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.messages import USE_TOOL
 from hermes_agent.core.tools import Tool
 
 KEPT_BACK = frozenset({"execute_code", "delegate", "make_tool"})
@@ -19,8 +20,8 @@ class Finder:
     async def load(self, open_call: OpenCall) -> None:
         """Look for the tool of a call where it takes time to look."""
         name, _ = open_call.call.target()
-        if name in self._parts.tools:
-            return
+        if name in self._parts.tools or USE_TOOL not in self._parts.tools:
+            return  # a session without the tool for them has no others
         for source in self._parts.lent.sources:
             if (found := await source.find(name)) is not None:
                 self._found[name] = found
@@ -43,7 +44,7 @@ class Finder:
         name, _ = open_call.call.target()
         names = list(self._parts.tools)
         close = get_close_matches(name, [*names, *self._found], 1, 0.7)
-        more = "; find_tools searches more" if self._parts.lent.sources else ""
+        more = "; find_tools searches more" if USE_TOOL in self._parts.tools else ""
         hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}{more}"
         raise ToolError(f"no tool called {name!r}", hint, "changed")
 

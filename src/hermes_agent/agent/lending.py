@@ -1,6 +1,7 @@
 """What a tool is lent for one call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People
 from hermes_agent.core import events as ev
+from hermes_agent.core.lent import DELEGATE, Carved
 from hermes_agent.core.tools import ToolContext, ToolResult
 from hermes_agent.policy.redact_stream import Stream
 
@@ -37,6 +39,8 @@ class Lending:
         self._admission = admission
         self._finder = finder
         self._carve = carve
+        self._carved: set[str] = set()
+        """Calls that have had their part of the budget for children."""
         self._output: dict[str, Stream] = {}
         """What calls print while they run, on its way to whoever watches."""
 
@@ -58,6 +62,7 @@ class Lending:
             http=partial(parts.http, reach) if parts.http is not None and reach else None,
             reach=reach,
             settings=parts.settings,
+            workspace=parts.workspace,
             results=parts.results,
             call=partial(inner, open_call) if ours else None,
             lent=replace(
@@ -65,10 +70,21 @@ class Lending:
                 tools=tuple(parts.tools),
                 depth=parts.depth,
                 interactive=self._talk.interactive,
-                carve=self._carve,
+                carve=self._carver(effect),
             ),
             aside=bool(open_call.by),
         )
+
+    def _carver(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[Carved]]:
+        def carve(children: int) -> AbstractAsyncContextManager[Carved]:
+            waiting = sum(
+                one.call.name == DELEGATE and not one.finished and one.effect not in self._carved
+                for one in self._talk.calls
+            )
+            self._carved.add(effect)
+            return self._carve(children, max(1, waiting))
+
+        return carve
 
     def _asker(
         self, effect: str, key: str

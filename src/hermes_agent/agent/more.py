@@ -35,28 +35,38 @@ async def find_tools(
             raise answer
         else:
             found += answer
-    rows = [f"{one.name}: {one.about}" for one in found[:SHOWN]]
-    # What servers say of their tools is theirs, and may be meant to mislead.
-    text = framed("tools", "find_tools", "\n".join(rows)) if rows else "no tool fits"
-    more = [f"[{len(found) - SHOWN} more; narrow the search]"] if len(found) > SHOWN else []
-    lines = [text, *more, *(f"[not searched: {each}]" for each in troubles)]
-    return ToolResult("\n".join(lines), {"found": [one.name for one in found]})
+    tools = [one for one in found if not one.trouble]
+    missing = [one for one in found if one.trouble]
+    rows = [f"{one.name}: {one.about}" for one in (*missing, *tools[:SHOWN])]
+    lines = [] if tools else ["no tool fits"]
+    if rows:  # what servers say of their tools is theirs, and may be meant to mislead
+        lines.append(framed("tools", "find_tools", "\n".join(rows)))
+    if len(tools) > SHOWN:
+        lines.append(f"[{len(tools) - SHOWN} more; narrow the search]")
+    lines += [f"[not searched: {each}]" for each in troubles]
+    return ToolResult("\n".join(lines), {"found": [one.name for one in tools]})
 
 
 async def _described(sources: Sequence[Source], names: Sequence[str]) -> ToolResult:
-    lines = []
-    for name in names:
-        for source in sources:
-            if (found := await source.find(name)) is not None:
-                spec = found.spec
-                arguments = msgspec.json.encode(spec.parameters).decode()
-                if found.origin == "mcp":
-                    arguments = framed("arguments", spec.name, arguments)
-                lines.append(f"{spec.name}: {spec.description}\narguments: {arguments}")
-                break
-        else:
-            lines.append(f"{name}: there is no such tool")
+    lines = [await _one_described(sources, name) for name in names]
     return ToolResult("\n\n".join(lines), {"names": list(names)})
+
+
+async def _one_described(sources: Sequence[Source], name: str) -> str:
+    trouble = "there is no such tool"
+    for source in sources:
+        try:
+            found = await source.find(name)
+        except HermesError as error:  # the other names are asked for, too
+            trouble = f"{error.message} ({error.hint})" if error.hint else error.message
+            continue
+        if found is not None:
+            spec = found.spec
+            arguments = msgspec.json.encode(spec.parameters).decode()
+            if found.origin == "mcp":
+                arguments = framed("arguments", spec.name, arguments)
+            return f"{spec.name}: {spec.description}\narguments: {arguments}"
+    return f"{name}: {trouble}"
 
 
 @tool()

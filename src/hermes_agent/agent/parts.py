@@ -49,8 +49,8 @@ class Parts:
     secret: Callable[[str], str] = no_secret
     """The value of a secret that a rule has granted; `NotFound` when there is none."""
     http: Callable[..., Any] | None = None
-    """Makes the client that tools reach the network with. It asks before it connects to an address
-    that is not public: the host as it was written, and the address."""
+    """Makes the client that tools reach the network with, from a `Reach`: it asks that before it
+    connects."""
 
     lent: Lent = Lent()
     """What tools may need beside a terminal."""

@@ -1,5 +1,6 @@
 """Results that are too large for the model: kept whole on disk, shown in part."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +26,7 @@ class Results:
         self._folder = folder
         self._most = most
 
-    def shown(self, effect: str, text: str) -> str:
+    async def shown(self, effect: str, text: str) -> str:
         """What the model sees of a result: all of it, or its two ends and how to read on."""
         limit = self._most()
         if len(text) <= limit:
@@ -34,7 +35,7 @@ class Results:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             # As bytes: its line endings stay as they are.
-            whole.write_bytes(text.encode("utf-8", "replace"))
+            await asyncio.to_thread(whole.write_bytes, text.encode("utf-8", "replace"))
             kept = f'read_on(result="{effect}") shows the whole'
         except OSError as error:
             kept = f"they could not be kept: {error}"
@@ -42,12 +43,13 @@ class Results:
         left_out = len(text) - 2 * half
         return f"{text[:half]}\n[… {left_out} characters left out; {kept} …]\n{text[-half:]}"
 
-    def whole(self, effect: str, shown: str) -> str:
+    async def whole(self, effect: str, shown: str) -> str:
         """The result as it was, of which the model was shown this."""
         try:
-            return (self._folder / f"{effect}.txt").read_bytes().decode()
+            kept = await asyncio.to_thread((self._folder / f"{effect}.txt").read_bytes)
         except FileNotFoundError:
             return shown
+        return kept.decode()
 
 
 @tool(repeatable=True)
@@ -60,7 +62,8 @@ async def read_on(
         raise ToolError(f"no result {result!r} is kept", "its cut text names it", "changed")
     # A page that is larger than a result may be would be cut itself.
     room = max(NOTE_CHARS, min(PAGE_CHARS, context.settings.loop.result_chars) - NOTE_CHARS)
-    lines = _lines(path.read_bytes().decode(), min(LINE_CHARS, room))
+    kept = await asyncio.to_thread(path.read_bytes)
+    lines = _lines(kept.decode(), min(LINE_CHARS, room))
     if start > len(lines):
         raise ToolError(f"it has {len(lines)} lines", retry="changed")
     shown: list[str] = []

@@ -46,10 +46,6 @@ class Shape:
     imports: tuple[tuple[int, str], ...]
     """Line and name of every module that must be there."""
 
-    @property
-    def about(self) -> str:
-        return self.description.split("\n", 1)[0]
-
 
 def check_name(name: str, taken: Collection[str] = ()) -> None:
     """A name that a function, a file and the model can have. Raises `ToolError`."""

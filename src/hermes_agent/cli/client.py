@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hermes_agent.cli.connection import Connection
@@ -74,10 +74,17 @@ class Api:
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path)
 
-    def events(self, session: str, after: int) -> Iterator[dict[str, Any]]:
-        """A session's events after a number, as they come; `Gone` when the runtime dies."""
+    def events(
+        self,
+        session: str,
+        after: int,
+        opened: Callable[[Connection], None] = lambda _connection: None,
+    ) -> Iterator[dict[str, Any]]:
+        """A session's events after a number, as they come; `Gone` when the runtime dies. `opened`
+        is told the connection, so that another thread can hang up."""
         connection = self._connect(STREAM_SECONDS)
         try:
+            opened(connection)
             status = connection.ask("GET", f"{session_path(session)}/events?after={after}")
             if status != 200:
                 raise _error(status, connection.read())

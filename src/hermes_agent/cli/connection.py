@@ -47,6 +47,13 @@ class Connection:
     def readline(self) -> bytes:
         return self._file.readline()
 
+    def hang_up(self) -> None:
+        """From another thread: whoever reads from it reads its end."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended already
+
     def close(self) -> None:
         self._file.close()
         self._socket.close()

@@ -2,10 +2,11 @@
 
 import os
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from hermes_agent.cli.client import Api, Gone
+from hermes_agent.cli.connection import Connection
 from hermes_agent.cli.prompt import Stream
 from hermes_agent.core.errors import Degraded, HermesError
 
@@ -16,19 +17,25 @@ RESTART_SECONDS = 3.0
 """How long to wait for a runtime that was stopped on purpose: it may be a restart."""
 
 Event = dict[str, Any]
+Answer = TypeVar("Answer")
+
+
+def reach(api: Api, act: Callable[[], Answer]) -> Answer:
+    """Ask the runtime, and start it when it is not there."""
+    for attempt in range(TRIES):
+        try:
+            return act()
+        except Gone:
+            time.sleep(0.1 * attempt)
+            api.ensure()
+    raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
 
 
 def send(api: Api, message: dict[str, object]) -> dict[str, Any]:
     """Hand a message in. It has a key of ours, so handing it in again after a broken connection
     stores it once. Returns its session, key, and the journal's last number before it."""
     message = {"key": os.urandom(16).hex(), **message}
-    for attempt in range(TRIES):
-        try:
-            return hand_in(api, message)
-        except Gone:
-            time.sleep(0.1 * attempt)
-            api.ensure()
-    raise HermesError("the runtime keeps going away", "`hermes logs` may say why")
+    return reach(api, lambda: hand_in(api, message))
 
 
 def hand_in(api: Api, message: dict[str, object]) -> dict[str, Any]:
@@ -47,6 +54,19 @@ class Following:
         self.after = after
         """The number of the last event that was given."""
         self.ours = ours
+        self._connection: Connection | None = None
+        self._left = False
+
+    def leave(self) -> None:
+        """From another thread: `events` ends at once, whatever it waits for."""
+        self._left = True
+        if self._connection is not None:
+            self._connection.hang_up()
+
+    def _opened(self, connection: Connection) -> None:
+        self._connection = connection
+        if self._left:  # before there was anything to hang up
+            connection.hang_up()
 
     def events(self) -> Iterator[Event]:
         """Events until the turn that took our message has ended. When the runtime dies, it is
@@ -55,7 +75,7 @@ class Following:
         failures = 0
         while True:
             try:
-                for recorded in self._api.events(self._session, self.after):
+                for recorded in self._api.events(self._session, self.after, self._opened):
                     event: Event = recorded["event"]
                     if recorded["number"]:
                         self.after, failures = recorded["number"], 0
@@ -69,6 +89,8 @@ class Following:
                     if self.ours and event["kind"] == "turn_finished":
                         return
             except Gone:
+                if self._left:
+                    return
                 failures += 1
                 if failures > TRIES:
                     raise HermesError(

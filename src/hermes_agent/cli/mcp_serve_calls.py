@@ -5,8 +5,8 @@ work goes on, and its answer can be fetched later. Over HTTP, newer clients take
 hanging up."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,12 +15,15 @@ from anyio.to_thread import run_sync
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 
-from hermes_agent.cli.client import Api, Gone, session_path
-from hermes_agent.cli.follow import TRIES
+from hermes_agent.cli.client import Api, session_path
+from hermes_agent.cli.follow import reach
 from hermes_agent.core.errors import NotFound
 
 McpContext = Context[Any, Any]
 Key = tuple[str, str]
+
+NAME_CHARS = 40
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Call:
@@ -82,15 +85,12 @@ class Calls:
             pass  # deleted meanwhile
 
 
-def reach(api: Api, act: Callable[[], Any]) -> Any:
-    """Ask the runtime, and start it when it is not there."""
-    for attempt in range(TRIES):
-        try:
-            return act()
-        except Gone:
-            time.sleep(0.1 * attempt)
-            api.ensure()
-    return act()
+def whose(context: McpContext) -> str:
+    """Whose answer it is, for the rules and the record: the client's, by the name that it gives
+    itself. Nobody has checked that, so it is never the name of a person."""
+    known = context.session.client_params
+    name = _ODD.sub("-", known.client_info.name if known is not None else "")
+    return f"mcp:{name[:NAME_CHARS].strip('-') or 'unnamed'}"
 
 
 def hangs_up(context: McpContext) -> bool:

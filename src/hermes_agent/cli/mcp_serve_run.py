@@ -78,8 +78,10 @@ class TokenOnly:
         self._wanted = f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._is_shown(scope):
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and self._is_shown(scope)):
             return await self._app(scope, receive, send)
+        if scope["type"] != "http":  # a websocket, which nothing here speaks
+            return await send({"type": "websocket.close"})
         body = {"error": "wrong token, or none", "hint": "send `Authorization: Bearer TOKEN`"}
         headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})

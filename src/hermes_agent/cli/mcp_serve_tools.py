@@ -16,8 +16,8 @@ from mcp.types import CallToolResult, ElicitResult, InputRequiredResult, ToolAnn
 
 from hermes_agent import __version__
 from hermes_agent.cli.client import Api, session_path
-from hermes_agent.cli.follow import send
-from hermes_agent.cli.mcp_serve_calls import Call, Calls, McpContext, hangs_up, reach
+from hermes_agent.cli.follow import reach, send
+from hermes_agent.cli.mcp_serve_calls import Call, Calls, McpContext, hangs_up, whose
 from hermes_agent.cli.mcp_serve_turn import Place, Turn, answer
 from hermes_agent.cli.mcp_serve_words import (
     as_text,
@@ -183,7 +183,10 @@ class Tools:
         for id, said in (context.input_responses or {}).items():
             question = next((row for row in rows if row["id"] == id and id in place.put), None)
             if question is not None and isinstance(said, ElicitResult):
-                await answer(self._api, question, said)
+                trouble = await answer(self._api, question, said, whose(context))
+                if trouble:
+                    place = msgspec.structs.replace(place, told=place.told + 1)
+                    await context.report_progress(place.told, message=trouble)
         return place
 
     @told
@@ -270,7 +273,8 @@ class Tools:
             raise ResourceError(str(error)) from None
 
     async def _rows(self, limit: int) -> list[Row]:
-        rows: list[Row] = await self._reach(lambda: self._api.get("/v1/sessions", limit=limit))
+        path = f"/v1/sessions?parent=&limit={limit}"  # without children, as `hermes sessions`
+        rows: list[Row] = await self._reach(lambda: self._api.get(path))
         return rows
 
     async def _session(self, reference: str) -> Row:

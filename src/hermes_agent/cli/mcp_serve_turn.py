@@ -19,10 +19,10 @@ from mcp.types import (
 
 from hermes_agent.cli.ask import collect
 from hermes_agent.cli.client import Api, session_path
-from hermes_agent.cli.follow import Following
-from hermes_agent.cli.mcp_serve_calls import Call, McpContext, reach
+from hermes_agent.cli.follow import Following, reach
+from hermes_agent.cli.mcp_serve_calls import Call, McpContext, whose
 from hermes_agent.cli.mcp_serve_words import answer_of, form, steps_said, turn_told
-from hermes_agent.cli.pick import myself, settle
+from hermes_agent.cli.pick import settle
 from hermes_agent.cli.show import one_line
 from hermes_agent.core.errors import HermesError, NotFound
 
@@ -56,8 +56,9 @@ class Live:
         threading.Thread(target=self._take_in, daemon=True).start()
 
     def leave(self) -> None:
-        """The thread ends with the next event."""
+        """Hang up, upon which the thread ends."""
         self._left.set()
+        self._following.leave()
 
     def _take_in(self) -> None:
         trouble: BaseException | None = None
@@ -214,14 +215,14 @@ class Turn:
             said = ElicitResult(action="decline")
         except ValueError:  # what came back is no answer
             said = ElicitResult(action="decline")
-        trouble = await answer(self._api, question, said)
+        trouble = await answer(self._api, question, said, whose(self._context))
         if trouble:
             await self._say(trouble)
 
 
-async def answer(api: Api, question: Event, said: ElicitResult) -> str:
+async def answer(api: Api, question: Event, said: ElicitResult, by: str) -> str:
     """Pass an answer on; why it does not count, if it does not."""
-    body: dict[str, object] = {"answer": answer_of(question, said), "by": myself()}
+    body: dict[str, object] = {"answer": answer_of(question, said), "by": by}
     path = f"/v1/questions/{quote(question['id'], safe='')}"
     try:
         await run_sync(settle, lambda: api.post(path, body))

@@ -33,6 +33,7 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
                     "ok": event["ok"],
                     "seconds": event["seconds"],
                     "text": event["text"],
+                    "undo": event["inverse"],
                 }
             case "call_parked":
                 yield {**place, "role": "note", "text": f"parked: {event['reason']}"}
@@ -54,6 +55,8 @@ def plain(journal: Sequence[Recorded]) -> Iterator[str]:
                 yield f"\n[{stamp(message['time'])}] hermes\n{message['text']}"
             case "tool":
                 yield tool_line(message["call"], message)
+                if message["undo"]:
+                    yield f"    undo: {message['undo']}"
             case _:
                 yield f"! {message['text']}"
 

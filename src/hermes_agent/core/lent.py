@@ -13,10 +13,17 @@ from hermes_agent.core.messages import Usage
 if TYPE_CHECKING:
     from hermes_agent.core.tools import Tool, ToolResult
 
+DELEGATE = "delegate"
+"""The tool that hands work to children."""
+
 Closable = TypeVar("Closable", bound="Closes")
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable["ToolResult"]]
 """Call another tool as a part of this one: judged and written down like any call."""
+
+Reach = Callable[[str, str, bool], bool]
+"""Whether a call may connect to a host at an address. A public one it may unless a rule denies it;
+another only where a rule allows it, or somebody has agreed to it. The last says which it is."""
 
 
 class Closes(Protocol):
@@ -130,8 +137,6 @@ class Children(Protocol):
         """Wait until the turn that took the message is over; `told` hears what it does."""
         ...
 
-    async def cancel(self, session: str, why: str) -> None: ...
-
 
 class Listed(Struct, frozen=True):
     """A tool as a search shows it."""
@@ -139,6 +144,8 @@ class Listed(Struct, frozen=True):
     name: str
     about: str
     """Its first line."""
+    trouble: bool = False
+    """No tool, but something that could not be searched, and why."""
 
 
 class Source(Protocol):
@@ -210,8 +217,8 @@ class Lent:
     """How many parents the session has."""
     interactive: bool = False
     """Somebody is there to answer questions."""
-    proxy: Callable[[Callable[[str, str], bool]], Awaitable[Proxy]] | None = None
-    """Opens a proxy that reaches public addresses, and others where the function says so."""
+    proxy: Callable[[Reach], Awaitable[Proxy]] | None = None
+    """Opens a proxy that reaches what the function says."""
     carve: Callable[[int], AbstractAsyncContextManager[Carved]] | None = None
     """Set what is left of the turn's budget aside in equal parts for so many children, as long as
     they work."""

@@ -1,5 +1,5 @@
-"""Files that only the user may read, replaced whole or not at all. The one place in core that touches a
-disk: those who keep credentials know nothing else in common."""
+"""Files that only the user may read, replaced whole or not at all. The one place in core that
+touches a disk: those who keep credentials know nothing else in common."""
 
 import os
 import re

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes_agent.core.effects import Access, Origin
 from hermes_agent.core.errors import HermesError, Retry, ToolError
-from hermes_agent.core.lent import Call, Lent
+from hermes_agent.core.lent import Call, Lent, Reach
 from hermes_agent.core.messages import Media, ToolSpec, Usage
 from hermes_agent.core.protocols import Terminal
 from hermes_agent.core.settings import Settings
@@ -75,10 +75,12 @@ class ToolContext:
     """The secrets that a rule grants this call, and no others."""
     http: Callable[..., Any] | None = None
     """Makes an `httpx.AsyncClient` that refuses private, loopback and metadata addresses unless a
-    rule allows them; the only way to the network that is guarded. Takes httpx's own options."""
-    reach: Callable[[str, str], bool] | None = None
-    """Whether a rule lets this call connect to a host at an address that is not public."""
+    rule allows them, and whatever a rule denies; the only way to the network that is guarded. Takes
+    httpx's own options."""
+    reach: Reach | None = None
     settings: Settings = Settings()
+    workspace: str = ""
+    """The session's folder on this machine, where a tool that is not `located` finds its paths."""
     results: Path | None = None
     """Where results of this session that were too large are kept whole: `EFFECT.txt`."""
     call: Call | None = None

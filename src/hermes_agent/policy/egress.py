@@ -1,5 +1,6 @@
-"""A guarded HTTP client for tools: it looks each name up itself, refuses addresses that are not
-public unless a rule allows them, and connects to exactly the address that it has checked."""
+"""A guarded HTTP client for tools: it looks each name up itself, refuses what a rule denies and
+addresses that are not public unless a rule allows them, and connects to exactly the address that it
+has checked."""
 
 import asyncio
 import socket
@@ -11,10 +12,8 @@ import httpcore
 import httpx
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.lent import Reach
 from hermes_agent.policy.addresses import address_of, classify, plain
-
-Allow = Callable[[str, str], bool]
-"""Whether a rule lets this host be reached at this address."""
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a name."""
@@ -32,7 +31,7 @@ async def resolve(name: str) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def checked(host: str, allow: Allow, resolver: Resolver = resolve) -> Sequence[str]:
+async def checked(host: str, reach: Reach, resolver: Resolver = resolve) -> Sequence[str]:
     """The addresses to connect to. If one of them is refused, all are: a name that leads to several
     is not tried until the forbidden one answers. `OSError` where the name is not known."""
     name = plain(host)
@@ -46,26 +45,26 @@ async def checked(host: str, allow: Allow, resolver: Resolver = resolve) -> Sequ
         kind = classify(text)
         if kind == "public" and literal is None and classify(name) != "name":
             kind = classify(name)
-        if kind != "public" and not allow(name, str(address)):
+        if not reach(name, str(address), kind == "public"):
             raise _refusal(name, str(address), kind)
         addresses.append(str(address))
     return addresses
 
 
 def guarded_client(
-    allow: Allow,
+    reach: Reach,
     *,
     resolver: Resolver = resolve,
     verify: ssl.SSLContext | bool = True,
     **options: Any,
 ) -> httpx.AsyncClient:
-    """A client that reaches public addresses, and others where `allow` says so. `options` are
-    httpx's, without those that would lead around the guard."""
+    """A client that connects where `reach` says so. `options` are httpx's, without those that would
+    lead around the guard."""
     for name in ("transport", "mounts", "proxy", "trust_env", "http2", "cert", "limits"):
         if name in options:
             raise TypeError(f"a guarded client takes no {name!r}")
     context = httpx.create_ssl_context(verify=verify, trust_env=False)
-    transport = _Transport(_Backend(allow, resolver), context)
+    transport = _Transport(_Backend(reach, resolver), context)
     return httpx.AsyncClient(transport=transport, trust_env=False, **options)
 
 
@@ -73,8 +72,8 @@ class _Backend(httpcore.AsyncNetworkBackend):
     """Opens connections to checked addresses only. TLS and the Host header keep the name, because
     the layers above never learn the address."""
 
-    def __init__(self, allow: Allow, resolver: Resolver) -> None:
-        self._allow = allow
+    def __init__(self, reach: Reach, resolver: Resolver) -> None:
+        self._reach = reach
         self._resolver = resolver
         self._inner = httpcore.AnyIOBackend()
 
@@ -88,7 +87,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         try:
             async with asyncio.timeout(timeout):
-                addresses = await checked(host, self._allow, self._resolver)
+                addresses = await checked(host, self._reach, self._resolver)
         except TimeoutError:
             raise httpcore.ConnectTimeout(f"looking up {host!r} took too long") from None
         except OSError as error:
@@ -118,6 +117,8 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
 def _refusal(name: str, address: str, kind: str) -> ToolError:
     leads = f", which leads to {address}" if name != address else ""
+    if kind == "public":
+        return ToolError(f"no connection to {name!r}{leads}: a rule denies it", retry="changed")
     return ToolError(
         f"no connection to {name!r}{leads}: {kind} addresses are refused",
         f"a rule that allows the host {name!r} lets it through",

@@ -11,8 +11,9 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.lent import Reach
 from hermes_agent.policy.addresses import plain
-from hermes_agent.policy.egress import Allow, Resolver, checked, resolve
+from hermes_agent.policy.egress import Resolver, checked, resolve
 
 USER = "hermes"
 GREETING = "hermes.invalid"
@@ -65,8 +66,8 @@ class GuardingProxy:
     """CONNECT and plain HTTP, one request for each connection. `failed` says of each host why it
     was not reached the last time."""
 
-    def __init__(self, allow: Allow, resolver: Resolver) -> None:
-        self._allow = allow
+    def __init__(self, reach: Reach, resolver: Resolver) -> None:
+        self._may = reach
         self._resolver = resolver
         self._failed: dict[str, str] = {}
         self._server: asyncio.Server | None = None
@@ -139,7 +140,7 @@ class GuardingProxy:
         name = plain(host)
         try:
             async with asyncio.timeout(PATIENCE):
-                addresses = await checked(host, self._allow, self._resolver)
+                addresses = await checked(host, self._may, self._resolver)
         except TimeoutError:
             raise self._fail(
                 name, "504 Gateway Timeout", f"looking up {name!r} took too long"
@@ -171,9 +172,9 @@ class GuardingProxy:
         return _Trouble(status, why)
 
 
-async def open_proxy(allow: Allow, *, resolver: Resolver = resolve) -> GuardingProxy:
-    """A proxy that reaches public addresses, and others where `allow` says so."""
-    proxy = GuardingProxy(allow, resolver)
+async def open_proxy(reach: Reach, *, resolver: Resolver = resolve) -> GuardingProxy:
+    """A proxy that connects where `reach` says so."""
+    proxy = GuardingProxy(reach, resolver)
     await proxy.start()
     return proxy
 

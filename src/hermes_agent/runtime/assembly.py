@@ -1,12 +1,13 @@
 """Puts together what a session's turn is handed."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.budget import with_share
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.purse import Purse
 from hermes_agent.core.effects import Actor
+from hermes_agent.core.lent import Reach
 from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.records import Session
 from hermes_agent.core.tools import Tool
@@ -19,6 +20,15 @@ from hermes_agent.runtime.uses import Uses
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
+
+
+class Loan(NamedTuple):
+    """What a program gives a session: tools of its own, the capabilities that it has, and whether
+    it may use the built-in tools."""
+
+    own: Mapping[str, Tool]
+    granted: frozenset[str]
+    builtin: bool
 
 
 class Assembly:
@@ -45,10 +55,10 @@ class Assembly:
         self._lenders = lenders
         self._family = family
         self._secret = secret
-        self._lent: dict[str, tuple[tuple[Tool, ...], frozenset[str]]] = {}
+        self._lent: dict[str, Loan] = {}
 
-    def lend(self, session: str, tools: Sequence[Tool], granted: frozenset[str]) -> None:
-        self._lent[session] = (tuple(tools), granted)
+    def lend(self, session: str, loan: Loan) -> None:
+        self._lent[session] = loan
 
     def is_lent(self, session: str) -> bool:
         return session in self._lent
@@ -59,14 +69,20 @@ class Assembly:
             self._lent[child] = self._lent[parent]
         return parent in self._lent
 
-    def specs(self, use: Sequence[str] | None, parent: str = "") -> tuple[ToolSpec, ...]:
-        """What the model is shown of the tools that a session uses: these, or all there are. The
-        child of a program's session has them of the program."""
-        own = self._tools
-        if parent in self._lent:
-            own = {tool.name: tool for tool in self._lent[parent][0]}
-        if own is not None:
-            return tuple(tool.spec for name, tool in own.items() if use is None or name in use)
+    def specs(
+        self, use: Sequence[str] | None, parent: str = "", loan: Loan | None = None
+    ) -> tuple[ToolSpec, ...]:
+        """What the model is shown of the tools that a session uses: these, or all there are. A
+        child has those of its parent's program, too."""
+        loan = loan or self._lent.get(parent)
+        own = self._tools if loan is None else loan.own
+        shown: tuple[ToolSpec, ...] = ()
+        if loan.builtin if loan is not None else self._tools is None:
+            shown = self._builtin(use, parent)
+        mine = [tool.spec for name, tool in (own or {}).items() if use is None or name in use]
+        return (*shown, *mine)
+
+    def _builtin(self, use: Sequence[str] | None, parent: str) -> tuple[ToolSpec, ...]:
         if use is None:
             return toolbox.specs(toolbox.chosen(self._runtime.settings.tools.use))
         # A child's are names of tools, never of toolsets: some are both.
@@ -74,14 +90,16 @@ class Assembly:
 
     async def parts(self, session: Session) -> Parts:
         runtime = self._runtime
-        tools, granted = self._lent.get(session.id, (None, None))
-        own = self._tools if tools is None else {tool.name: tool for tool in tools}
+        loan = self._lent.get(session.id)
+        own = self._tools if loan is None else loan.own
+        builtin = self._tools is None if loan is None else loan.builtin
+        granted = None if loan is None else loan.granted
         prompt = await runtime.store.prompt(session.prompt)
         self._gates.expect(session.policy)
         return Parts(
             journal=runtime.store,
             route=self._uses.route,
-            tools=toolbox.Toolbox([spec.name for spec in prompt.tools], own),
+            tools=toolbox.Toolbox([spec.name for spec in prompt.tools], own, builtin=builtin),
             gate=self._gates.gate(session.policy, granted),
             terminals=self._shelf.terminals(session),
             settings=with_share(runtime.settings, session),
@@ -106,8 +124,8 @@ def _actor(session: Session) -> Actor:
     return Actor("program" if session.source == "library" else "user", "", session.source)
 
 
-def _client(allow: Callable[[str, str], bool], **options: Any) -> Any:
+def _client(reach: Reach, **options: Any) -> Any:
     """Imported when a tool first wants it: most never do."""
     from hermes_agent.policy.egress import guarded_client
 
-    return guarded_client(allow, **options)
+    return guarded_client(reach, **options)

@@ -20,9 +20,9 @@ from hermes_agent import __version__
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.runtime import toolbox
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.offline import out_of_reach
-from hermes_agent.runtime.toolbox import load_tools
 from hermes_agent.store.store import Store
 
 FORMAT = 1
@@ -33,6 +33,8 @@ LEFT_OUT = frozenset(
 )
 """What lies at the top of a home and is not part of a backup."""
 
+RUN_AGAIN = frozenset({"execute_code", "delegate"})
+"""Tools that are begun again after a death: what they do are calls and sessions of their own."""
 RESTORED = "it ran when the backup was made, and nobody can tell what became of it"
 
 _PIECE = 1 << 20
@@ -318,14 +320,14 @@ async def _faults(folder: Path) -> list[str]:
 async def _park_unknown(folder: Path) -> None:
     """What ran when the backup was made has come to some end since, of which this home does not
     know: a person decides, as after a death. A file that was being written tells by itself."""
-    repeatable = {tool.name for tool in load_tools() if tool.repeatable}
+    again = {one.name for one in toolbox.facts() if one.repeatable} | RUN_AGAIN
     store = await Store.open(folder)
     try:
         for turn in await store.take_over():
             prompt = await store.prompt((await store.session(turn.session)).prompt)
             talk = Conversation(turn.session, prompt).apply_all(await store.events(turn.session))
-            for call in talk.unfinished:
-                known = call.call.name in repeatable or (call.intended and call.intended.note)
+            for call in [one for one in talk.every if one.finished is None]:
+                known = call.call.name in again or (call.intended and call.intended.note)
                 if call.intended and not call.parked and not known:
                     parked = ev.CallParked(call.effect, call.call.id, call.call.name, RESTORED)
                     await store.append(turn, parked)

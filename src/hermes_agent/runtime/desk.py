@@ -274,7 +274,9 @@ def _on_its_own(session: str) -> Iterator[None]:
 
 def _is_parked(worker: TurnWorker) -> bool:
     waiting = {call.effect for call in worker.talk.every if call.parked and not call.decided}
-    # A call waits, too, as long as one that it has made does.
-    waiting |= {call.by for call in worker.talk.inner if call.effect in waiting}
+    # A call waits, too, as long as one that it has made does: what was made last comes first.
+    for call in reversed(worker.talk.inner):
+        if call.effect in waiting:
+            waiting.add(call.by)
     open_calls = worker.talk.unfinished
     return bool(open_calls) and all(call.effect in waiting for call in open_calls)

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.family")
 
-DELEGATE = "delegate"
-"""The tool that makes them."""
+SOURCE = "agent"
 MANY = 1_000
 """More children than a session can have at work."""
 LINE_CHARS = 120
@@ -40,7 +39,7 @@ class Family:
             workspace=above.workspace,
             model=cheap[0] if cheap else above.model,
             policy=above.policy,
-            source=above.source if above.source == "library" else "agent",
+            source=above.source if above.source == "library" else SOURCE,
             key=f"child:{task.key}",
             once=True,
             terminals=above.terminals,
@@ -55,7 +54,7 @@ class Family:
 
     async def more(self, session: str, key: str, text: str, interactive: bool) -> None:
         child = await self._runtime.store.session(session)
-        await self._runtime.submit(child, Inbound(key, text, "agent", interactive))
+        await self._runtime.submit(child, Inbound(key, text, SOURCE, interactive))
 
     async def end(self, session: str, message: str, told: Callable[[str], None]) -> ChildEnd:
         child = await self._runtime.store.session(session)
@@ -94,7 +93,7 @@ class Family:
     async def end_children(self, parent: str) -> None:
         """The turn that they worked for is over: nobody waits for them any more."""
         for child in await self._runtime.store.sessions(MANY, parent=parent):
-            if child.state != "idle":
+            if child.state != "idle" and await self._works_for_parent(child.id):
                 try:
                     await self.cancel(child.id, "its parent ended")
                 except HermesError as error:
@@ -104,8 +103,16 @@ class Family:
         """After a start: children whose parent ended just before the last runtime did."""
         for session in busy:
             child = await self._runtime.store.session(session)
-            if child.parent and child.parent not in busy and child.source != "library":
+            orphan = child.parent and child.parent not in busy and child.source != "library"
+            if orphan and await self._works_for_parent(child.id):
                 await self.cancel(child.id, "its parent ended")
+
+    async def _works_for_parent(self, child: str) -> bool:
+        """Whether its latest message came from its parent, and not from a person."""
+        for recorded in reversed(await self._runtime.store.events(child)):
+            if isinstance(recorded.event, ev.MessageTaken):
+                return recorded.event.source == SOURCE
+        return True
 
 
 def _said(event: ev.Event | ev.Passing) -> str:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.lent import Call, Children, Lent, Listed, Proxy, Source, Worked
+from hermes_agent.core.lent import Call, Children, Lent, Listed, Proxy, Reach, Source, Worked
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
@@ -94,7 +94,7 @@ class Lenders:
     def has_written(self) -> bool:
         return (self._home / "tools").is_dir()
 
-    async def tidy(self, busy: set[str]) -> None:
+    async def tidy(self, busy: Callable[[], set[str]]) -> None:
         await self.keeps.tidy(busy)
         if "servers" in self.__dict__:
             await self.servers.tidy()
@@ -131,7 +131,7 @@ class _Late:
         return await self._lenders.written.find(name) if self._lenders.has_written else None
 
 
-async def _proxy(reach: Callable[[str, str], bool]) -> Proxy:
+async def _proxy(reach: Reach) -> Proxy:
     from hermes_agent.policy.proxy import open_proxy
 
     return await open_proxy(reach)

@@ -16,10 +16,11 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Inbound, Parked, Session
 from hermes_agent.core.tools import Tool
+from hermes_agent.runtime import toolbox
+from hermes_agent.runtime.assembly import Loan
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.places import find_home
 from hermes_agent.runtime.runtime import Runtime
-from hermes_agent.runtime.toolbox import load_tools
 
 T = TypeVar("T")
 
@@ -75,7 +76,8 @@ class Agent:
         self._model = model
         self._policy = policy
         self._capabilities = None if capabilities is None else frozenset(capabilities)
-        self._tools = {tool.name: tool for tool in load_tools()} if builtin_tools else {}
+        self._builtin = builtin_tools
+        self._tools: dict[str, Tool] = {}
         self._home = Path(home or find_home(os.environ)).expanduser().resolve()
         self._workspace = str(Path(workspace or ".").resolve())
         self._terminals = tuple(terminals)
@@ -87,7 +89,7 @@ class Agent:
                 f"tool {tool.name!r} comes too late: the agent has begun to work",
                 "register every tool before the first run, so that its prompt can stay the same",
             )
-        if tool.name in self._tools:
+        if tool.name in self._tools or (self._builtin and tool.name in toolbox.TABLE):
             raise UsageError(f"there is a tool called {tool.name!r} already", "rename yours")
         self._tools[tool.name] = tool
 
@@ -205,11 +207,10 @@ class Agent:
                 return
 
     async def _session(self, runtime: Runtime) -> Session:
-        granted = self._granted()
-        tools = list(self._tools.values())
+        loan = Loan(self._tools, self._granted(), self._builtin)
         if self.state.session:
             session = await runtime.store.session(self.state.session)
-            runtime.lend(session.id, tools, granted)
+            runtime.lend(session.id, loan)
             await runtime.take_up(session)
             return session
         session = await runtime.open_session(
@@ -219,16 +220,19 @@ class Agent:
             source="library",
             key=f"library:{self.name}",
             terminals=self._terminals,
-            tools=tools,
+            loan=loan,
         )
-        runtime.lend(session.id, tools, granted)
+        runtime.lend(session.id, loan)
         self.state.session = session.id
         return session
 
     def _granted(self) -> frozenset[str]:
         if self._capabilities is not None:
             return self._capabilities
-        return frozenset(c for tool in self._tools.values() for c in tool.capabilities)
+        touched = [tool.capabilities for tool in self._tools.values()]
+        if self._builtin:
+            touched += [one.capabilities for one in toolbox.facts()]
+        return frozenset(capability for each in touched for capability in each)
 
     def _remember(self, event: ev.CallFinished, given: dict[str, Any]) -> None:
         self.state.tool_history.append(

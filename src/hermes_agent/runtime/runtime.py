@@ -16,6 +16,7 @@ from hermes_agent.agent.prompt import build_prompt
 from hermes_agent.agent.purse import Purse
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
+from hermes_agent.core.lent import DELEGATE
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import NO_SHARE, Health, Inbound, NewSession, Session, Share
 from hermes_agent.core.settings import Settings
@@ -23,12 +24,12 @@ from hermes_agent.core.tools import Tool
 from hermes_agent.models.house import Models
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime.assembly import Assembly
+from hermes_agent.runtime.assembly import Assembly, Loan
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.choosing import Choosing, check_effort
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
-from hermes_agent.runtime.family import DELEGATE, MANY, Family
+from hermes_agent.runtime.family import MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.lenders import Lenders
@@ -39,6 +40,8 @@ from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.runtime")
 
+FIND_TOOLS = "find_tools"
+"""The tool by which those are found that are not in the prompt."""
 WATCH_SECONDS = 2.0
 """How often the runtime looks after itself; a degraded store is tried again as often."""
 
@@ -201,7 +204,7 @@ class Runtime:
         while True:
             try:
                 await self._shelf.tidy(busy=self._desk.busy)
-                await self._lenders.tidy(self._desk.busy)
+                await self._lenders.tidy(lambda: self._desk.busy)
                 await self.models.tidy()
             except Exception:
                 log.exception("letting go of what nobody uses failed; it goes on")
@@ -231,13 +234,13 @@ class Runtime:
         once: bool = False,
         terminals: Sequence[str] = (),
         effort: str = "",
-        tools: Sequence[Tool] | None = None,
+        loan: Loan | None = None,
         use: Sequence[str] | None = None,
         parent: str = "",
         share: Share = NO_SHARE,
     ) -> Session:
         """A new conversation. Its prompt, tools, model, policy and terminals are fixed here.
-        `tools` are a program's; `use` names those it has of the built-in ones."""
+        `loan` is what a program gives it; `use` names the tools that it has, of all there are."""
         self.refresh_settings()
         model = self.models.resolve(model or self.settings.model)
         policy = policy or self.settings.policy
@@ -249,9 +252,10 @@ class Runtime:
         places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
-        shown = self._assembly.specs(use, parent) if tools is None else [one.spec for one in tools]
+        shown = self._assembly.specs(use, parent, loan)
         around = look_around(workspace, self.home.soul, self.clock(), places)
-        prompt = build_prompt(around, shown, self._lenders.about())
+        can_find = any(spec.name == FIND_TOOLS for spec in shown)
+        prompt = build_prompt(around, shown, self._lenders.about() if can_find else "")
         new = NewSession(
             os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
             parent, share,
@@ -273,9 +277,9 @@ class Runtime:
             self._redactor.learn(name, secrets.get(name))
         return secrets
 
-    def lend(self, session: str, tools: Sequence[Tool], granted: frozenset[str]) -> None:
+    def lend(self, session: str, loan: Loan) -> None:
         """Give a session the tools and capabilities of the program that opened it."""
-        self._assembly.lend(session, tools, granted)
+        self._assembly.lend(session, loan)
 
     async def submit(self, session: Session, message: Inbound) -> bool:
         """Keep a message and see that it is worked on. Once this returns, it is not lost.

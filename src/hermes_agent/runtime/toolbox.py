@@ -150,22 +150,29 @@ def load_tools(names: Collection[str] | None = None) -> "tuple[Tool, ...]":
 
 
 class Toolbox(Mapping[str, "Tool"]):
-    """The tools of one session by name; a built-in one is imported when it is first looked at."""
+    """The tools of one session by name, of those in its prompt: a program's `own`, and built-in
+    ones, which are imported when they are first looked at."""
 
-    def __init__(self, names: Sequence[str], own: Mapping[str, "Tool"] | None = None) -> None:
-        self._names = tuple(names)
-        # A child may have fewer than are at hand.
-        self._tools = {name: tool for name, tool in (own or {}).items() if name in self._names}
+    def __init__(
+        self,
+        names: Sequence[str],
+        own: Mapping[str, "Tool"] | None = None,
+        *,
+        builtin: bool = True,
+    ) -> None:
+        own = own or {}
+        self._names = tuple(name for name in names if name in own or (builtin and name in TABLE))
+        self._tools = {name: own[name] for name in self._names if name in own}
 
     def __getitem__(self, name: str) -> "Tool":
+        if name not in self._names:
+            raise KeyError(name)
         if name not in self._tools:
-            if name not in self._names or name not in TABLE:
-                raise KeyError(name)
             self._tools[name] = load(name)
         return self._tools[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._tools or (name in self._names and name in TABLE)
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -80,9 +80,8 @@ def _undo(note: dict[str, Any], _arguments: Mapping[str, Any], result: ToolResul
     """A small change is turned back by its diff; a new file by removing it."""
     if note["before"] is None:
         return f"remove {note['path']}"
-    diff = str(result.data.get("diff", ""))
-    if 0 < len(diff) <= DIFF_CHARS:
-        return f"apply this to {note['path']} with `patch -R`:\n{diff}"
+    if 0 < len(str(result.data.get("diff", ""))) <= DIFF_CHARS:
+        return f"turn the diff of its data back in {note['path']}: patch -R"
     return ""
 
 

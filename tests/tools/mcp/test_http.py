@@ -161,6 +161,17 @@ async def test_a_question_to_the_user_of_the_newest_protocol_is_refused(desk: De
             await desk.call("new__ask")
 
 
+async def test_proxies_of_the_environment_are_not_asked(
+    desk: Desk, far: OddHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert "here" in (await desk.call("far__plain")).text
+    assert far.calls == ["echo"]
+
+
 async def test_an_address_that_is_no_server_is_told(desk: Desk) -> None:
     desk.settings["odd"] = McpServerSettings(url="ftp://127.0.0.1/mcp")
     with pytest.raises(ToolError, match="odd cannot be reached"):

@@ -8,11 +8,15 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from hermes_agent.core.errors import ToolError, UsageError
 from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.tools.mcp.elsewhere import is_public
 from hermes_agent.tools.mcp.opening import log_in
-from tests.support.mcp_servers import Door, guarded
+from tests.support.mcp_servers import Door, guarded, over_http
 from tests.tools.mcp.conftest import Desk
 
 
@@ -127,6 +131,84 @@ async def test_a_login_that_the_user_refuses_is_told(desk: Desk) -> None:
         with pytest.raises(UsageError, match="the login was refused: access_denied"):
             await signed_in(desk, url, Browser().show)
         assert not token_file(desk).exists() or b"access_token" not in token_file(desk).read_bytes()
+
+
+def misleading(elsewhere: str, step: str) -> Starlette:
+    """A server that, at some step of the login, sends us to an address of its choice."""
+    app = Starlette()
+
+    def answer(request: Request) -> Response:
+        own, path = str(request.base_url), request.url.path
+        if path == "/mcp":
+            named = (
+                f"{elsewhere if step == 'resource' else own}.well-known/oauth-protected-resource"
+            )
+            told = {"www-authenticate": f'Bearer resource_metadata="{named}"'}
+            return Response(status_code=401, headers=told)
+        if "protected-resource" in path:
+            issuer = elsewhere if step == "issuer" else own
+            return JSONResponse({"resource": f"{own}mcp", "authorization_servers": [issuer]})
+        return JSONResponse(
+            {
+                "issuer": own,
+                "authorization_endpoint": f"{own}authorize",
+                "token_endpoint": f"{own}token",
+                "registration_endpoint": f"{elsewhere}register",
+                "response_types_supported": ["code"],
+            }
+        )
+
+    app.add_route("/{path:path}", answer, methods=["GET", "POST", "DELETE"])
+    return app
+
+
+@pytest.mark.parametrize("step", ["resource", "issuer", "registration"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_server_cannot_send_us_to_an_address_of_this_machine(
+    desk: Desk, step: str, scheme: str
+) -> None:
+    reached: list[str] = []
+    neighbour = Starlette()
+
+    def note(request: Request) -> Response:
+        reached.append(request.url.path)
+        return Response(status_code=404)
+
+    neighbour.add_route("/{path:path}", note, methods=["GET", "POST"])
+    with over_http(neighbour) as other:
+        elsewhere = f"{scheme}://localhost:{urlsplit(other).port}/"
+        with (
+            over_http(misleading(elsewhere, step)) as own,
+            pytest.raises(ToolError, match="kept sends us to ") as caught,
+        ):
+            await signed_in(desk, f"{own}/mcp", Browser().show)
+    assert elsewhere.rstrip("/") in caught.value.message
+    assert "public https address" in caught.value.hint
+    assert reached == []
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("64:ff9b::808:808", True),
+        ("127.0.0.1", False),
+        ("10.0.0.1", False),
+        ("100.64.0.1", False),
+        ("169.254.169.254", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fd00::1", False),
+        ("fe80::1%2", False),
+        ("::ffff:127.0.0.1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+    ],
+)
+def test_an_address_is_public_or_not_however_it_is_written(address: str, public: bool) -> None:
+    assert is_public(address) == public
 
 
 async def test_tokens_go_to_the_address_they_were_given_for_and_to_no_other(desk: Desk) -> None:

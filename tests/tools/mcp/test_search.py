@@ -91,6 +91,7 @@ async def test_servers_that_cannot_be_reached_are_told_of_beside_the_others(desk
     desk.settings["far"] = McpServerSettings(url="http://127.0.0.1:1/mcp")
     rows = {row.name: row.about for row in await desk.servers.search("plain")}
     assert rows.keys() == {"odd__plain", "gone", "far"}
+    assert [row.name for row in await desk.servers.search("") if not row.trouble] == ["odd__plain"]
     assert "no program called 'no-such-program'" in rows["gone"]
     assert "far cannot be reached" in rows["far"]
 
@@ -102,6 +103,7 @@ async def test_many_servers_that_cannot_be_reached_do_not_hide_the_others(desk: 
     rows = await desk.servers.search("")
     assert [row.name for row in rows[4:]] == ["gone04", "MCP", "odd__plain"]
     assert "gone05, gone06, " in rows[5].about
+    assert [row.trouble for row in rows] == [True] * 6 + [False]
 
 
 async def test_globs_say_which_tools_there_are(desk: Desk) -> None:

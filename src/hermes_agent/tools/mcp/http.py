@@ -13,13 +13,14 @@ from mcp import MCPError
 from mcp.client.auth import OAuthFlowError
 from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
 
+from hermes_agent.tools.mcp.elsewhere import Astray, only_public
 from hermes_agent.tools.mcp.program import Streams
 
 CONNECT_SECONDS = 30.0
 ANSWER_BYTES = 32_000_000
 """The largest answer, or event of a stream."""
 
-Trouble = Literal["unsent", "expired", "busy", "lost", "login", "refused"]
+Trouble = Literal["unsent", "expired", "busy", "lost", "login", "refused", "astray"]
 """It never left; the session that it belonged to is gone; the server has no time for it. After
 these it is certain that nothing was done. After `lost` nobody can tell."""
 
@@ -49,7 +50,14 @@ async def remote(
 ) -> AsyncIterator[Streams]:
     timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)  # whoever calls watches for silence
     async with (
-        _Client(headers=dict(headers), timeout=timeout, auth=auth) as client,
+        _Client(
+            headers=dict(headers),
+            timeout=timeout,
+            auth=auth,
+            trust_env=False,  # no proxy that nobody has named for this server
+            verify=httpx2.create_ssl_context(),  # but the authorities that the user trusts
+            event_hooks={"request": [only_public(url)]},
+        ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=ANSWER_BYTES) as streams,
     ):
         yield streams
@@ -61,6 +69,8 @@ class _Client(httpx2.AsyncClient):
             return await super().send(request, **options)
         try:
             response = await super().send(request, **options)
+        except Astray as error:
+            return _answer(request, "astray", str(error))
         except OAuthFlowError as error:
             return _answer(request, "login", str(error))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:

@@ -4,8 +4,6 @@ The SDK carries the protocol. It forgets, from one process to the next, when a t
 it is renewed; so both are kept here and handed back to it."""
 
 import asyncio
-import os
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +23,7 @@ from msgspec.structs import replace
 from pydantic import AnyUrl
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.private import private_folder, write_private
 from hermes_agent.core.protocols import Clock
 
 EARLY_SECONDS = 30.0
@@ -125,18 +124,8 @@ class Tokens:
         self._path.unlink(missing_ok=True)
 
     def _write(self, kept: Kept) -> None:
-        """Whole or not at all, and for nobody else to read."""
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, draft = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(kept))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(self._path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        private_folder(self._path.parent)
+        write_private(self._path, msgspec.json.encode(kept))
 
 
 def _json(model: OAuthMetadata | ProtectedResourceMetadata | None) -> str:

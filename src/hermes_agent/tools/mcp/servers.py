@@ -1,5 +1,6 @@
 """The servers of the settings as one source of tools. Nobody is reached before something of theirs
-is wanted, and what they offer is remembered, so that a search starts none of them."""
+is wanted. What they offer is remembered: a search starts those that were never met, and no others.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -34,11 +35,10 @@ class Servers:
         secret: Callable[[str], str],
         environ: Mapping[str, str],
         clock: Clock,
-        cache: Path | None = None,
         learn: Callable[[str, str], None] = lambda _label, _secret: None,
     ) -> None:
         self._settings = settings
-        self._shelf = Shelf(cache or folder / "mcp")
+        self._shelf = Shelf(folder / "mcp")
         self.world = World(folder, self._shelf, secret, environ, clock, learn)
         self._links = Links(self._enabled, self.world)
         self._index = Index()
@@ -61,8 +61,8 @@ class Servers:
         )
 
     async def search(self, query: str) -> Sequence[Listed]:
-        """Tools of servers that were seen before and of those that can be reached now; first, a
-        row of its own for one that cannot."""
+        """Tools of servers that were met before, and of the others, which are started now; first,
+        a row of its own for one that cannot be."""
         unseen = self._unseen()
         if unseen:
             tasks = [asyncio.create_task(self._try(name)) for name in unseen]
@@ -138,11 +138,15 @@ class Servers:
     def _missing(self) -> list[Listed]:
         """A row for each server that is not known, but not so many that they hide the rest."""
         unseen = self._unseen()
-        rows = [Listed(first_line(name, NAME_CHARS), self._why_not(name)) for name in unseen]
+        rows = [
+            Listed(first_line(name, NAME_CHARS), self._why_not(name), trouble=True)
+            for name in unseen
+        ]
         if len(rows) <= TROUBLES:
             return rows
         others = first_line(", ".join(unseen[TROUBLES:]), TROUBLE_CHARS)
-        return [*rows[:TROUBLES], Listed("MCP", f"cannot be used now either: {others}")]
+        rest = Listed("MCP", f"cannot be used now either: {others}", trouble=True)
+        return [*rows[:TROUBLES], rest]
 
     def _why_not(self, name: str) -> str:
         trouble = self._links.trouble(name)

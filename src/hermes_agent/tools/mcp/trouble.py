@@ -17,6 +17,12 @@ def on_the_way(name: str, trouble: Trouble, message: str) -> ToolError:
             return ToolError(f"{name} has no time for it now ({message})", retry="same")
         case "unsent" | "expired" | "lost":
             return ToolError(f"{name} cannot be reached: {message}", retry="same")
+        case "astray":
+            return ToolError(
+                f"{name} sends us to {message}",
+                "a login that is not at the server itself must be at a public https address",
+                "never",
+            )
         case "refused":
             return ToolError(f"{name} refused: {message}")
 

@@ -1,0 +1,44 @@
+"""What `find_tools` makes of servers that cannot be used, beside those that can."""
+
+from dataclasses import replace
+from typing import Any
+
+from hermes_agent.agent.more import find_tools
+from hermes_agent.core.lent import Lent
+from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.core.tools import ToolResult
+from tests.support.calls import Caller
+from tests.tools.mcp.conftest import Desk
+
+
+async def found(desk: Desk, **given: Any) -> ToolResult:
+    class Lending(Caller):
+        def context(self, effect: str) -> Any:
+            lent = Lent(sources=[desk.servers])
+            return replace(super().context(effect), lent=lent)
+
+    return await Lending(desk.caller.workspace, desk.caller.terminal).call(find_tools, **given)
+
+
+async def test_a_server_that_cannot_be_used_is_told_of_and_not_counted_as_found(
+    desk: Desk,
+) -> None:
+    desk.odd()
+    desk.settings["gone"] = McpServerSettings(command=("no-such-program",))
+    some = await found(desk, query="plain")
+    none = await found(desk, query="nothing like it")
+    assert some.data == {"found": ["odd__plain"]}
+    assert none.data == {"found": []}
+    assert none.text.startswith("no tool fits\n")
+    for told in (some, none):
+        assert "gone: cannot be used now: gone cannot be used: no program called" in told.text
+
+
+async def test_one_name_that_cannot_be_described_does_not_hide_the_others(desk: Desk) -> None:
+    desk.odd()
+    desk.settings["gone"] = McpServerSettings(command=("no-such-program",))
+    told = (await found(desk, names=["gone__tool", "odd__plain", "odd__none"])).text.split("\n\n")
+    assert told[0].startswith("gone__tool: gone cannot be used: no program called")
+    assert told[1].startswith("odd__plain: ")
+    assert "arguments: " in told[1]
+    assert told[-1] == "odd__none: there is no such tool"
