@@ -174,10 +174,13 @@ def test_a_command_that_is_picked_up_after_a_death_leaves_no_secret_behind(
     assert holders == []
 
 
+@pytest.mark.parametrize("by", ["the model", "a program"])
 def test_what_ran_when_a_backup_was_made_is_parked_when_it_is_restored(
-    far: Case, server: Sshd, tmp_path: Path
+    far: Case, server: Sshd, tmp_path: Path, by: str
 ) -> None:
-    play(far, [command("touch begun; until [ -e go ]; do sleep 0.05; done; echo ran >> runs")])
+    text = "touch begun; until [ -e go ]; do sleep 0.05; done; echo ran >> runs"
+    program = {"tool": "execute_code", "with": {"code": f"print(terminal(command={text!r}))"}}
+    play(far, [command(text) if by == "the model" else program])
     far.start()
     assert far.send("m1")
     wait_until(until_running(far), "the command to run")

@@ -94,6 +94,10 @@ class Admission:
         where there is no rule does not count, for pages lead to hosts that nobody has named."""
         judged = open_call.judged
         named = set(judged.facts.hosts) if judged else set()
+        # As the call itself was judged: one that uses no terminal reaches out from here.
+        place = terminal if tool.located else "local"
+        kind = self._parts.places.get(terminal, "local") if tool.located else "local"
+        where = self._parts.terminals[terminal].workspace if tool.located else self._parts.workspace
 
         def said(*hosts: str) -> Verdict:
             given = tool.arguments(open_call.call.target()[1])
@@ -102,9 +106,9 @@ class Admission:
                 tool=tool.name,
                 input=self.arguments(open_call, tool, given),
                 session=self._talk.session,
-                workspace=self._parts.terminals[terminal].workspace,
-                terminal=terminal,
-                terminal_kind=self._parts.places.get(terminal, "local"),
+                workspace=where,
+                terminal=place,
+                terminal_kind=kind,
                 capabilities=tuple(tool.capabilities),
                 hosts=hosts,
                 origin=tool.origin,

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Proxy
+from hermes_agent.core.lent import Proxy, Reach
 from hermes_agent.core.settings import BrowserSettings
 from hermes_agent.tools.browser.connection import (
     GONE,
@@ -23,6 +23,7 @@ from hermes_agent.tools.browser.connection import (
 from hermes_agent.tools.browser.downloads import Downloads
 from hermes_agent.tools.browser.halts import Dialogs
 from hermes_agent.tools.browser.program import SCRATCH, PipeWire, started
+from hermes_agent.tools.browser.reaches import Reaches
 from hermes_agent.tools.browser.refs import Refs
 from hermes_agent.tools.browser.tab import Tab
 
@@ -37,8 +38,11 @@ _USER = "hermes"
 class Browser:
     """Made by `launch`. One action at a time: whoever acts holds `turn`."""
 
-    def __init__(self, wire: Wire, proxy: Proxy, downloads: Downloads, scratch: Path) -> None:
+    def __init__(
+        self, wire: Wire, proxy: Proxy, reaches: Reaches, downloads: Downloads, scratch: Path
+    ) -> None:
         self.proxy = proxy
+        self.reaches = reaches
         self.scratch = scratch
         """A folder for as long as the browser runs."""
         self.downloads = downloads
@@ -46,6 +50,7 @@ class Browser:
         self.refs = Refs()
         self.turn = asyncio.Lock()
         self.tabs: dict[str, Tab] = {}
+        reaches.tabs = self.tabs
         self.current: Tab | None = None
         self.opened: list[Tab] = []
         """Tabs that pages opened and nobody was told of yet."""
@@ -281,16 +286,19 @@ def _future() -> asyncio.Future[Tab]:
 
 
 async def launch(
-    settings: BrowserSettings, open_proxy: Callable[[], Awaitable[Proxy]], folder: Path | None
+    settings: BrowserSettings,
+    open_proxy: Callable[[Reach], Awaitable[Proxy]],
+    folder: Path | None,
 ) -> Browser:
     """A browser that is ready. `folder` is where downloads go."""
-    proxy = await open_proxy()
+    reaches = Reaches()
+    proxy = await open_proxy(reaches)
     try:
         wire, scratch = await _wired(settings, proxy)
     except BaseException:
         await proxy.close()
         raise
-    browser = Browser(wire, proxy, Downloads(folder), scratch)
+    browser = Browser(wire, proxy, reaches, Downloads(folder), scratch)
     own = isinstance(wire, PipeWire)
     try:
         async with asyncio.timeout(START_SECONDS):

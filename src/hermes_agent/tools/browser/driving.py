@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Proxy
 from hermes_agent.core.tools import ToolContext
 from hermes_agent.tools.browser.browser import Browser, launch
 from hermes_agent.tools.browser.connection import BrowserGone, Refused, SessionLost
@@ -25,6 +24,7 @@ async def driving(
     browser = await _browser(context, start=start)
     seconds = context.settings.browser.timeout_seconds
     async with browser.turn:
+        browser.reaches.follow(context.reach)
         try:
             async with asyncio.timeout(seconds + more):
                 yield browser
@@ -37,18 +37,15 @@ async def driving(
 
 
 async def _browser(context: ToolContext, *, start: bool) -> Browser:
-    keep, lent_proxy = context.lent.keep, context.lent.proxy
-    if keep is None or lent_proxy is None:
+    keep, open_proxy = context.lent.keep, context.lent.proxy
+    if keep is None or open_proxy is None:
         raise ToolError("there is no browser here", retry="never")
-
-    async def proxy() -> Proxy:
-        return await lent_proxy(context.reach or _nobody)
 
     async def make() -> Browser:
         if not start:
             raise ToolError("no page is open", "browser action=open url=… opens one", "changed")
         folder = context.results / "downloads" if context.results is not None else None
-        return await launch(context.settings.browser, proxy, folder)
+        return await launch(context.settings.browser, open_proxy, folder)
 
     browser = await keep.get(KEPT, make)
     if not browser.alive:
@@ -63,10 +60,6 @@ def _lost(tab: Tab | None) -> ToolError:
     if tab is not None and tab.crashed:
         return crashed()
     return ToolError("the page, or a frame of it, went away meanwhile", "look again", "changed")
-
-
-def _nobody(_host: str, _address: str) -> bool:
-    return False
 
 
 async def _late(browser: Browser, seconds: float) -> ToolError:

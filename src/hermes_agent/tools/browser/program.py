@@ -9,17 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from hermes_agent.core.browsers import BROWSERS
 from hermes_agent.core.errors import ToolError
 
-PROGRAMS = (
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-    "chrome",
-    "microsoft-edge",
-    "brave-browser",
-)
 MESSAGE_BYTES = 128 * 1024 * 1024
 CLOSE_SECONDS = 3.0
 SCRATCH = "hermes-scratch"
@@ -128,7 +120,7 @@ class PipeWire:
 
 def program(named: str) -> str:
     """The browser that the settings name, or the first that is installed."""
-    for name in [named] if named else PROGRAMS:
+    for name in [named] if named else BROWSERS:
         if found := shutil.which(name):
             return found
     what = f"no browser at {named!r}" if named else "no Chromium is installed"
@@ -146,6 +138,7 @@ async def started(named: str, proxy: str) -> PipeWire:
     path = program(named)
     profile = Path(tempfile.mkdtemp(prefix="hermes-browser-"))
     arguments = flags(proxy, profile, root=os.geteuid() == 0)
+    # A program inherits all variables unless some are left out; here, all but those of the machine.
     keep = ("PATH", "LANG", "LC_ALL", "TZ", "FONTCONFIG_PATH", "FONTCONFIG_FILE")
     environment = {name: os.environ[name] for name in keep if name in os.environ}
     (profile / SCRATCH).mkdir()

@@ -1,13 +1,16 @@
 """The two tools of the browser: one looks, the other acts."""
 
-from typing import Literal
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Media
-from hermes_agent.core.tools import ToolContext, ToolResult, tool
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 from hermes_agent.tools.browser import acts, looks
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.connection import SessionLost
@@ -33,7 +36,13 @@ Act = Literal[
 ]  # fmt: skip
 
 
-@tool(capabilities=("network",), repeatable=True, hosts=("url",))
+async def _look_again(_context: ToolContext, _note: dict[str, Any], **_arguments: Any) -> Recovered:
+    """Looking changes nothing, and the browser went with the runtime."""
+    return "not-run"
+
+
+# Each call moves what the next one sees, so they run one by one; downloads are what it writes.
+@tool(capabilities=("network", "filesystem"), hosts=("url",), recover=_look_again)
 async def browser(
     context: ToolContext,
     action: Look,
@@ -151,7 +160,9 @@ async def browser_act(
     """Act on `ref` of the open page, whose host is `page`. type: replaces. press: key `text`
     (Control+a). check: text=off unchecks. upload: `path`. drag: to ref `text`. evaluate: script
     `text`."""
-    data = await _file(context, path) if action == "upload" else b""
+    data = b""
+    if action == "upload":
+        data = await asyncio.to_thread(_file, context.workspace, path)
     async with driving(context) as driven:
         if action in {"accept_dialog", "dismiss_dialog"}:
             return await _answered(driven, page, text, accept=action == "accept_dialog")
@@ -278,10 +289,23 @@ def _is_there(tab: Tab, page: str) -> None:
     )
 
 
-async def _file(context: ToolContext, path: str) -> bytes:
-    facts = await context.terminal.stat(path) if path else None
-    if facts is None or facts.kind != "file":
-        raise ToolError(f"no file at {path!r}", "upload needs the `path` of a file", "changed")
-    if facts.size > UPLOAD_BYTES:
-        raise ToolError(f"{path!r} is too large to upload: {facts.size} bytes", retry="changed")
-    return await context.terminal.read(path)
+def _file(workspace: str, path: str) -> bytes:
+    """A file of this machine, where the browser runs: it was judged as that."""
+    home = path == "~" or path.startswith("~/")
+    place = Path(path).expanduser() if home else Path(workspace, path)
+    try:
+        with place.open("rb", opener=_opened) as file:
+            data = file.read(UPLOAD_BYTES + 1)
+    except OSError:
+        where = "upload needs the `path` of a file on the machine of the browser"
+        raise ToolError(f"no file at {path!r}", where, "changed") from None
+    if len(data) > UPLOAD_BYTES:
+        raise ToolError(
+            f"{path!r} is too large to upload: more than {UPLOAD_BYTES} bytes", retry="changed"
+        )
+    return data
+
+
+def _opened(path: str, flags: int) -> int:
+    """A pipe that nobody writes to would never open."""
+    return os.open(path, flags | os.O_NONBLOCK)
