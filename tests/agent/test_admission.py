@@ -14,6 +14,7 @@ from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tools import Permit, Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.egress import guarded_client
+from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.runtime.absent import UnavailableTerminal
 from hermes_agent.runtime.toolbox import load_tools
@@ -389,6 +390,85 @@ async def test_a_tool_reaches_a_private_address_only_where_a_rule_allows_it(
             assert expected in finished.text
 
 
+@pytest.mark.parametrize(
+    ("rule", "otherwise", "reached"),
+    [
+        ("host: evil.test", "ask", ["good.test", "other.test"]),
+        ("host: 203.0.113.0/24", "ask", ["good.test", "other.test"]),
+        (
+            "host: [evil.test, other.test], tool: other",
+            "ask",
+            ["good.test", "evil.test", "other.test"],
+        ),
+        ("host: evil.test", "deny", ["good.test", "other.test"]),
+        ("host: evil.test, input: {url: 'https://good*'}", "deny", ["good.test", "other.test"]),
+        ("host: evil.test, place: local", "ask", ["good.test", "other.test"]),
+    ],
+)
+async def test_a_public_host_is_out_of_reach_only_where_a_rule_denies_it(
+    tmp_path: Path, rule: str, otherwise: str, reached: list[str]
+) -> None:
+    """Wherever a page leads to, and whatever holds where no rule does."""
+    addresses = {"good.test": "8.8.8.8", "evil.test": "203.0.113.9", "other.test": "9.9.9.9"}
+
+    async def fetch(context: ToolContext, url: str) -> str:
+        reach = context.reach
+        assert reach is not None
+        return " ".join(host for host, at in addresses.items() if reach(host, at, True))
+
+    call = ToolCall.of("1", "fetch", url="https://good.test/")
+    tool = Tool("fetch", fetch, "Fetch.", hosts=("url",))
+    model = ScriptedModel(Reply("", (call,), stop="calls"), Reply("ok"))
+    async with bench(tmp_path, model, tools=[tool]) as b:
+        policies = tmp_path / "home" / "policies"
+        policies.mkdir()
+        (policies / "mine.yaml").write_text(
+            f"version: 1\nname: mine\nprofile: mine\notherwise: {otherwise}\nrules:\n"
+            f"  - {{id: no, match: {{{rule}}}, then: deny}}\n"
+            "  - {id: yes, match: {host: good.test}, then: allow}\n"
+        )
+        b.gate = Policies.of_home(tmp_path / "home", Path.home()).gate("mine")
+        await b.say("go")
+        (finished,) = await b.events(ev.CallFinished)
+    assert finished.text.split() == reached
+
+
+async def test_a_public_host_is_judged_once_in_a_call(tmp_path: Path) -> None:
+    async def fetch(context: ToolContext) -> str:
+        reach = context.reach
+        assert reach is not None
+        return str([reach("a.test", "8.8.8.8", True) for _ in range(5)])
+
+    tool = Tool("fetch", fetch, "Fetch.")
+    model = ScriptedModel(Reply("", (ToolCall.of("1", "fetch"),), stop="calls"), Reply("ok"))
+    async with bench(tmp_path, model, tools=[tool]) as b:
+        b.gate = Says(Verdict("allow", "ok"))
+        await b.say("go")
+    assert [effect.hosts for effect in b.gate.seen] == [(), ("a.test",), ("8.8.8.8",)]
+
+
+async def test_a_path_that_was_left_out_is_not_judged_and_an_empty_one_is(tmp_path: Path) -> None:
+    def look(path: str = "") -> str:
+        return path or "nothing"
+
+    def search(path: str = ".") -> str:
+        return path or "all"
+
+    tools = [Tool(one.__name__, one, "Look.", paths={"path": "read"}) for one in (look, search)]
+    calls = [
+        ToolCall.of("1", "look"),
+        ToolCall.of("2", "look", path="x"),
+        ToolCall.of("3", "search"),
+        ToolCall.of("4", "search", path=""),
+    ]
+    model = ScriptedModel(*(Reply("", (c,), stop="calls") for c in calls), Reply("ok"))
+    async with bench(tmp_path, model, tools=tools) as b:
+        b.gate = Says(Verdict("allow", "ok"))
+        await b.say("go")
+    judged = [[path for _, path in effect.paths] for effect in b.gate.seen]
+    assert judged == [[], ["x"], ["."], [""]]
+
+
 async def test_what_the_rules_deny_by_the_time_somebody_agrees_is_denied(tmp_path: Path) -> None:
     purse = Purse()
     verdicts = [ASK, Verdict("deny", "not any more", "test/late")]
@@ -415,3 +495,19 @@ async def test_a_tool_that_uses_no_terminal_is_judged_where_it_runs(tmp_path: Pa
         await here.destroy()
     (effect,) = b.gate.seen
     assert (effect.terminal, effect.workspace) == ("local", str(tmp_path / "work"))
+
+
+async def test_a_host_is_judged_from_where_the_call_itself_was(tmp_path: Path) -> None:
+    async def fetch(context: ToolContext) -> str:
+        assert context.reach is not None
+        return str(context.reach("a.test", "8.8.8.8", True))
+
+    tool = Tool("fetch", fetch, "Fetch.", ("network",))
+    model = ScriptedModel(Reply("", (ToolCall.of("1", "fetch"),), stop="calls"), Reply("ok"))
+    async with bench(tmp_path, model, tools=[tool]) as b:
+        b.terminal, here = UnavailableTerminal("/far", NotFound("out of reach")), b.terminal
+        b.gate = Says(Verdict("allow", "ok"))
+        await b.say("go")
+        await here.destroy()
+    places = {(one.terminal, one.workspace, one.capabilities) for one in b.gate.seen}
+    assert places == {("local", str(tmp_path / "work"), ("network",))}

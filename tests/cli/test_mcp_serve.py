@@ -29,6 +29,7 @@ from tests.support.mcp_client import (
     served,
     text_of,
 )
+from tests.support.policies import file_of
 
 
 @pytest.fixture
@@ -80,13 +81,7 @@ async def test_work_is_answered_with_consent_asked_for_and_each_step_told(
     assert the_session(careful)["source"] == "mcp"
 
 
-ONLY_ALICE = """
-version: 1
-rules:
-  - id: only-alice
-    match: {tool: terminal}
-    then: {ask: {by: [alice]}}
-"""
+ONLY_ALICE = file_of("- {id: ours, match: {tool: terminal}, then: {ask: {by: [alice]}}}")
 
 
 def answers(house: House) -> list[str]:
@@ -106,8 +101,8 @@ async def test_consent_is_recorded_as_that_of_the_client(careful: House, way: st
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_client_cannot_answer_for_a_person(house: House, way: str) -> None:
-    house.home.mkdir(exist_ok=True)
-    (house.home / "policy.yaml").write_text(ONLY_ALICE)
+    (house.home / "policies").mkdir(parents=True)
+    (house.home / "policies" / "mine.yaml").write_text(ONLY_ALICE)
     house.environ["SUDO_USER"] = "alice"
     said: list[str | None] = []
 
@@ -502,18 +497,18 @@ def test_a_port_that_is_taken_is_said(house: House) -> None:
 
 
 def test_the_root_of_the_machine_is_no_workspace_by_default(house: House) -> None:
-    done = subprocess.run(
-        COMMAND,
-        cwd="/",
-        env=house.environ,
-        input="\n".join(json.dumps(line) for line in BY_HAND) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.returncode == 0
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    told = next(one for one in answers if one.get("id") == 2)["result"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        COMMAND, cwd="/", env=house.environ, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(json.dumps(line) + "\n" for line in BY_HAND))
+        process.stdin.flush()  # and kept open: a client that goes is not answered
+        lines = map(json.loads, process.stdout)
+        told = next(one for one in lines if one.get("id") == 2)["result"]
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
     assert told["isError"]
     assert "started in /" in told["content"][0]["text"]
 

@@ -34,7 +34,7 @@ def chat(*messages: Message, tiny: bool = False) -> list[dict[str, str]]:
 
 def test_the_tools_are_described_in_a_line_each() -> None:
     text = tools_text(TABLE)
-    assert "read_file(path, start?, lines?, at?): Read a text file" in text
+    assert "read_file(path, start?, lines?, at?): Read a text, PDF" in text
     assert "process(action=follow|list|send|stop, id?" in text
     assert "ask_user(question, choices? list)" in text
     assert len(text.splitlines()) == 1 + len(TABLE)

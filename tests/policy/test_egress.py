@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.lent import Reach
 from hermes_agent.policy.egress import Resolver, guarded_client
 
 Answer = Callable[[str, dict[str, str]], str]
@@ -80,19 +81,19 @@ def names(**known: Sequence[str] | str) -> Resolver:
     return look_up
 
 
-def nobody(host: str, address: str) -> bool:
-    return False
+def nobody(host: str, address: str, public: bool) -> bool:
+    return public
 
 
-def only(*hosts: str) -> Callable[[str, str], bool]:
-    return lambda host, _address: host in hosts
+def only(*hosts: str) -> Reach:
+    return lambda host, _address, public: public or host in hosts
 
 
 async def test_an_allowed_name_is_reached_at_the_checked_address_under_its_own_name() -> None:
     asked = []
 
-    def allow(host: str, address: str) -> bool:
-        asked.append((host, address))
+    def allow(host: str, address: str, public: bool) -> bool:
+        asked.append((host, address, public))
         return True
 
     async with site(hello) as here:
@@ -100,7 +101,7 @@ async def test_an_allowed_name_is_reached_at_the_checked_address_under_its_own_n
         async with guarded_client(allow, resolver=resolver) as client:
             answer = await client.get(f"http://good.test:{here.port}/")
     assert answer.text == f"hello good.test:{here.port}"
-    assert asked == [("good.test", "127.0.0.1")]
+    assert asked == [("good.test", "127.0.0.1", False)]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ async def test_a_name_that_changes_its_address_is_looked_up_once_for_each_connec
         looked_up.append(name)
         return answers[len(looked_up) - 1]
 
-    def allow(host: str, address: str) -> bool:
+    def allow(host: str, address: str, public: bool) -> bool:
         return address == "127.0.0.1"
 
     def closing(path: str, headers: dict[str, str]) -> str:
@@ -179,6 +180,21 @@ async def test_a_redirect_to_a_refused_address_is_refused(target: str) -> None:
         guarded_client(only("good.test"), resolver=resolver, follow_redirects=True) as client,
     ):
         with pytest.raises(ToolError, match="addresses are refused"):
+            await client.get(f"http://good.test:{here.port}/")
+        assert here.connections == 1
+
+
+@pytest.mark.parametrize("denied", ["bad.test", "93.184.216.34"])
+async def test_a_redirect_to_a_public_host_that_a_rule_denies_is_refused(denied: str) -> None:
+    def reach(host: str, address: str, public: bool) -> bool:
+        return denied not in (host, address) if public else host == "good.test"
+
+    resolver = names(good_test="127.0.0.1", bad_test="93.184.216.34")
+    async with (
+        site(goes_to("http://bad.test/")) as here,
+        guarded_client(reach, resolver=resolver, follow_redirects=True) as client,
+    ):
+        with pytest.raises(ToolError, match=r"'bad\.test', which leads to .*: a rule denies it"):
             await client.get(f"http://good.test:{here.port}/")
         assert here.connections == 1
 

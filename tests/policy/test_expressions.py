@@ -30,7 +30,7 @@ def when(expression: str, run: str = "kubectl delete pod a --force", **facts: ob
         'effect.folder == "/workspace"',
         'effect.terminal == "prod" && effect.place == "ssh"',
         'effect.actor == "job/nightly" && effect.source == "cron"',
-        "effect.origin",
+        'effect.origin == "builtin"',
         'act.kind == "program" && act.program == "kubectl" && act.verb == "delete"',
         'act.arguments.exists(word, word == "pod")',
         '"--force" in act.flags',

@@ -13,7 +13,7 @@ from hermes_agent.policy.proxy import GREETING, GuardingProxy, open_proxy
 
 @asynccontextmanager
 async def proxy(
-    *allowed: str, resolver: Resolver | None = None, **names: Sequence[str]
+    *allowed: str, denied: str = "", resolver: Resolver | None = None, **names: Sequence[str]
 ) -> AsyncIterator[GuardingProxy]:
     async def look_up(name: str) -> Sequence[str]:
         known = names.get(name.replace(".", "_"))
@@ -21,7 +21,10 @@ async def proxy(
             raise OSError(-2, "Name or service not known")
         return known
 
-    made = await open_proxy(lambda host, _address: host in allowed, resolver=resolver or look_up)
+    def reach(host: str, _address: str, public: bool) -> bool:
+        return host != denied if public else host in allowed
+
+    made = await open_proxy(reach, resolver=resolver or look_up)
     try:
         yield made
     finally:
@@ -128,6 +131,14 @@ async def test_an_address_that_is_not_public_is_refused_and_remembered(host: str
             assert "addresses are refused" in answer
         assert len(made.failed) == 1
         assert "addresses are refused" in next(iter(made.failed.values()))
+
+
+async def test_a_public_host_that_a_rule_denies_is_refused() -> None:
+    async with proxy(denied="bad.test", bad_test=["93.184.216.34"]) as made:
+        for line in ("GET http://bad.test/", "CONNECT bad.test:443"):
+            answer = await said(made, f"{line} HTTP/1.1\r\n{secret(made)}\r\n")
+            assert answer.startswith("HTTP/1.1 403 ")
+        assert "a rule denies it" in made.failed["bad.test"]
 
 
 async def test_a_tunnel_carries_bytes_both_ways() -> None:

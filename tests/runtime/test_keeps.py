@@ -100,6 +100,44 @@ async def test_whoever_is_cancelled_does_not_take_it_from_the_others(keeps: Keep
     assert make.tries == 1
 
 
+async def test_what_is_made_as_its_waiter_is_cancelled_is_kept(keeps: Keeps) -> None:
+    begin = asyncio.Event()
+    make = Maker(slow=begin)
+    waiting = asyncio.create_task(keeps.of("s").get("a", make))
+    await asyncio.sleep(0)
+    begin.set()
+    while not make.made:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    assert await keeps.of("s").get("a", make) is make.made[0]
+    await keeps.close()
+    assert [one.closed for one in make.made] == [1]
+
+
+async def test_a_failure_that_nobody_waited_for_is_not_told_to_the_next(keeps: Keeps) -> None:
+    begin = asyncio.Event()
+    make = Maker(fails=1, slow=begin)
+    waiting = asyncio.create_task(keeps.of("s").get("a", make))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    begin.set()
+    await asyncio.sleep(0)
+    assert await keeps.of("s").get("a", make) is make.made[0]
+    assert make.tries == 2
+
+
+async def test_what_could_not_be_made_needs_no_closing(
+    keeps: Keeps, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ToolError, match="not now"):
+        await keeps.of("s").get("a", Maker(fails=1))
+    await keeps.close()
+    assert caplog.text == ""
+
+
 async def test_what_could_not_be_made_is_tried_again(keeps: Keeps) -> None:
     make = Maker(fails=1)
     with pytest.raises(ToolError, match="not now"):
@@ -130,10 +168,10 @@ async def test_what_nobody_uses_is_closed_after_a_while(keeps: Keeps, clock: Clo
     left = await keeps.of("left").get("a", make)
     clock.now += IDLE_SECONDS - 1
     await keeps.of("used").get("a", make)
-    await keeps.tidy(set())
+    await keeps.tidy(set)
     assert (used.closed, left.closed) == (0, 0)
     clock.now += 2
-    await keeps.tidy(set())
+    await keeps.tidy(set)
     assert (used.closed, left.closed) == (0, 1)
     assert await keeps.of("left").get("a", make) is not left
 
@@ -142,13 +180,48 @@ async def test_a_session_at_work_keeps_what_it_has(keeps: Keeps, clock: Clock) -
     make = Maker()
     kept = await keeps.of("s").get("a", make)
     clock.now += 10 * IDLE_SECONDS
-    await keeps.tidy({"s"})
+    await keeps.tidy(lambda: {"s"})
     clock.now += IDLE_SECONDS - 1
-    await keeps.tidy(set())
+    await keeps.tidy(set)
     assert kept.closed == 0
     clock.now += 2
-    await keeps.tidy(set())
+    await keeps.tidy(set)
     assert kept.closed == 1
+
+
+async def test_a_session_that_begins_while_another_is_tidied_up_keeps_what_it_has(
+    keeps: Keeps, clock: Clock
+) -> None:
+    busy: set[str] = set()
+    make = Maker()
+
+    class Slow(Thing):
+        async def close(self) -> None:
+            await super().close()
+            busy.add("works")
+            assert await keeps.of("used").get("a", make) is used
+
+    async def make_slow() -> Thing:
+        return Slow()
+
+    left = await keeps.of("left").get("a", make_slow)
+    works = await keeps.of("works").get("a", make)
+    used = await keeps.of("used").get("a", make)
+    clock.now += IDLE_SECONDS + 1
+    await keeps.tidy(lambda: busy)
+    assert (left.closed, works.closed, used.closed) == (1, 0, 0)
+
+
+async def test_whoever_asks_while_a_session_is_forgotten_gets_what_stays_open(
+    keeps: Keeps,
+) -> None:
+    make = Maker()
+    await keeps.of("s").get("a", make)
+    forgetting = asyncio.create_task(keeps.forget("s"))
+    asking = asyncio.create_task(keeps.of("s").get("a", make))
+    await forgetting
+    assert (await asking).closed == 0
+    assert [one.closed for one in make.made] == [1, 0]
 
 
 async def test_a_session_that_is_forgotten_keeps_nothing(keeps: Keeps) -> None:

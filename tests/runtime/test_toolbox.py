@@ -190,6 +190,29 @@ def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: 
     assert shown == [name for name in TABLE if name not in lacking]
 
 
+NAMED = """
+import json, sys
+from hermes_agent.core.settings import BrowserSettings, Settings
+from hermes_agent.runtime import toolbox
+said = []
+for given in ({}, {"program": "mine"}, {"program": "not-here"}, {"address": "ws://far:1/"}):
+    settings = Settings(browser=BrowserSettings(**given))
+    offered = [spec.name for spec in toolbox.specs(toolbox.TABLE, settings)]
+    said.append(["browser" in offered, toolbox.missing("browser_act", settings)])
+print(json.dumps(said))
+"""
+
+
+def test_a_browser_that_the_settings_name_is_one(tmp_path: Path) -> None:
+    program = tmp_path / "mine"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    plain, named, wrong, elsewhere = run(NAMED, PATH=str(tmp_path))
+    assert plain[0] is False
+    assert named == elsewhere == [True, ""]
+    assert wrong == [False, "the program 'not-here', which the setting browser.program names"]
+
+
 # the tools of a session
 
 

@@ -77,7 +77,7 @@ async def test_a_whole_chain_is_verified_and_goes_on_after_a_restart(tmp_path: P
     [
         ("update audit set body = replace(body, 'ask', 'allow') where number = 1", "entry 1 was"),
         ("delete from audit where number = 3", "entries 3 to 3 are missing"),
-        ("update audit set hash = 'f' || substr(hash, 2) where number = 2", "entry 2 was"),
+        ("update audit set hash = substr(hash, 2) || 'f' where number = 2", "entry 2 was"),
         ("delete from events where kind = 'answered'", "is gone"),
         ("update events set body = null where kind = 'asked'", "was changed"),
         ("update audit set session = 'zzz' where number = 2", "its columns were changed"),

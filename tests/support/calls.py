@@ -1,14 +1,32 @@
 """Call a tool as the agent does: arguments checked, context lent, prepared before it runs."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.core.lent import Closable, Closes
 from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.core.tools import Permit, Recovered, Tool, ToolContext, ToolResult
 from hermes_agent.terminals.local import LocalTerminal
+
+
+class Kept:
+    """What one session keeps open."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Closes] = {}
+
+    async def get(self, name: str, make: Callable[[], Awaitable[Closable]]) -> Closable:
+        if name not in self.held:
+            self.held[name] = await make()
+        held: Any = self.held[name]
+        return held
+
+    async def drop(self, name: str) -> None:
+        if name in self.held:
+            await self.held.pop(name).close()
 
 
 @dataclass

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.lent import Closable, Closes, Lent
+from hermes_agent.core.lent import Lent, Reach
 from hermes_agent.core.settings import BrowserSettings, Settings, TerminalSettings
 from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
 from hermes_agent.policy.proxy import GuardingProxy, open_proxy
 from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.tools import browser, browser_act
+from tests.support.calls import Kept
 
 
 @dataclass(frozen=True)
@@ -110,23 +111,6 @@ async def site() -> AsyncIterator[Site]:
         await served.close()
 
 
-class Kept:
-    """What one session keeps open."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, Closes] = {}
-
-    async def get(self, name: str, make: Callable[[], Awaitable[Closable]]) -> Closable:
-        if name not in self.held:
-            self.held[name] = await make()
-        held: Any = self.held[name]
-        return held
-
-    async def drop(self, name: str) -> None:
-        if name in self.held:
-            await self.held.pop(name).close()
-
-
 @dataclass
 class Session:
     """Calls to the browser tools in one session."""
@@ -146,7 +130,7 @@ class Session:
         assert isinstance(found, Browser)
         return found
 
-    async def _proxy(self, allow: Callable[[str, str], bool]) -> GuardingProxy:
+    async def _proxy(self, reach: Reach) -> GuardingProxy:
         async def look_up(name: str) -> Sequence[str]:
             if name == "localhost":
                 return ["127.0.0.1"]
@@ -154,7 +138,7 @@ class Session:
                 raise OSError(-2, "Name or service not known")
             return [self.names[name]]
 
-        proxy = await open_proxy(allow, resolver=look_up)
+        proxy = await open_proxy(reach, resolver=look_up)
         self.proxies.append(proxy)
         return proxy
 
@@ -162,14 +146,16 @@ class Session:
         async def ask(question: str, choices: Sequence[str]) -> str | None:
             return None
 
+        allowed = self.allowed
         return ToolContext(
             "effect",
             "session",
             self.terminal,
             ask,
             lambda _text: None,
-            reach=lambda host, _address: host in self.allowed,
+            reach=lambda host, _address, public: public or host in allowed,
             settings=Settings(browser=self.settings),
+            workspace=self.terminal.workspace,
             results=self.results,
             lent=Lent(keep=self.keep, proxy=self._proxy),
         )

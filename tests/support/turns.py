@@ -46,7 +46,7 @@ class Bench:
     more: dict[str, Terminal] = field(default_factory=dict)
     """Terminals beside the local one."""
     secret: Callable[[str], str] = no_secret
-    http: Callable[[Callable[[str, str], bool]], Any] | None = None
+    http: Callable[..., Any] | None = None
     uses: dict[Use, Model] = field(default_factory=dict)
     """Models for other uses than the conversation itself."""
     models: dict[str, Model] = field(default_factory=dict)

@@ -9,10 +9,11 @@ from urllib.parse import parse_qs
 
 import httpx
 
+from hermes_agent.core.lent import Lent
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
 from hermes_agent.policy.egress import guarded_client
-from tests.support.calls import Caller
+from tests.support.calls import Caller, Kept
 from tests.support.model_server import ModelServer, Raw, Received
 
 
@@ -63,7 +64,8 @@ class Surfer:
     """Whether addresses of this machine may be reached."""
     reachable: tuple[str, ...] = ()
     """Those that may all the same."""
-    session: str = "session"
+    keep: Kept | None = field(default_factory=Kept)
+    """What the session holds open."""
 
     def context(self) -> ToolContext:
         async def lead_here(request: httpx.Request) -> None:
@@ -78,14 +80,14 @@ class Surfer:
 
         return replace(
             self.here.context("call"),
-            session=self.session,
             http=client,
+            lent=Lent(keep=self.keep),
             settings=self.settings,
             secrets=self.secrets,
         )
 
-    def _allowed(self, _host: str, address: str) -> bool:
-        return self.private or address in self.reachable
+    def _allowed(self, _host: str, address: str, public: bool) -> bool:
+        return public or self.private or address in self.reachable
 
     async def call(self, tool: Tool, **given: Any) -> ToolResult:
         arguments = tool.arguments(given)

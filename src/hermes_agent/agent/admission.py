@@ -40,7 +40,7 @@ async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
 def _may_be_empty(tool: Tool, argument: str) -> bool:
     """Whether an empty path means none at all. Elsewhere it means the workspace."""
     known: Mapping[str, Any] = tool.spec.parameters.get("properties", {})
-    return known.get(argument, {}).get("default") == ""
+    return bool(known.get(argument, {}).get("default") == "")
 
 
 class Admission:

@@ -75,7 +75,7 @@ def _shelf(home: Path) -> "Shelf":
 
 
 def _list(options: argparse.Namespace, home: Path) -> int:
-    rows = [*_builtin(), *_written(_shelf(home))]
+    rows = [*_builtin(home), *_written(_shelf(home))]
     if options.json:
         print_json(rows)
         return 0
@@ -89,7 +89,8 @@ def _list(options: argparse.Namespace, home: Path) -> int:
     return 0
 
 
-def _builtin() -> list[dict[str, Any]]:
+def _builtin(home: Path) -> list[dict[str, Any]]:
+    from hermes_agent.runtime.config import load_settings
     from hermes_agent.runtime.toolbox import facts
 
     return [
@@ -101,7 +102,7 @@ def _builtin() -> list[dict[str, Any]]:
             "about": one.description,
             "missing": one.missing,
         }
-        for one in facts()
+        for one in facts(load_settings(home / "config.yaml", os.environ))
     ]
 
 
@@ -160,7 +161,7 @@ def _standing(row: dict[str, Any]) -> str:
 
 
 def _show(options: argparse.Namespace, home: Path) -> int:
-    found = [row for row in _builtin() if row["name"] == options.name]
+    found = [row for row in _builtin(home) if row["name"] == options.name]
     if not found:
         return _show_written(options, _shelf(home))
     if options.json:

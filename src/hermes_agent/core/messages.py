@@ -55,6 +55,8 @@ PAGE_TOKENS = 4_000
 """More than services count for one page, which is text and an image to them."""
 PAGE_BYTES = 1_000
 """A page that cannot be found because it is packed takes at least so many bytes."""
+IMAGE_BYTES = 5_000_000
+"""The largest image that services take."""
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 
 

@@ -83,10 +83,11 @@ class Assembly:
         return (*shown, *mine)
 
     def _builtin(self, use: Sequence[str] | None, parent: str) -> tuple[ToolSpec, ...]:
+        settings = self._runtime.settings
         if use is None:
-            return toolbox.specs(toolbox.chosen(self._runtime.settings.tools.use))
+            return toolbox.specs(toolbox.chosen(settings.tools.use), settings)
         # A child's are names of tools, never of toolsets: some are both.
-        return toolbox.specs(use if parent else toolbox.chosen(use))
+        return toolbox.specs(use if parent else toolbox.chosen(use), settings)
 
     async def parts(self, session: Session) -> Parts:
         runtime = self._runtime

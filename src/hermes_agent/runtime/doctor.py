@@ -76,15 +76,15 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield _model(home, settings, environ)
         yield _policy(home, settings)
         yield _terminal(settings, environ)
-        yield _tools()
+        yield _tools(settings)
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
     yield _keepers(home, settings or Settings(), time.time())
 
 
-def _tools() -> Finding:
-    found = toolbox.facts()
+def _tools(settings: Settings) -> Finding:
+    found = toolbox.facts(settings)
     lacking = [f"{one.name} lacks {one.missing}" for one in found if one.missing]
     if not lacking:
         return Finding("tools", "ok", f"{len(found)} built in, all usable")

@@ -29,16 +29,12 @@ class Keeps:
     ) -> Closable:
         self._used[session] = self._clock()
         key = session, name
-        if key not in self._made:
-            self._made[key] = asyncio.ensure_future(make())
-        making = self._made[key]
-        try:
-            # Whoever is cancelled does not take it from the others who wait for it.
-            made: Closable = await asyncio.shield(making)
-        except BaseException:
-            if making.done() and self._made.get(key) is making:
-                del self._made[key]
-            raise
+        making = self._made.get(key)
+        if making is None or _has_failed(making):
+            making = self._made[key] = asyncio.ensure_future(make())
+        # Whoever is cancelled does not take it from the others who wait for it, nor leave it open
+        # where nobody finds it: it is in the table.
+        made: Closable = await asyncio.shield(making)
         return made
 
     async def drop(self, session: str, name: str) -> None:
@@ -47,15 +43,20 @@ class Keeps:
 
     async def forget(self, session: str) -> None:
         self._used.pop(session, None)
-        names = [name for owner, name in self._made if owner == session]
-        await asyncio.gather(*(self.drop(session, name) for name in names))
+        # Out of the table first: whoever asks while they are closed gets others.
+        keys = [key for key in self._made if key[0] == session]
+        found = [(name, self._made.pop((session, name))) for _, name in keys]
+        await asyncio.gather(*(_close(name, made) for name, made in found))
 
-    async def tidy(self, busy: set[str]) -> None:
-        for session in busy & self._used.keys():
-            self._used[session] = self._clock()
-        old = self._clock() - IDLE_SECONDS
-        for session in [name for name, used in self._used.items() if used < old]:
-            await self.forget(session)
+    async def tidy(self, busy: Callable[[], set[str]]) -> None:
+        """Close what sessions that are not at work have not used for a while."""
+        for session in list(self._used):
+            # To close takes time, in which any of them may have begun.
+            now = self._clock()
+            if session in busy():
+                self._used[session] = now
+            elif self._used.get(session, now) < now - IDLE_SECONDS:
+                await self.forget(session)
 
     async def close(self) -> None:
         await asyncio.gather(*map(self.forget, {session for session, _ in self._made}))
@@ -75,7 +76,13 @@ class _Keep:
         await self._keeps.drop(self._session, name)
 
 
+def _has_failed(making: asyncio.Task[Any]) -> bool:
+    return making.done() and (making.cancelled() or making.exception() is not None)
+
+
 async def _close(name: str, making: asyncio.Task[Any]) -> None:
+    if _has_failed(making):
+        return
     try:
         async with asyncio.timeout(CLOSING_SECONDS):
             made: Closes = await making

@@ -10,14 +10,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_agent.core.browsers import BROWSERS
 from hermes_agent.core.errors import UsageError
 
 if TYPE_CHECKING:
     from hermes_agent.core.messages import ToolSpec
+    from hermes_agent.core.settings import Settings
     from hermes_agent.core.tools import Tool
 
 DATA = Path(__file__).with_name("toolbox.json")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 class Row(NamedTuple):
@@ -26,8 +27,6 @@ class Row(NamedTuple):
     module: str
     toolset: str
     packages: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    """One of these."""
     extra: str = ""
     """What to install when a package is missing."""
 
@@ -47,8 +46,8 @@ TABLE: Mapping[str, Row] = {
     "todo": Row("hermes_agent.tools.todo", "base"),
     "web_search": Row("hermes_agent.tools.web.search", "web"),
     "web_fetch": Row("hermes_agent.tools.web.fetch", "web", ("trafilatura", "pypdf"), extra="web"),
-    "browser": Row(_BROWSER, "browser", programs=BROWSERS),
-    "browser_act": Row(_BROWSER, "browser", programs=BROWSERS),
+    "browser": Row(_BROWSER, "browser"),
+    "browser_act": Row(_BROWSER, "browser"),
     "execute_code": Row("hermes_agent.agent.code", "code"),
     "delegate": Row("hermes_agent.agent.delegate", "delegate"),
     "find_tools": Row("hermes_agent.agent.more", "base"),
@@ -86,7 +85,7 @@ def _data() -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in json.loads(DATA.read_bytes())}
 
 
-def facts() -> Sequence[ToolFacts]:
+def facts(settings: "Settings | None" = None) -> Sequence[ToolFacts]:
     """Every built-in tool, in the table's order."""
     return [
         ToolFacts(
@@ -96,22 +95,35 @@ def facts() -> Sequence[ToolFacts]:
             parameters=kept["parameters"],
             capabilities=tuple(kept["capabilities"]),
             repeatable=kept["repeatable"],
-            missing=missing(name),
+            missing=missing(name, settings),
         )
         for name, row in TABLE.items()
         if (kept := _data().get(name)) is not None
     ]
 
 
-def missing(name: str) -> str:
-    """What a tool lacks here; empty when it can work."""
+def missing(name: str, settings: "Settings | None" = None) -> str:
+    """What a tool lacks here; empty when it can work. Without settings, as by default."""
     row = TABLE[name]
     lacking = [package for package in row.packages if find_spec(package) is None]
     if lacking:
         return f"the package {lacking[0]}: pip install 'hermes-agent[{row.extra}]'"
-    if row.programs and not any(shutil.which(program) for program in row.programs):
-        return f"one of these programs: {', '.join(row.programs)}"
+    if row.toolset == "browser":
+        return _without_browser(settings)
     return ""
+
+
+def _without_browser(settings: "Settings | None") -> str:
+    address = settings.browser.address if settings is not None else ""
+    named = settings.browser.program if settings is not None else ""
+    if address:
+        there = find_spec("websockets") is not None
+        return "" if there else "the package websockets: pip install 'hermes-agent[browser]'"
+    if any(shutil.which(program) for program in ([named] if named else BROWSERS)):
+        return ""
+    if named:
+        return f"the program {named!r}, which the setting browser.program names"
+    return f"one of these programs: {', '.join(BROWSERS)}"
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
@@ -127,13 +139,13 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in TABLE if name in wanted)
 
 
-def specs(names: Collection[str]) -> "tuple[ToolSpec, ...]":
+def specs(names: Collection[str], settings: "Settings | None" = None) -> "tuple[ToolSpec, ...]":
     """How the model sees these tools, without those that cannot work here."""
     from hermes_agent.core.messages import ToolSpec
 
     return tuple(
         ToolSpec(one.name, one.description, one.parameters)
-        for one in facts()
+        for one in facts(settings)
         if one.name in names and not one.missing
     )
 

@@ -314,9 +314,9 @@ class KeptTerminal:
         # A place that cannot be reached keeps the command; its state says so later.
         with contextlib.suppress(ConnectionError, Unreached, TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
-                facts = await self._spot.look(id)
+                facts = await self._again(lambda: self._spot.look(id))
                 if facts.known and facts.code is None:
-                    await self._end(id, "stopped")
+                    await self._again(lambda: self._end(id, "stopped"))
 
     async def _settle(self) -> None:
         """Let earlier commands end that are being stopped."""

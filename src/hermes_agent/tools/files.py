@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.messages import Media
+from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 from hermes_agent.tools.replace import Replaced, replace
 from hermes_agent.tools.web.kinds import HEAD, image_type, kind_of
@@ -19,8 +19,6 @@ READ_BYTES = 10_000_000
 """The largest file that is read into memory as text."""
 READ_CHARS = 15_000
 """The most one reading shows; the loop would cut a longer one without saying how to go on."""
-IMAGE_BYTES = 5_000_000
-"""The largest image that services take."""
 LINE_CHARS = 2_000
 """The most of one line that is shown."""
 DIFF_BYTES = 200_000

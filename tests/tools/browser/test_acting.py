@@ -1,11 +1,14 @@
 """What is done to a page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.errors import ToolError
-from hermes_agent.core.tools import ToolResult
+from hermes_agent.core.errors import NotFound, ToolError
+from hermes_agent.core.tools import Permit, ToolResult
+from hermes_agent.runtime.absent import UnavailableTerminal
+from hermes_agent.tools.browser.tools import browser_act
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,6 +56,24 @@ async def test_a_form_is_filled_in_and_sent(served: Site, here: Session) -> None
     assert 'filename="cv.txt"' in body
     assert "my life" in body
     assert '"spam"' not in body
+
+
+async def test_what_is_uploaded_is_what_was_judged_a_file_of_this_machine(
+    served: Site, here: Session
+) -> None:
+    served.add("/sent", "<h1>Thank you</h1>")
+    (Path(here.terminal.workspace) / "here.txt").write_text("from here")
+    page = await here.open(served.add("/form", FORM))
+    far = replace(
+        here.context(), terminal=UnavailableTerminal("/far", NotFound("not on that machine"))
+    )
+    field = ref(page, 'button "File"')
+    given = browser_act.arguments(
+        {"page": "127.0.0.1", "action": "upload", "ref": field, "path": "here.txt"}
+    )
+    await browser_act.run(Permit("effect", "browser_act", given), far, given)
+    await here.act("click", ref(page, 'button "Send"'))
+    assert b"from here" in served.asked[-1].body
 
 
 async def test_typing_replaces_what_was_there_and_pages_hear_the_keys(

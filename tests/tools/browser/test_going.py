@@ -2,12 +2,20 @@
 
 import asyncio
 import socket
+from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings import BrowserSettings
+from hermes_agent.models.scripted import ScriptedModel
+from hermes_agent.tools.browser.tools import browser
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref
+from tests.support.turns import bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -129,6 +137,42 @@ async def test_what_a_page_itself_asks_of_a_private_address_is_refused_and_told(
     other.close()
 
 
+def allowing(here: Session, *hosts: str) -> Session:
+    """The same session in a call that may reach these hosts."""
+    return replace(here, allowed=frozenset(hosts))
+
+
+async def test_each_call_goes_where_it_may_itself(served: Site, here: Session) -> None:
+    await here.look("close")
+    one, two = allowing(here, "127.0.0.1"), allowing(here, "localhost")
+    served.add("/one", "<h1>One</h1>")
+    served.add("/two", "<h1>Two</h1>")
+    assert 'heading "One"' in (await one.open(served.url("/one"))).text
+    assert 'heading "Two"' in (await two.open(served.url("/two", "localhost"))).text
+    with pytest.raises(ToolError, match="loopback addresses are refused"):
+        await two.open(served.url("/one"))
+    with pytest.raises(ToolError, match="loopback addresses are refused"):
+        await one.open(served.url("/two", "localhost"))
+
+
+async def test_an_open_page_keeps_its_server_and_loses_it_when_another_is_opened(
+    served: Site, here: Session
+) -> None:
+    one, two, none = (allowing(here, *hosts) for hosts in (["127.0.0.1"], ["localhost"], []))
+    served.add("/away", goes_to(served.url("/kept")))
+    await one.open(served.add("/kept", "<h1>Kept</h1>"))
+    served.add("/kept", "<h1>New</h1>")
+    assert 'heading "New"' in (await none.look("reload")).text
+    assert 'heading "New"' in (await none.open(served.url("/kept"))).text
+    with pytest.raises(ToolError, match="loopback addresses are refused"):
+        await none.open(served.url("/kept", "localhost"))
+    await one.open(served.url("/kept"))
+    served.add("/other", "<h1>Other</h1>")
+    await two.open(served.url("/other", "localhost"))
+    with pytest.raises(ToolError, match=r"no connection to '127\.0\.0\.1'"):
+        await two.open(served.url("/away", "localhost"))
+
+
 async def test_nothing_goes_past_the_proxy_by_webrtc(served: Site, here: Session) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
         ear.bind(("127.0.0.1", 0))
@@ -200,3 +244,32 @@ async def test_two_calls_at_once_take_turns(served: Site, here: Session) -> None
     button = ref(page, 'button "B"')
     await asyncio.gather(*(here.act("click", button) for _ in range(3)))
     assert "text: 1 1 1" in (await here.look("snapshot")).text
+
+
+async def test_calls_of_one_reply_run_in_their_order_and_each_of_them(
+    served: Site, here: Session, tmp_path: Path
+) -> None:
+    await here.look("close")
+    url = served.add("/tall", "<div style='height:9000px'></div>")
+    down = ToolCall.of("down", "browser", action="scroll", text="down")
+    calls = [
+        ToolCall.of("open", "browser", action="open", url=url),
+        down,
+        msgspec.structs.replace(down, id="again"),
+        ToolCall.of("tabs", "browser", action="tabs"),
+    ]
+    model = ScriptedModel(Reply("", tuple(calls), stop="calls"), Reply("ok"))
+    async with bench(tmp_path, model, tools=[browser]) as b:
+        b.lent = here.context().lent
+        await b.say("go")
+        finished = await b.events(ev.CallFinished)
+    assert [event.call_id for event in finished if event.ok] == ["open", "down", "again", "tabs"]
+    top = await here.act("evaluate", text="scrollY / innerHeight")
+    assert float(top.text.partition("value: ")[2].partition("\n")[0]) > 1
+
+
+async def test_a_look_that_a_crash_cut_off_is_taken_again(here: Session) -> None:
+    assert not browser.repeatable
+    assert browser.recover is not None
+    given = browser.arguments({"action": "snapshot"})
+    assert await browser.recover(here.context(), {}, **given) == "not-run"

@@ -7,8 +7,9 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings import LoopSettings, Settings, WebSettings
-from hermes_agent.tools.web.fetch import SHOWN_CHARS, web_fetch
+from hermes_agent.tools.web.fetch import KEPT, SHOWN_CHARS, web_fetch
 from hermes_agent.tools.web.pages import CHARS, LINE, SECONDS, Page, Pages, broken, passages
+from tests.support.calls import Kept
 from tests.support.model_server import Raw
 from tests.support.web_server import Surfer, answer, page, pdf
 
@@ -95,8 +96,25 @@ async def test_a_page_that_is_asked_for_from_its_start_is_fetched_anew(surfer: S
 async def test_another_session_does_not_get_a_page_that_this_one_fetched(surfer: Surfer) -> None:
     url = on(surfer, "/a", page("one\ntwo", "text/plain"))
     await surfer.call(web_fetch, url=url)
-    surfer.session = "another"
+    surfer.keep = Kept()
     await surfer.call(web_fetch, url=url, start=2)
+    assert len(surfer.site.requests) == 2
+
+
+async def test_what_a_session_has_read_goes_when_it_lets_go_of_it(surfer: Surfer) -> None:
+    url = on(surfer, "/a", page("one\ntwo", "text/plain"))
+    await surfer.call(web_fetch, url=url)
+    assert surfer.keep is not None
+    await surfer.keep.drop(KEPT)
+    await surfer.call(web_fetch, url=url, start=2)
+    assert len(surfer.site.requests) == 2
+
+
+async def test_where_nothing_is_kept_a_page_is_fetched_each_time(surfer: Surfer) -> None:
+    surfer.keep = None
+    url = on(surfer, "/a", page("one\ntwo", "text/plain"))
+    await surfer.call(web_fetch, url=url)
+    assert "two" in (await surfer.call(web_fetch, url=url, start=2)).text
     assert len(surfer.site.requests) == 2
 
 
@@ -264,11 +282,11 @@ def test_pages_are_kept_for_a_while_and_within_bounds() -> None:
     pages = Pages(lambda: now[0])
     half = Page("x", ("x" * (CHARS // 2),), (), {})
     for name in ("a", "b", "c"):
-        pages.keep("s", name, half)
-    assert pages.get("s", "a") is None
-    assert pages.get("s", "b") is half
+        pages.add(name, half)
+    assert pages.get("a") is None
+    assert pages.get("b") is half
     now[0] = SECONDS + 1
-    assert pages.get("s", "b") is None
+    assert pages.get("b") is None
 
 
 def test_long_lines_are_broken_at_white_space_and_nothing_is_lost() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.messages import Media
+from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.connection import Refused
 from hermes_agent.tools.browser.elements import element
@@ -16,7 +16,6 @@ from hermes_agent.tools.browser.view import look
 
 SHOT_HEIGHT = 8_000
 """The most of a page, in pixels, that goes into one image."""
-SHOT_BYTES = 5_000_000
 _AGAIN = 0.25
 _REFUSED = frozenset({403, 407, 502, 504})
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)")
@@ -112,7 +111,7 @@ async def screenshot(browser: Browser, tab: Tab, ref: str, text: str) -> Media:
     if "clip" in given:
         given["captureBeyondViewport"] = True
     data = await _captured(tab, given)
-    if len(data) > SHOT_BYTES:
+    if len(data) > IMAGE_BYTES:
         data = await _captured(tab, {**given, "format": "jpeg", "quality": 60})
     kind = "image/png" if data.startswith(b"\x89PNG") else "image/jpeg"
     return Media(kind, data, f"{tab.name}.{kind.rpartition('/')[2]}")

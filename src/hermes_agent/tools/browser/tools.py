@@ -1,7 +1,6 @@
 """The two tools of the browser: one looks, the other acts."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -290,22 +289,16 @@ def _is_there(tab: Tab, page: str) -> None:
 
 
 def _file(workspace: str, path: str) -> bytes:
-    """A file of this machine, where the browser runs: it was judged as that."""
+    """A file of this machine, as the gate judged it; a path on a terminal would be another's."""
     home = path == "~" or path.startswith("~/")
     place = Path(path).expanduser() if home else Path(workspace, path)
     try:
-        with place.open("rb", opener=_opened) as file:
-            data = file.read(UPLOAD_BYTES + 1)
-    except OSError:
-        where = "upload needs the `path` of a file on the machine of the browser"
-        raise ToolError(f"no file at {path!r}", where, "changed") from None
-    if len(data) > UPLOAD_BYTES:
-        raise ToolError(
-            f"{path!r} is too large to upload: more than {UPLOAD_BYTES} bytes", retry="changed"
-        )
-    return data
-
-
-def _opened(path: str, flags: int) -> int:
-    """A pipe that nobody writes to would never open."""
-    return os.open(path, flags | os.O_NONBLOCK)
+        size = place.stat().st_size if place.is_file() else None
+        if size is not None and size <= UPLOAD_BYTES:
+            return place.read_bytes()
+    except OSError as error:
+        raise ToolError(f"cannot read {path!r}: {error.strerror}", retry="changed") from None
+    if size is not None:
+        raise ToolError(f"{path!r} is too large to upload: {size} bytes", retry="changed")
+    hint = "upload needs the `path` of a file on the machine where the browser runs"
+    raise ToolError(f"no file at {path!r}", hint, "changed")

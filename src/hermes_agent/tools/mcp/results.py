@@ -10,7 +10,7 @@ import msgspec
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.foreign import framed
-from hermes_agent.core.messages import Media
+from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.tools.mcp.facts import first_line
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 ERROR_CHARS = 4_000
 DATA_BYTES = 100_000
 """Structured content that is kept as data; a larger one is only shown as text."""
-IMAGE_BYTES = 5_000_000
-"""The largest image that services take."""
 IMAGES = 10
 LISTED = 200
 """Resources and prompts that a list shows."""

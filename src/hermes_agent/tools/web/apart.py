@@ -20,7 +20,7 @@ SECONDS = 30.0
 MEMORY = 1_500_000_000
 """Bytes of address space for it."""
 _KEPT = re.compile(r"PATH|HOME|TMPDIR|LANG|LC_\w+|TZ|PYTHONPATH|LD_LIBRARY_PATH")
-"""The variables it gets: none of them holds a key."""
+"""The variables that are not left out of those it would inherit: none of them holds a key."""
 
 
 class _Order(Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Read a page or a document from the web."""
 
-import time
+import asyncio
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.foreign import framed
-from hermes_agent.core.messages import Media
+from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 from hermes_agent.tools.web.kinds import image_type, kind_of
 from hermes_agent.tools.web.pages import SECONDS, Page, Pages, broken, passages
@@ -16,12 +16,10 @@ from hermes_agent.tools.web.pages import SECONDS, Page, Pages, broken, passages
 if TYPE_CHECKING:
     from hermes_agent.tools.web.client import Answer
 
-IMAGE_BYTES = 5_000_000
-"""The largest image that services take."""
 SHOWN_CHARS = 14_000
 """The most one call shows; the loop would cut a longer one without saying how to go on."""
-
-_pages = Pages(time.monotonic)
+KEPT = "pages"
+"""The name under which a session's pages are kept."""
 
 
 @tool(capabilities=("network",), repeatable=True, hosts=("url",))
@@ -31,7 +29,8 @@ async def web_fetch(
     """Read a web page, PDF, Office or text document as text; an image is shown. `start`: the line
     to read on from. `find`: show only passages with these words."""
     address = _address(url)
-    known = _pages.get(context.session, address) if start > 1 or find.strip() else None
+    pages = await _pages(context)
+    known = pages.get(address) if start > 1 or find.strip() else None
     if known is not None:
         return _shown(context, known, start, find, (f"as fetched less than {SECONDS:.0f} s ago",))
     from hermes_agent.tools.web.client import ask
@@ -41,8 +40,17 @@ async def web_fetch(
     if kind_of(answer.type, answer.name, answer.data) == "image":
         return _image(answer)
     page = await _page(answer, address, most)
-    _pages.keep(context.session, address, page)
+    pages.add(address, page)
     return _shown(context, page, start, find)
+
+
+async def _pages(context: ToolContext) -> Pages:
+    """What the session has read; nothing where nobody keeps anything for it."""
+
+    async def make() -> Pages:
+        return Pages(asyncio.get_running_loop().time)
+
+    return await (make() if context.lent.keep is None else context.lent.keep.get(KEPT, make))
 
 
 def _address(url: str) -> str:

@@ -1,5 +1,4 @@
-"""Pages that were fetched a short while ago, for reading on. They are kept by session: another one
-may not be allowed to see them."""
+"""Pages that a session fetched a short while ago, for reading on."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -25,16 +24,16 @@ class Page(Struct, frozen=True):
 
 
 class Pages:
-    """The latest pages, for some minutes."""
+    """The latest pages of one session, for some minutes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._pages: OrderedDict[tuple[str, str], tuple[float, int, Page]] = OrderedDict()
+        self._pages: OrderedDict[str, tuple[float, int, Page]] = OrderedDict()
 
-    def keep(self, session: str, url: str, page: Page) -> None:
+    def add(self, url: str, page: Page) -> None:
         size = sum(map(len, page.lines))
-        self._pages.pop((session, url), None)
-        self._pages[session, url] = (self._clock(), size, page)
+        self._pages.pop(url, None)
+        self._pages[url] = (self._clock(), size, page)
         held = sum(size for _, size, _ in self._pages.values())
         for key, (_, size, _) in list(self._pages.items()):
             if held <= CHARS and self._fresh(key):
@@ -42,12 +41,15 @@ class Pages:
             held -= size
             del self._pages[key]
 
-    def get(self, session: str, url: str) -> Page | None:
-        key = (session, url)
-        return self._pages[key][2] if key in self._pages and self._fresh(key) else None
+    def get(self, url: str) -> Page | None:
+        return self._pages[url][2] if url in self._pages and self._fresh(url) else None
 
-    def _fresh(self, key: tuple[str, str]) -> bool:
-        return self._clock() - self._pages[key][0] < SECONDS
+    async def close(self) -> None:
+        """The session that kept them is over, or has not read for long."""
+        self._pages.clear()
+
+    def _fresh(self, url: str) -> bool:
+        return self._clock() - self._pages[url][0] < SECONDS
 
 
 def broken(text: str) -> tuple[str, ...]:
