@@ -541,7 +541,8 @@ async def test_a_call_of_a_program_that_nobody_knows_of_is_parked_and_decided(
     assert done.text.endswith("did b")
 
 
-async def test_a_program_that_takes_another_way_leaves_the_rest_given_up(tmp_path: Path) -> None:
+async def test_a_program_that_takes_another_way_does_nothing_more(tmp_path: Path) -> None:
+    """Whatever it would do now, in other words, it may have done before."""
     ran: list[str] = []
 
     async def look(line: str) -> str:
@@ -559,14 +560,43 @@ async def test_a_program_that_takes_another_way_leaves_the_rest_given_up(tmp_pat
         parked = await b.events(ev.CallParked)
     assert end is not None
     assert end.reason == "done"
-    assert ran == ["b"]
+    assert ran == []
     for number in (2, 3):
         given_up = finished[f"{effect}.{number}"]
         assert not given_up.ok
         assert given_up.text == "not run: the program that made the call ended"
-    assert finished[effect].text == "did b"
-    assert finished[f"{effect}.4"].text == "did b"
+    assert not finished[effect].ok
+    assert finished[effect].text.startswith("[the runtime died while this program ran")
+    assert f"{effect}.4" not in finished
     assert parked == []
+
+
+async def test_a_program_that_takes_another_way_may_still_look(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    async def look(line: str) -> str:
+        ran.append(line)
+        return f"saw {line}"
+
+    plan = [[("look", {"line": "new"})], [act("a")], [act("b")]]
+    tools = [program, acting(ran), Tool("look", look, "Look", repeatable=True)]
+    async with bench(tmp_path, scripted(plan), tools=tools) as b:
+        effect = await Died(b, plan).write((act("a"), "ended"))
+        await (await resume(b))
+        finished = {one.effect: one for one in await b.events(ev.CallFinished)}
+    assert ran == ["new", "b"]
+    assert finished[effect].ok
+
+
+@pytest.mark.parametrize("lines", [["x" * 1_100_000], ["x" * 900_000] * 20])
+async def test_arguments_of_a_program_are_bounded(tmp_path: Path, lines: list[str]) -> None:
+    ran: list[str] = []
+    plan = [[act(line)] for line in lines]
+    async with bench(tmp_path, scripted(plan), tools=[program, acting(ran)]) as b:
+        await b.say("go")
+        (done,) = [one for one in await b.events(ev.CallFinished) if "." not in one.effect]
+    assert len(ran) < len(lines)
+    assert "the arguments are too large" in done.text
 
 
 async def test_what_nobody_knows_of_is_decided_before_a_program_ends_another_way(
@@ -584,7 +614,7 @@ async def test_what_nobody_knows_of_is_decided_before_a_program_ends_another_way
         finished = {one.effect: one for one in await b.events(ev.CallFinished)}
     assert end is not None
     assert end.reason == "done"
-    assert ran == ["b"]
+    assert ran == []
     assert "did happen" in finished[f"{effect}.1"].text
 
 

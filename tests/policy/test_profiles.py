@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.effects import Effect, Verdict, host_of
+from hermes_agent.core.effects import Effect, Verdict
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Tool
+from hermes_agent.policy.addresses import host_of
 from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.resolvers import on_disk
 from hermes_agent.runtime.toolbox import TABLE as BUILTIN

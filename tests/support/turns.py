@@ -94,6 +94,7 @@ class Bench:
             publish=self.published.append,
             redact=self.redact,
             results=self.folder / "results",
+            program_seconds=0.3,
             clock=time.time,
             purse=self.purse,
             workspace=self.session.workspace,

@@ -12,10 +12,11 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict, host_of
+from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.lent import Reach
 from hermes_agent.core.tools import Permit, Tool
+from hermes_agent.policy.addresses import host_of
 from hermes_agent.policy.decide import DEFAULT
 from hermes_agent.policy.resolvers import finish, on_disk
 
@@ -99,7 +100,7 @@ class Admission:
         kind = self._parts.places.get(terminal, "local") if tool.located else "local"
         where = self._parts.terminals[terminal].workspace if tool.located else self._parts.workspace
 
-        def said(*hosts: str) -> Verdict:
+        def said(host: str) -> Verdict:
             given = tool.arguments(open_call.call.target()[1])
             effect = Effect(
                 id=open_call.effect,
@@ -110,7 +111,7 @@ class Admission:
                 terminal=place,
                 terminal_kind=kind,
                 capabilities=tuple(tool.capabilities),
-                hosts=hosts,
+                hosts=(host,),
                 origin=tool.origin,
                 actor=self._parts.actor,
                 time=self._parts.clock(),
@@ -123,9 +124,11 @@ class Admission:
             return verdict.action == "deny" and verdict.rule != DEFAULT
 
         def may(host: str, address: str, public: bool) -> bool:
+            if denied(host) or denied(address):
+                return False
             if public:
-                return not denied(host) and not denied(address)
-            action = said(*dict.fromkeys((host, address))).action
+                return True
+            action = said(host).action
             return action == "allow" or (
                 action == "ask" and host in named and self._agreed(open_call.effect)
             )

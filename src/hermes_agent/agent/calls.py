@@ -5,10 +5,10 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes_agent.agent.admission import Admission, Refused
 from hermes_agent.agent.carving import Carve
@@ -19,6 +19,7 @@ from hermes_agent.agent.keeping import call_to_keep
 from hermes_agent.agent.lending import Lending
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
+from hermes_agent.agent.programs import ASTRAY, WENT_ASTRAY, Programs
 from hermes_agent.agent.results import Results
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
@@ -36,16 +37,6 @@ NESTED = 4
 DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
 
 
-@dataclass
-class _Program:
-    """A call that makes calls, while it runs."""
-
-    slots: asyncio.Semaphore
-    """Of its own: it holds a place among others while it waits for what it has called."""
-    claimed: set[str] = field(default_factory=set)
-    """The calls that it has made, or made again."""
-
-
 class Calls:
     """Works off the calls of one reply, and those that programs among them make."""
 
@@ -61,7 +52,8 @@ class Calls:
         self._lending = Lending(parts, talk, people, self._admission, self._finder, carve)
         self._results = Results(parts.results, lambda: parts.settings.loop.result_chars)
         self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
-        self._programs: dict[str, _Program] = {}
+        at_once = parts.settings.loop.parallel_calls
+        self._programs = Programs(talk, self._is_repeatable, at_once, parts.program_seconds)
         self.traceless: set[str] = set()
         """Effects that run now and of which nothing could be found out after a sudden end."""
         self.closing = False
@@ -208,27 +200,17 @@ class Calls:
         calls again: one that had ended is not repeated, and gives what it gave."""
         written = msgspec.json.encode(given, enc_hook=str).decode()
         kept = call_to_keep(ToolCall("", name, written), self._parts.redact)
-        program = self._programs.setdefault(by.effect, self._program())
-        claimed = program.claimed
-        made = next(
-            (
-                one
-                for one in self._talk.inner
-                if one.by == by.effect
-                and one.effect not in claimed
-                and (one.call.name, one.call.arguments) == (kept.name, kept.arguments)
-            ),
-            None,
-        )
+        program = self._programs.of(by.effect)
+        if not program.takes(len(written)):
+            return failure("the arguments are too large", "write them to files in parts", "changed")
+        made = program.made_before(kept)
         if made is None:
-            # Counted before it is written: others may be made in the same moment.
-            known = {one.effect for one in self._talk.inner if one.by == by.effect}
-            effect = f"{by.effect}.{len(known | claimed) + 1}"
-            claimed.add(effect)
-            call = ToolCall(effect, kept.name, kept.arguments)
-            await self._write(ev.CallMade(effect, by.effect, call))
-            made = next(one for one in self._talk.inner if one.effect == effect)
-        claimed.add(made.effect)
+            looks = self._is_repeatable(OpenCall(kept, ""))
+            if not looks and not await program.is_in_step():
+                return failure(ASTRAY, "look at what was done, and go on from there", "never")
+            call = ToolCall(program.next_effect(), kept.name, kept.arguments)
+            await self._write(ev.CallMade(call.id, by.effect, call))
+            made = next(one for one in self._talk.inner if one.effect == call.id)
         if made.finished is None:
             async with program.slots:
                 await self._advance(made, False)
@@ -236,9 +218,6 @@ class Calls:
         assert done is not None
         whole = await self._results.whole(made.effect, done.text)
         return ToolResult(whole, done.data, done.ok, done.files)
-
-    def _program(self) -> _Program:
-        return _Program(asyncio.Semaphore(self._parts.settings.loop.parallel_calls))
 
     # running
 
@@ -269,11 +248,12 @@ class Calls:
         permit = self._admission.permit(open_call, tool, given)
         arguments = self._admission.arguments(open_call, tool, given)
         context = self._context(open_call)
-        self._programs.pop(open_call.effect, None)
         try:
             if tool.traceless:
                 self.traceless.add(open_call.effect)
             result = await invoke(tool, permit, context, arguments)
+            if self._programs.ended(open_call.effect):
+                result = replace(result, text=f"{WENT_ASTRAY}\n{result.text}", ok=False)
             await self._finish(
                 open_call,
                 result,
@@ -283,6 +263,7 @@ class Calls:
         except OutcomeUnknown as unknown:
             result, reason = None, unknown.message
         finally:
+            self._programs.ended(open_call.effect)
             self.traceless.discard(open_call.effect)
         if result is None:
             await self._park(open_call, reason)

@@ -54,6 +54,8 @@ class Parts:
 
     lent: Lent = Lent()
     """What tools may need beside a terminal."""
+    program_seconds: float = 30.0
+    """How long a program that is begun again may take to ask for the next call of before."""
     depth: int = 0
     """How many parents the session has."""
 

@@ -65,7 +65,7 @@ class Live:
         try:
             for event in self._following.events():
                 if self._left.is_set():
-                    return
+                    break
                 self._put((event, self._following.after))
         except BaseException as error:  # noqa: BLE001 - raised again where the events are read
             trouble = error

@@ -3,7 +3,6 @@ each of which the rules judge; a verdict is the gate's word on the whole."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -11,17 +10,6 @@ Access = Literal["read", "write", "delete"]
 Action = Literal["allow", "ask", "deny"]
 Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that uses the library, a server, or the agent."""
-
-
-def host_of(written: str) -> str:
-    """The host of an address or the host that stands alone, as whoever connects will read it. What
-    cannot be read stays as it is, and is a host that nobody knows."""
-    text = written.strip().replace("\\", "/")  # browsers take one for the other
-    try:
-        host = urlsplit(text if "//" in text else f"//{text}").hostname
-    except ValueError:
-        host = None
-    return host or written
 
 
 class Actor(Struct, frozen=True, omit_defaults=True):

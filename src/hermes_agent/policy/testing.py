@@ -6,8 +6,9 @@ from typing import Any, cast, get_args
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin, host_of
+from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin
 from hermes_agent.policy.acts import Homes
+from hermes_agent.policy.addresses import host_of
 from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.gate import Judged, RuleGate
 from hermes_agent.policy.policies import Loaded
