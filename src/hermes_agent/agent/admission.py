@@ -34,6 +34,19 @@ class Refused(Exception):
     """A call may not run. The text is for the model."""
 
 
+def _shown(open_call: OpenCall) -> str:
+    """A call as somebody consents to it: whole, and texts of several lines as such."""
+    given = open_call.call.input()
+    blocks = {key: text for key, text in given.items() if isinstance(text, str) and "\n" in text}
+    if not blocks:
+        return f"{open_call.call.name} {open_call.call.arguments}"
+    rest = {key: value for key, value in given.items() if key not in blocks}
+    lines = [f"{open_call.call.name} {msgspec.json.encode(rest).decode()}"]
+    for key, text in blocks.items():
+        lines += [f"{key}:", *(f"  {line}" for line in text.split("\n"))]
+    return "\n".join(lines)
+
+
 async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
     return [(path,) for path in paths]
 
@@ -247,7 +260,7 @@ class Admission:
                 f"refused: {judged.reason}, and nobody is there to be asked. "
                 "Do without it, or tell the user what you would have done."
             )
-        shown = f"{open_call.call.name} {open_call.call.arguments}"
+        shown = _shown(open_call)
         if judged.input is not None:
             shown += f"\nrewritten to {msgspec.json.encode(judged.input).decode()}"
         alone = judged.consent.count == 1

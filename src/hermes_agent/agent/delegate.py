@@ -2,7 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Annotated, Any
 
 import msgspec
@@ -16,10 +18,18 @@ from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure,
 NEVER = frozenset({"make_tool", "ask_user"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""
 NAME_CHARS = 40
+SCHEMA_BYTES = 20_000
+ANSWER_BYTES = 200_000
+"""Of an answer that is checked."""
+TROUBLE_CHARS = 500
+"""How much is told of what is wrong with it."""
+CHECK_STEPS = 2_000_000
+"""Calls and returns that one check may make: a schema can be written so that it never ends."""
 BAD_SCHEMA = (
     ValueError, TypeError, AttributeError, LookupError, RecursionError, SyntaxError, re.error,
+    ArithmeticError, MemoryError, OSError,
 )  # fmt: skip
-"""What the compiler of a schema trips over when it is none."""
+"""What the compiler of a schema trips over when it is none, and what it compiled."""
 ELSEWHERE = ("http", "https", "ftp", "file", "data")
 """Where the library that checks schemas would go by itself, past the gate."""
 
@@ -91,16 +101,67 @@ def _refuse_elsewhere(address: str) -> Any:
     raise ValueError(f"it refers to {address}, outside of itself")
 
 
+def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
+    if size > SCHEMA_BYTES:
+        raise ToolError(
+            f"the schema has {size} bytes; {SCHEMA_BYTES} are the most",
+            "ask for less, or say in words what it should be",
+            "changed",
+        )
+    for key, value in _entries(schema):
+        # A property may have such a name: then what it names is no string.
+        if (key == "pattern" and isinstance(value, str)) or key == "patternProperties":
+            raise ToolError(
+                f"the schema has a {key!r}; expressions are not checked, some never end",
+                "say it in words, in a `description`",
+                "changed",
+            )
+        if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
+            raise ToolError(
+                f"the schema refers to {value!r}, outside of itself",
+                "put it under `$defs` and refer to `#/$defs/…`",
+                "changed",
+            )
+
+
+def _entries(schema: object) -> Iterator[tuple[str, object]]:
+    """All keys with their values, however deep."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield from part.items()
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+class _Effort:
+    """Ends a check that does more than it may. Made for `sys.setprofile`."""
+
+    def __init__(self) -> None:
+        self._left = CHECK_STEPS
+
+    def __call__(self, _frame: FrameType, _event: str, _argument: object) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("to check it takes too long")
+
+
 class _Check:
     """Whether an answer is what was asked for."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         import fastjsonschema
 
-        self._text = msgspec.json.encode(schema).decode()
         try:
+            text = msgspec.json.encode(schema)
+            _refuse_dangerous(schema, len(text))
+            self._text = text.decode()
             self._validate = fastjsonschema.compile(
-                dict(schema), handlers=dict.fromkeys(ELSEWHERE, _refuse_elsewhere)
+                dict(schema),
+                handlers=dict.fromkeys(ELSEWHERE, _refuse_elsewhere),
+                use_formats=False,  # they are expressions, too: some take hours for a long text
             )
         except BAD_SCHEMA as error:
             raise ToolError(f"the schema is no JSON Schema: {error}", retry="changed") from None
@@ -112,13 +173,27 @@ class _Check:
             f"\n\nAnswer with JSON alone, no word around it, that fits this schema:\n{self._text}"
         )
 
-    def value(self, text: str) -> Any:
+    async def value(self, text: str) -> Any:
         """The JSON of an answer; `ValueError` says what is wrong with it."""
-        value = msgspec.json.decode(_bare(text))
+        size = len(text.encode("utf-8", "replace"))
+        if size > ANSWER_BYTES:
+            raise ValueError(f"it has {size} bytes; {ANSWER_BYTES} are the most")
+        return await asyncio.to_thread(self._checked, text)
+
+    def _checked(self, text: str) -> Any:
+        """In a thread of its own, so that nobody else waits for it."""
+        sys.setprofile(_Effort())
         try:
+            value = msgspec.json.decode(_bare(text))
             self._validate(value)
         except self._trouble as error:
-            raise ValueError(error.message) from None
+            raise ValueError(error.message[:TROUBLE_CHARS]) from None
+        except RecursionError:
+            raise ValueError("it is nested too deep, or the schema has no end") from None
+        except BAD_SCHEMA as error:
+            raise ValueError(str(error)) from None
+        finally:
+            sys.setprofile(None)
         return value
 
 
@@ -191,7 +266,7 @@ class _Child:
         if self._check is None or end.reason != "done":
             return _Outcome(self._name, end)
         try:
-            return _Outcome(self._name, end, self._check.value(end.text))
+            return _Outcome(self._name, end, await self._check.value(end.text))
         except ValueError as error:
             trouble = str(error)
         return await self._corrected(session, trouble)
@@ -206,7 +281,7 @@ class _Child:
         if end.reason != "done":
             return _Outcome(self._name, end)
         try:
-            return _Outcome(self._name, end, self._check.value(end.text))
+            return _Outcome(self._name, end, await self._check.value(end.text))
         except ValueError as error:
             return _Outcome(self._name, end, trouble=f"its answer does not fit: {error}")
 

@@ -193,6 +193,9 @@ class McpServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Globs for the tools that may be used; empty means all."""
     exclude: Names = ()
     """Globs for tools that may not."""
+    workspace: bool = False
+    """Whether a local server that asks for roots is told the workspace of the session; some then
+    work there instead of in the folders that they were started with."""
     timeout_seconds: Seconds = 60.0
     """Give a call up when nothing is heard of it for so long."""
     enabled: bool = True

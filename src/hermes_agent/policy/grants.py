@@ -1,18 +1,21 @@
 """Consent that lasts: keys for the session, and rules that would allow the same from now on."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from hermes_agent.core.effects import Act, Effect
 from hermes_agent.core.errors import HermesError
-from hermes_agent.policy.acts import is_elsewhere
+from hermes_agent.policy.acts import as_json, is_elsewhere
 from hermes_agent.policy.globs import escape
+from hermes_agent.policy.hosts import WORDS, host_facts
 from hermes_agent.policy.match import is_unknown
 from hermes_agent.policy.schema import Rule
 from hermes_agent.policy.shell.options import runs_elsewhere
 
 _LONGEST = 400
+_PLAIN = re.compile(r"[\w.:-]+")
 _RUNNERS = frozenset(
     {"ansible-playbook", "ansible", "bash", "bun", "bundle", "cargo", "cmake", "composer", "dash",
      "deno", "fish", "gem", "gmake", "go", "gradle", "invoke", "java", "just", "ksh", "lua", "make",
@@ -24,8 +27,8 @@ _RUNNERS = frozenset(
 
 
 def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
-    """What "yes, for this session" would cover: the program and its verb, the path, the host; the
-    very words where the act is not understood or the rule is `exact`."""
+    """What "yes, for this session" would cover: the program and its verb, the path, the host, the
+    tool with its action and hosts; the very words where the act is not understood or the rule is `exact`."""
     name = rule.name if rule is not None else "default"
     return f"{name}|{_subject(effect, act, rule)}|{effect.terminal}"
 
@@ -33,6 +36,8 @@ def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
 def _is_exact(act: Act, rule: Rule | None) -> bool:
     if is_unknown(act):
         return True
+    if act.kind == "call" and not all(act.hosts):
+        return True  # nobody can tell what it reaches
     if act.kind == "path":
         return False  # a path with its access and where it leads says more than its words
     if rule is not None:
@@ -50,9 +55,7 @@ def _subject(effect: Effect, act: Act, rule: Rule | None) -> str:
         words = " ".join((*act.via, act.text))
         if _is_part(effect, act):
             words = f"{effect.command} | {words}"
-        if len(words) <= _LONGEST:
-            return f"={words}"
-        return f"={words[:40]}…{_digest(words)}"
+        return f"={_cut(words)}"
     match act.kind:
         case "path":
             place = act.places[0]
@@ -61,9 +64,32 @@ def _subject(effect: Effect, act: Act, rule: Rule | None) -> str:
         case "host":
             return f"host {act.hosts[0]}"
         case "call":
-            return effect.tool
+            return _cut(_call(effect, act))
         case _:
             return " ".join(word for word in (*act.via, act.program, act.verb) if word)
+
+
+def _call(effect: Effect, act: Act) -> str:
+    """`tool[ action][ on host,…]`. A word with other signs is quoted: none passes for two."""
+    action = _action(effect)
+    words = [effect.tool] + ([] if action is None else [_quoted(action)])
+    if act.hosts:
+        words += ["on", ",".join(_quoted(host) for host in act.hosts)]
+    return " ".join(words)
+
+
+def _action(effect: Effect) -> str | None:
+    """What a tool that does several things is told to do, as rules compare it."""
+    value = effect.input.get("action")
+    return value if value is None or isinstance(value, str) else as_json(value)
+
+
+def _quoted(word: str) -> str:
+    return word if _PLAIN.fullmatch(word) else json.dumps(word)
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= _LONGEST else f"{words[:40]}…{_digest(words)}"
 
 
 def proposal(effect: Effect, asking: Iterable[tuple[Act, Rule | None]]) -> str:
@@ -114,12 +140,21 @@ def _match(effect: Effect, act: Act, exact: bool) -> dict[str, Any]:
             paths = dict.fromkeys(escape(path) for path in (place.named, *place.real))
             return {"kind": "path", "path": list(paths), "access": place.access}
         case "host":
-            return {"kind": "host", "host": escape(act.hosts[0])}
+            return {"kind": "host", "host": _host(act.hosts[0])}
         case "call":
-            return {"kind": "call", "tool": escape(effect.tool)}
+            found = {"kind": "call", "tool": escape(effect.tool)}
+            if (action := _action(effect)) is not None:
+                found |= {"input": {"action": escape(action)}}
+            return found | ({"host": [_host(host) for host in act.hosts]} if act.hosts else {})
         case _:
             return {"kind": "program", "program": escape(act.program), "verb": escape(act.verb),
                     **_via(act)}  # fmt: skip
+
+
+def _host(host: str) -> str:
+    """A pattern that fits this host only, even one that is called `public`."""
+    name = host_facts(host).name
+    return f"[{name[0]}]{name[1:]}" if name in WORDS else escape(name)
 
 
 def _input(effect: Effect) -> dict[str, Any]:

@@ -34,8 +34,8 @@ LEFT_OUT = frozenset(
 """What lies at the top of a home and is not part of a backup."""
 
 RUN_AGAIN = frozenset({"browser", "execute_code", "delegate"})
-"""Tools that are begun again after a death: one only looks, what the others do are calls and sessions
-of their own."""
+"""Tools that are begun again after a death: one only looks, what the others do are calls and
+sessions of their own."""
 RESTORED = "it ran when the backup was made, and nobody can tell what became of it"
 
 _PIECE = 1 << 20

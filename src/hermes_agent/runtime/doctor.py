@@ -77,6 +77,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield _policy(home, settings)
         yield _terminal(settings, environ)
         yield _tools(settings)
+        yield from _servers(settings)
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
@@ -84,11 +85,28 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
 
 
 def _tools(settings: Settings) -> Finding:
+    try:
+        toolbox.chosen(settings.tools.use)
+    except HermesError as error:
+        return Finding("tools", "fail", f"tools.use: {error.message}", error.hint)
     found = toolbox.facts(settings)
     lacking = [f"{one.name} lacks {one.missing}" for one in found if one.missing]
     if not lacking:
         return Finding("tools", "ok", f"{len(found)} built in, all usable")
     return Finding("tools", "info", f"{len(found)} built in; not offered: {'; '.join(lacking)}")
+
+
+def _servers(settings: Settings) -> Iterator[Finding]:
+    """Nobody is connected to: `hermes mcp test` does that."""
+    names = [name for name, server in settings.mcp.items() if server.enabled]
+    if names and importlib.util.find_spec("mcp") is None:
+        yield Finding(
+            "mcp", "fail", f"{len(names)} servers, and the library for them is not installed",
+            "pip install 'hermes-agent[mcp]'",
+        )  # fmt: skip
+    elif names:
+        listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        yield Finding("mcp", "ok", f"servers: {listed}; `hermes mcp test NAME` connects to one")
 
 
 def _machine() -> Iterator[Finding]:

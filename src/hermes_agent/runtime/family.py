@@ -6,6 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.lent import ChildEnd, ChildTask
@@ -79,6 +81,8 @@ class Family:
                         )
                 case ev.Asked() | ev.Answered() | ev.CallParked() | ev.ParkDecided() if fresh:
                     # Whoever watches the parent is asked, and sees that somebody has answered.
+                    if isinstance(event, ev.Asked) and recorded.number:
+                        event = replace(event, text=f"child {session} asks: {event.text}")
                     live = ev.Recorded(child.parent, 0, recorded.time, event)
                     self._runtime.bus.publish(live)
             if fresh and (line := _said(event)):
@@ -122,7 +126,7 @@ def _said(event: ev.Event | ev.Passing) -> str:
         case ev.CallJudged(text=text, reason=reason):
             return _line(f"refused: {text}: {reason}")
         case ev.Asked(text=text):
-            return _line(f"asks: {text}")
+            return _line(text if text.startswith("child ") else f"asks: {text}")
         case ev.CallParked(tool=tool):
             return f"the outcome of {tool} is unknown: `hermes parked`"
         case ev.BudgetReached(what=what):

@@ -10,6 +10,7 @@ import io
 import json
 import linecache
 import os
+import random
 import resource
 import struct
 import sys
@@ -267,6 +268,7 @@ def main() -> None:
     job = host.receive()
     sys.path += job["packages"]
     sys.argv = [NAME]
+    random.seed(job["seed"])  # run again after a crash, it makes the same choices
     builtins.__dict__.update(exit=sys.exit, quit=sys.exit)
     confine(job["memory_mb"], job["scratch_mb"])
     ended = perform(job, offer(host, job["tools"]))

@@ -11,8 +11,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.lent import Call, Worked, WorkLimits
 from hermes_agent.core.places import Limits, SandboxPlace
 from hermes_agent.terminals import sandbox_limits, workers_view
@@ -28,6 +29,12 @@ OWN_PROCESSES = 2
 SCRATCH_SHARE = 4
 """The part of its memory, one in so many, that a program may fill with files."""
 LOOK_SECONDS = 0.1
+LOCK_SECONDS = 1.0
+"""How long another process may tidy up where a program is to run."""
+LOCK_PAUSE = 0.02
+START = ("/usr/bin/env", "PYTHONHASHSEED=0", PYTHON, "-P", "-s", "-S")
+"""Python with nothing of the user's, as `-I` is, but for the seed: sets have the same order in a
+program that is run again. The sandbox has no other variables of Python's."""
 MOST_FILES = 10_000
 TOO_LARGE = 1 << 62
 
@@ -50,6 +57,7 @@ class Workshop:
         self._folder = Path(os.path.realpath(folder))
         self._environ = environ
         self._tidied = False
+        self._tidying = asyncio.Lock()
 
     async def run(
         self,
@@ -66,6 +74,7 @@ class Workshop:
         limits = limits or WorkLimits()
         began = time.monotonic()
         job = {
+            "seed": name,
             "source": source,
             "function": function,
             "arguments": dict(arguments or {}),
@@ -76,8 +85,7 @@ class Workshop:
         talk: Talk | None = None
         try:
             async with self._box(name, limits) as box:
-                argv = [PYTHON, "-I", "-S", str(workers_view.PROGRAM)]
-                program = await box.sandbox.begin(argv)
+                program = await box.sandbox.begin([*START, str(workers_view.PROGRAM)])
                 talk = Talk(program, tools, call, limits, output)
                 watch = _watch(box, talk, limits)
                 await talk.follow({**job, "scratch_mb": box.scratch_mb}, watch)
@@ -91,8 +99,8 @@ class Workshop:
     async def tidy(self) -> None:
         """Remove what a process that was killed has left. Others may be at work."""
         for lock in self._folder.glob("*.lock"):
-            with lock.open("rb") as file:
-                if _locked(file.fileno()):
+            with contextlib.suppress(FileNotFoundError), lock.open("rb") as file:
+                if _locked(lock, file):
                     folder = lock.with_suffix("")
                     await self._remove(Sandbox(SandboxPlace(), "/", folder, self._environ), folder)
 
@@ -100,15 +108,15 @@ class Workshop:
     async def _box(self, name: str, limits: WorkLimits) -> AsyncIterator[_Box]:
         """A new sandbox. Made and removed to the end, whoever is cancelled meanwhile."""
         way = await asyncio.to_thread(find_way, self._environ)
-        if not self._tidied:
-            self._tidied = True
-            await self.tidy()
+        async with self._tidying:  # it holds the locks of others for a while
+            if not self._tidied:
+                await self.tidy()
+                self._tidied = True
         folder = self._folder / hashlib.sha256(name.encode()).hexdigest()[:24]
         scratch = folder / "tmp"
         scratch_mb = max(1, limits.memory_mb // SCRATCH_SHARE)
         self._folder.mkdir(parents=True, exist_ok=True)
-        with folder.with_suffix(".lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with await _lock(folder.with_suffix(".lock")):
             scratch.mkdir(parents=True, exist_ok=True)
             leash, held = os.pipe()
             cell = workers_view.cell(scratch_mb, leash)
@@ -144,12 +152,29 @@ def _place(limits: WorkLimits) -> SandboxPlace:
     )
 
 
-def _locked(file: int) -> bool:
+async def _lock(path: Path) -> BinaryIO:
+    """The file, locked. Another process that tidies up holds it for a moment only."""
+    end = time.monotonic() + LOCK_SECONDS
+    while True:
+        file = path.open("wb")
+        if _locked(path, file):
+            return file
+        file.close()
+        if time.monotonic() > end:
+            raise HermesError(
+                "the same program runs already, in another process",
+                f"wait for its end, or end the process that has {path} open",
+            )
+        await asyncio.sleep(LOCK_PAUSE)
+
+
+def _locked(path: Path, file: BinaryIO) -> bool:
+    """Lock an open file, unless somebody else has, or has removed it meanwhile."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except (BlockingIOError, FileNotFoundError):
         return False
-    return True
 
 
 async def _watch(box: _Box, talk: Talk, limits: WorkLimits) -> None:

@@ -66,15 +66,33 @@ async def test_prompts_are_listed_with_their_arguments_and_filled_in(everything:
 async def test_the_workspace_is_what_a_server_is_told_when_it_asks_for_roots(
     everything: Desk,
 ) -> None:
+    everything.settings["all"] = McpServerSettings(
+        command=(npm_server("mcp-server-everything"),), workspace=True
+    )
     told = await everything.call("all__get-roots-list")
     assert everything.caller.workspace.as_uri() in told.text
 
 
-async def test_the_filesystem_server_reads_in_the_workspace_and_nowhere_else(desk: Desk) -> None:
+async def test_the_filesystem_server_reads_in_its_folder_and_nowhere_else(desk: Desk) -> None:
+    folder = desk.folder / "docs"
+    folder.mkdir()
+    command = (npm_server("mcp-server-filesystem"), str(folder))
+    desk.settings["files"] = McpServerSettings(command=command)
+    (folder / "a.txt").write_text("a good day")
+    page = desk.caller.workspace / "b.txt"
+    page.write_text("secret")
+    await desk.servers.search("")
+    read = await desk.call("files__read_text_file", path=str(folder / "a.txt"))
+    assert "a good day" in read.text
+    with pytest.raises(ToolError, match="Access denied"):
+        await desk.call("files__read_text_file", path=str(page))
+
+
+async def test_a_server_that_is_told_the_workspace_reads_there(desk: Desk) -> None:
     elsewhere = desk.folder / "elsewhere"
     elsewhere.mkdir()
     command = (npm_server("mcp-server-filesystem"), str(elsewhere))
-    desk.settings["files"] = McpServerSettings(command=command)
+    desk.settings["files"] = McpServerSettings(command=command, workspace=True)
     page = desk.caller.workspace / "a.txt"
     page.write_text("a good day")
     await desk.servers.search("")

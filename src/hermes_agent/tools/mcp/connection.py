@@ -64,7 +64,7 @@ class Connection:
         facts: Facts,
         seconds: float,
         *,
-        local: bool,
+        roots: bool,
         workspace: str = "",
     ) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class Connection:
         self._facts = facts
         """With the key and the time; what the server says is filled in."""
         self._seconds = seconds
-        self._local = local
+        self._tells_roots = roots
         self._end = asyncio.Event()
         self._changed = asyncio.Event()
         self._ready: asyncio.Future[Facts] = asyncio.get_running_loop().create_future()
@@ -112,7 +112,7 @@ class Connection:
                 _Session(
                     read,
                     write,
-                    list_roots_callback=self._list_roots if self._local else None,
+                    list_roots_callback=self._list_roots if self._tells_roots else None,
                     message_handler=self._on_message,
                     client_info=types.Implementation(name="hermes", version=__version__),
                 ) as session,
@@ -205,7 +205,7 @@ class Connection:
         """The workspaces of the calls that run are the server's to see, if it asks."""
         self._under_way.append(workspace)
         roots = tuple(dict.fromkeys(self._under_way))
-        if not self._local or roots == self._roots:
+        if not self._tells_roots or roots == self._roots:
             return
         self._roots = roots
         session = self._session

@@ -71,7 +71,7 @@ async def _opened(
         told,
         facts,
         seconds,
-        local=bool(settings.command),
+        roots=bool(settings.command) and settings.workspace,
         workspace=workspace,
     )
     try:
