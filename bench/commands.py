@@ -36,7 +36,7 @@ def model_server(script: dict[str, object], folder: Path, *options: str) -> Iter
     path = folder / "script.json"
     path.write_text(json.dumps(script))
     server = subprocess.Popen(
-        [sys.executable, "tests/support/openai_server.py", "--port", "0", "--script", str(path),
+        [sys.executable, "-m", "tests.support.openai_server", "--port", "0", "--script", str(path),
          *options],
         stdout=subprocess.PIPE,
         text=True,

@@ -44,6 +44,9 @@ def assert_refused(
         (("ask", "hi", "--name", "a" * 101), "101 characters"),
         (("ask", "hi", "--name", "a\nb"), "cannot be a name"),
         (("sessions", "rename", "any", "a/b"), "cannot be a name"),
+        (("ask", "hi", "--tools", ""), "names no tool"),
+        (("ask", "hi", "--tools", " ,, "), "names no tool"),
+        (("chat", "--tools", ","), "names no tool"),
         (("ask", b"caf\xe9"), "is not UTF-8"),
     ],
 )

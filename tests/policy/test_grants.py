@@ -14,6 +14,11 @@ RULES = f"""
 - {{id: never, match: {{program: mkfs}}, then: deny}}
 """
 
+
+def act_of(action: object, *hosts: str, tool: str = "browser_act", **more: object) -> Effect:
+    return effect_of(tool=tool, input={"action": action, **more}, hosts=hosts)
+
+
 WRITES = effect_of(tool="write_file", input={"path": "a"}, paths=(("write", "a"),))
 
 
@@ -38,6 +43,12 @@ def grants(effect: Effect, **more: object) -> frozenset[str]:
         (WRITES, [WRITES], [effect_of(tool="write_file", paths=(("write", "b"),))]),
         (effect_of(tool="fetch", hosts=("a.org",)), [effect_of(tool="fetch", hosts=("a.org",))],
          [effect_of(tool="fetch", hosts=("b.org",)), effect_of(tool="other", hosts=("a.org",))]),
+        (act_of("click", "a.org", ref="e1"), [act_of("click", "a.org", ref="e2")],
+         [act_of("evaluate", "a.org"), act_of("click", "b.org"), act_of("click"),
+          act_of("click", "a.org", "b.org"), act_of("click on a.org"),
+          effect_of(tool="browser_act", hosts=("a.org",))]),
+        (act_of({"do": "a"}), [act_of({"do": "a"})], [act_of({"do": "b"})]),
+        (act_of("click", ""), [act_of("click", "")], [act_of("click", "", ref="e1")]),
     ],
 )  # fmt: skip
 def test_consent_for_the_session_covers_the_like_and_nothing_else(
@@ -87,6 +98,10 @@ def test_consent_does_not_override_a_deny() -> None:
         effect_of(tool="write_file", paths=(("write", "/tmp/[x]*{y}"),)),
         effect_of(tool="fetch", hosts=("a.org", "b.org")),
         effect_of(tool="odd {tool}*"),
+        act_of("click", "a.org", "10.0.0.1", "[::1]", "Ä.org."),
+        act_of("odd {action}*", "public"),
+        act_of({"do": ["a"]}),
+        act_of("click", ""),
     ],
 )  # fmt: skip
 def test_the_proposed_rule_allows_what_was_asked_and_is_in_order(effect: Effect) -> None:
@@ -107,6 +122,28 @@ def test_the_proposed_rule_is_as_narrow_as_the_grant() -> None:
     assert action(program, effect_of("kubectl delete y")) == "ask"
     assert action(program, effect_of("sudo kubectl rollout restart y")) == "ask"
     assert action(program, effect_of("mkfs x")) == "deny"
+
+
+def test_the_proposed_rule_for_a_tool_holds_its_action_and_its_hosts() -> None:
+    """The hosts are allowed, so that the rule for the call alone decides."""
+    rules = f"{RULES}\n- {{id: hosts, match: {{kind: host}}, then: allow}}"
+    proposal = judge(rules, act_of("click", "a.org")).verdict.proposal + rules
+    assert action(proposal, act_of("click", "a.org", ref="e2")) == "allow"
+    for other in (
+        act_of("evaluate", "a.org"), act_of("click", "b.org"), act_of("click", "a.org", "b.org"),
+        act_of("click", "a.org", tool="other"),
+    ):  # fmt: skip
+        assert action(proposal, other) == "ask"
+
+
+def test_a_host_that_is_called_like_a_word_for_many_is_allowed_alone() -> None:
+    proposal = judge(RULES, act_of("click", "public")).verdict.proposal + RULES
+    assert action(proposal, act_of("click", "public")) == "allow"
+    assert action(proposal, act_of("click", "a.org")) == "ask"
+
+
+def test_a_host_that_is_none_has_no_proposal() -> None:
+    assert judge(RULES, act_of("click", "a/b")).verdict.proposal == ""
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,15 @@ def test_each_built_in_tool_is_judged_by_each_profile(
     assert " ".join(scene.says(profile, name, **given) for profile in PROFILES) == expected
 
 
+@pytest.mark.parametrize("profile", ["careful", "operate"])
+def test_consent_to_one_new_tool_is_none_to_another(scene: Scene, profile: str) -> None:
+    first, same, other = (
+        scene.judge(profile, "make_tool", name="x", code=code) for code in ("1", "1", "2")
+    )
+    assert first.grants == same.grants
+    assert set(first.grants).isdisjoint(other.grants)
+
+
 def test_the_table_walks_all_built_in_tools() -> None:
     assert {row[0] for row in TABLE} == set(BUILTIN)
 

@@ -323,16 +323,95 @@ async def test_an_answer_that_does_not_fit_twice_is_a_failure(tmp_path: Path) ->
     [
         {"type": "numbr"},
         {"properties": 5},
-        {"pattern": "("},
         {"$ref": "#/nowhere"},
+        {"$id": "netdoc:x", "$ref": "#/nowhere"},
+    ],
+)
+async def test_a_schema_that_is_none_is_refused_before_any_begins(
+    tmp_path: Path, schema: dict[str, object]
+) -> None:
+    await refused_schema(tmp_path, schema, "the schema is no JSON Schema")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
         {"$ref": "http://127.0.0.1:9/schema"},
         {"$id": "http://127.0.0.1:9/", "items": {"$ref": "schema"}},
         {"$ref": "file:///etc/hostname"},
+        {"items": [{"$ref": "netdoc:x"}]},
     ],
 )
-async def test_a_schema_that_is_none_or_lies_elsewhere_is_refused_before_any_begins(
+async def test_a_schema_that_lies_elsewhere_is_refused_before_any_begins(
     tmp_path: Path, schema: dict[str, object]
 ) -> None:
+    await refused_schema(tmp_path, schema, "outside of itself")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^(a+)+$"},
+        {"properties": {"a": {"anyOf": [{"pattern": "a"}]}}},
+        {"patternProperties": {"^(a+)+$": {"type": "string"}}},
+    ],
+)
+async def test_a_schema_with_expressions_is_refused_before_any_begins(
+    tmp_path: Path, schema: dict[str, object]
+) -> None:
+    await refused_schema(tmp_path, schema, "say it in words")
+
+
+async def test_a_schema_that_is_too_large_is_refused_before_any_begins(tmp_path: Path) -> None:
+    await refused_schema(tmp_path, {"description": "x" * 20_000}, "20000 are the most")
+
+
+TWICE = {"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}
+"""Looks at each part of an answer twice as often as at what it is a part of."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "trouble"),
+    [
+        ({"$ref": "#"}, "1", "no end"),
+        ({"type": "array"}, "[" * 5000 + "]" * 5000, "too deep"),
+        ({"type": "string"}, f'"{"x" * 200_000}"', "200000 are the most"),
+        ({"multipleOf": 0}, "3", "zero"),
+        (TWICE, "[" * 60 + "]" * 60, "takes too long"),
+    ],
+)
+async def test_an_answer_that_cannot_be_checked_does_not_fit(
+    tmp_path: Path, schema: dict[str, object], answer: str, trouble: str
+) -> None:
+    task = {"task": "one", "schema": schema}
+    model = answers(
+        tmp_path, plan=[delegated(task), say("done")], fit=[say(answer)], one=[say(answer)]
+    )
+    async with house(tmp_path) as h:
+        parent = await h.open(model)
+        await h.say(parent, "plan")
+        (row,) = rows(await outcome(h, parent))
+    assert not row["ok"]
+    assert str(row["trouble"]).startswith("its answer does not fit: ")
+    assert trouble in str(row["trouble"])
+
+
+async def test_a_property_may_be_called_pattern_and_a_long_text_look_like_no_address(
+    tmp_path: Path,
+) -> None:
+    """Formats are told to the child and not checked: their expressions take hours for this."""
+    schema = {"properties": {"pattern": {"type": "string", "format": "email"}}}
+    text = f'{{"pattern":"{"." * 100_000}"}}'
+    task = {"task": "one", "schema": schema}
+    model = answers(tmp_path, plan=[delegated(task), say("done")], one=[say(text)])
+    async with house(tmp_path) as h:
+        parent = await h.open(model)
+        await h.say(parent, "plan")
+        (row,) = rows(await outcome(h, parent))
+    assert row["value"] == {"pattern": "." * 100_000}
+
+
+async def refused_schema(tmp_path: Path, schema: dict[str, object], words: str) -> None:
     model = answers(
         tmp_path, plan=[delegated("one", {"task": "two", "schema": schema}), say("done")]
     )
@@ -341,7 +420,7 @@ async def test_a_schema_that_is_none_or_lies_elsewhere_is_refused_before_any_beg
         await h.say(parent, "plan")
         done = await outcome(h, parent)
         family = await children(h, parent)
-    assert "the schema is no JSON Schema" in done.text
+    assert words in done.text
     assert done.data["retry"] == "changed"
     assert "refused" not in done.text.lower()
     assert family == []

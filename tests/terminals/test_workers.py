@@ -1,6 +1,8 @@
 """Programs in workers' sandboxes: what they can do, how they end, what is left of them."""
 
 import asyncio
+import fcntl
+import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -365,6 +367,56 @@ async def test_programs_die_with_their_host_and_what_they_leave_is_removed(
     assert (await either.run("print(1)")).ok
     assert either.left() == []
     assert [group for group in groups if group.exists()] == []
+
+
+def lock_of(shop: Shop, name: str) -> Path:
+    """The lock of a run."""
+    shop.folder.mkdir(parents=True, exist_ok=True)
+    return shop.folder / f"{hashlib.sha256(name.encode()).hexdigest()[:24]}.lock"
+
+
+async def test_programs_that_begin_together_after_a_crash_all_wait_for_the_tidying(
+    shop: Shop,
+) -> None:
+    names = [f"name {number}" for number in range(4)]
+    for name in names:
+        lock_of(shop, name).touch()
+        lock_of(shop, name).with_suffix("").mkdir()
+    worked = await asyncio.gather(*(shop.workshop.run(name, "print(1)") for name in names))
+    assert [one.output for one in worked] == ["1\n"] * 4
+    assert shop.left() == []
+
+
+async def test_a_lock_that_another_process_holds_for_a_moment_is_waited_for(shop: Shop) -> None:
+    held = lock_of(shop, "name").open("wb")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    asyncio.get_running_loop().call_later(0.2, held.close)
+    assert (await shop.workshop.run("name", "print(1)")).output == "1\n"
+    assert shop.left() == []
+
+
+async def test_a_program_that_another_process_runs_is_not_run_beside_it(shop: Shop) -> None:
+    with lock_of(shop, "name").open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(HermesError, match="runs already"):
+            await shop.workshop.run("name", "print(1)")
+
+
+async def test_a_program_that_is_run_again_makes_the_same_choices(either: Shop) -> None:
+    source = (
+        "import os, random, sys\n"
+        "print(random.random())\n"
+        "print(hash('x'), list({'a', 'b', 'c', 'd', 'e'}))\n"
+        "print(sys.flags.no_user_site, sys.flags.no_site, sys.flags.safe_path)"
+    )
+    first, again, other = [
+        (await either.workshop.run(name, source)).output.splitlines()
+        for name in ("one", "one", "two")
+    ]
+    assert first == again
+    assert first[0] != other[0]
+    assert first[1] == other[1]
+    assert first[2] == "1 1 True"
 
 
 def _command(pid: int) -> bytes:

@@ -12,12 +12,11 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Effect, Facts, Resolve, Verdict
+from hermes_agent.core.effects import DEFAULT, Effect, Facts, Resolve, Verdict
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.lent import Reach
 from hermes_agent.core.tools import Permit, Tool
 from hermes_agent.policy.addresses import host_of
-from hermes_agent.policy.decide import DEFAULT
 from hermes_agent.policy.resolvers import finish, on_disk
 
 log = logging.getLogger("hermes.admission")

@@ -47,13 +47,21 @@ def terminal_option(parser: argparse.ArgumentParser) -> None:
 
 def tools_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--tools", default="", metavar="NAMES",
+        "--tools", default=None, metavar="NAMES",
         help="tools and toolsets of a new session, with commas (see `hermes tools list`)",
     )  # fmt: skip
 
 
 def chosen_tools(options: argparse.Namespace) -> list[str]:
-    return [name for name in options.tools.replace(" ", "").split(",") if name]
+    """Those named on the command line; none of them means all there are."""
+    if options.tools is None:
+        return []
+    names = [name for name in options.tools.replace(" ", "").split(",") if name]
+    if not names:
+        raise UsageError(
+            f"--tools {options.tools!r} names no tool", "`hermes tools list` shows what there is"
+        )
+    return names
 
 
 def chosen_terminals(options: argparse.Namespace) -> list[str]:

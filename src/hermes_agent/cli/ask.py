@@ -59,8 +59,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("the message is empty", 'say something: hermes ask "…"')
     if options.session is not None and not options.session.strip():
         raise UsageError("name a session", "`hermes sessions` lists them")
+    tools = chosen_tools(options)
     chosen = (options.model, options.policy, options.workspace, options.name, options.terminal)
-    if options.session and any((*chosen, options.effort, options.tools)):
+    if options.session and any((*chosen, options.effort, tools)):
         raise UsageError(
             "a session keeps its model, policy, workspace, terminals, tools and name",
             "leave --session out to open a new one; "
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
         "interactive": interactive,
         "terminals": chosen_terminals(options),
         "effort": options.effort,
-        "tools": chosen_tools(options),
+        "tools": tools,
         "files": read_files(options.file),
     }
     printer = Printer(

@@ -43,12 +43,13 @@ def run(options: argparse.Namespace) -> int:
     if options.session is not None and not options.session.strip():
         raise UsageError("name a session", "`hermes sessions` lists them")
     name = "" if options.name is None else session_name(options.name)
+    tools = chosen_tools(options)
     chosen = (
         options.model or options.policy or options.workspace or options.name or options.terminal
     )
     if options.session and options.last:
         raise UsageError("--session and --continue name two sessions", "leave one of them out")
-    if (options.session or options.last) and (chosen or options.effort or options.tools):
+    if (options.session or options.last) and (chosen or options.effort or tools):
         raise UsageError(
             "a session keeps its model, policy, workspace, terminals, tools and name",
             "leave --session and --continue out to open a new one; /model in the chat lets another "
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
             "workspace": os.path.abspath(options.workspace or os.getcwd()),
             "terminals": chosen_terminals(options),
             "effort": options.effort,
-            "tools": chosen_tools(options),
+            "tools": tools,
         },
     )
 

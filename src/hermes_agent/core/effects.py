@@ -12,6 +12,10 @@ Origin = Literal["builtin", "program", "mcp", "written"]
 """Where a tool comes from: Hermes, a program that uses the library, a server, or the agent."""
 
 
+DEFAULT = "default"
+"""Stands for a rule where none decided."""
+
+
 class Actor(Struct, frozen=True, omit_defaults=True):
     """Who asked for an effect, by what way."""
 

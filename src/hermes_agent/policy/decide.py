@@ -5,15 +5,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Act
+from hermes_agent.core.effects import DEFAULT, Act
 from hermes_agent.policy import expressions
 from hermes_agent.policy.acts import describe
 from hermes_agent.policy.grants import key_of
 from hermes_agent.policy.match import EffectTest, Facts, Test, act_tests, could_fit, effect_tests
 from hermes_agent.policy.schema import Rule, RuleAction
 
-DEFAULT = "default"
-"""The name of what holds where no rule does."""
 _MOST_INDEXED = 4096
 
 

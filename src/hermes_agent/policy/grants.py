@@ -9,7 +9,7 @@ from hermes_agent.core.effects import Act, Effect
 from hermes_agent.core.errors import HermesError
 from hermes_agent.policy.acts import as_json, is_elsewhere
 from hermes_agent.policy.globs import escape
-from hermes_agent.policy.hosts import WORDS, host_facts
+from hermes_agent.policy.hosts import WORDS, host_facts, trouble
 from hermes_agent.policy.match import is_unknown
 from hermes_agent.policy.schema import Rule
 from hermes_agent.policy.shell.options import runs_elsewhere
@@ -94,10 +94,12 @@ def _cut(words: str) -> str:
 
 def proposal(effect: Effect, asking: Iterable[tuple[Act, Rule | None]]) -> str:
     """Rules, as items of a list in YAML, that would allow these acts. Empty when a text cannot be
-    written in YAML."""
+    written in YAML, or a host is none."""
     items: dict[str, None] = {}
     for act, rule in asking:
         match = {**_match(effect, act, _is_exact(act, rule)), "terminal": escape(effect.terminal)}
+        if any(trouble(host) for host in match.get("host", ())):
+            return ""
         if _is_far(act):
             match |= _via(act) | _input(effect)
         lines = "".join(f"    {key}: {_written(value)}\n" for key, value in match.items())
@@ -140,12 +142,14 @@ def _match(effect: Effect, act: Act, exact: bool) -> dict[str, Any]:
             paths = dict.fromkeys(escape(path) for path in (place.named, *place.real))
             return {"kind": "path", "path": list(paths), "access": place.access}
         case "host":
-            return {"kind": "host", "host": _host(act.hosts[0])}
+            return {"kind": "host", "host": [_host(act.hosts[0])]}
         case "call":
-            found = {"kind": "call", "tool": escape(effect.tool)}
+            match = {"kind": "call", "tool": escape(effect.tool)}
             if (action := _action(effect)) is not None:
-                found |= {"input": {"action": escape(action)}}
-            return found | ({"host": [_host(host) for host in act.hosts]} if act.hosts else {})
+                match["input"] = {"action": escape(action)}
+            if act.hosts:
+                match["host"] = [_host(host) for host in act.hosts]
+            return match
         case _:
             return {"kind": "program", "program": escape(act.program), "verb": escape(act.verb),
                     **_via(act)}  # fmt: skip

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 100 * 1024 * 1024
+LONGEST_NAME = 80
+ENDING = 15
 _STRANGE = re.compile(r"[^\w.()+,@ -]+")
 
 
@@ -103,4 +105,4 @@ def harmless(name: str) -> str:
     bare = name.replace("\\", "/").rpartition("/")[2]
     kept = _STRANGE.sub("_", bare).strip(". ")
     file = Path(kept or "download")
-    return f"{file.stem[:100]}{file.suffix[:20]}"
+    return f"{file.stem[: LONGEST_NAME - ENDING]}{file.suffix[:ENDING]}"

@@ -31,7 +31,11 @@ async def reported(
     else:
         tab = browser.tab_of(dialog.session) or tab
     lines = [*notes, *_news(browser)]
-    body = [f"title: {tab.title}"] if tab.title else []
+    body = [str(download) for download in browser.downloads.news()]
+    if body:
+        lines.append(f"news of downloads: {len(body)}, told first below; pages choose their names")
+    if tab.title:
+        body.append(f"title: {tab.title}")
     if dialog is not None:
         lines.append(
             f"a dialog ({dialog.kind}) is open on {tab.name} and holds the page; answer it with "
@@ -53,8 +57,7 @@ async def reported(
 
 
 def _news(browser: Browser) -> list[str]:
-    found = [str(download) for download in browser.downloads.news()]
-    found += [
+    found = [
         f"the page opened tab {tab.name}: browser action=tab ref={tab.name} goes there"
         for tab in browser.opened
     ]

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.foreign import framed
 from hermes_agent.core.messages import Media
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 from hermes_agent.tools.browser import acts, looks
@@ -116,7 +117,8 @@ def _listed(driven: Browser, action: Look) -> ToolResult:
     if action == "downloads":
         names = [str(download) for download in driven.downloads.all]
         facts = [download.path for download in driven.downloads.all]
-        return ToolResult("\n".join(names) or "no downloads", {"downloads": facts})
+        text = framed("web-page", "downloads", "\n".join(names)) if names else "no downloads"
+        return ToolResult(text, {"downloads": facts})
     rows = [
         f"{name}{' (in front)' if tab is driven.current else ''}: {_plain(tab.url)}"
         for name, tab in driven.tabs.items()
