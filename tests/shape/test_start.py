@@ -58,3 +58,16 @@ def test_help_is_printed_without_importing_anything_heavier_than_argparse(
     assert "ask" in printed
     assert names & HEAVY == set()
     assert installed == []
+
+
+LATER = (
+    "hermes_agent.policy.shell", "hermes_agent.policy.decide", "hermes_agent.tools.browser",
+    "hermes_agent.tools.mcp", "hermes_agent.tools.web", "hermes_agent.terminals.workers",
+    "httpx", "mcp", "pydantic", "fastjsonschema",
+)  # fmt: skip
+
+
+def test_a_runtime_starts_without_what_only_some_turns_need() -> None:
+    program = "import sys; import hermes_agent.runtime.runtime; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert set(LATER) & set(done.stdout.split()) == set()
