@@ -330,7 +330,7 @@ async def test_an_answer_that_does_not_fit_twice_is_a_failure(tmp_path: Path) ->
 async def test_a_schema_that_is_none_is_refused_before_any_begins(
     tmp_path: Path, schema: dict[str, object]
 ) -> None:
-    await refused_schema(tmp_path, schema, "the schema is no JSON Schema")
+    await assert_refused_schema(tmp_path, schema, "the schema is no JSON Schema")
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ async def test_a_schema_that_is_none_is_refused_before_any_begins(
 async def test_a_schema_that_lies_elsewhere_is_refused_before_any_begins(
     tmp_path: Path, schema: dict[str, object]
 ) -> None:
-    await refused_schema(tmp_path, schema, "outside of itself")
+    await assert_refused_schema(tmp_path, schema, "outside of itself")
 
 
 @pytest.mark.parametrize(
@@ -359,11 +359,11 @@ async def test_a_schema_that_lies_elsewhere_is_refused_before_any_begins(
 async def test_a_schema_with_expressions_is_refused_before_any_begins(
     tmp_path: Path, schema: dict[str, object]
 ) -> None:
-    await refused_schema(tmp_path, schema, "say it in words")
+    await assert_refused_schema(tmp_path, schema, "say it in words")
 
 
 async def test_a_schema_that_is_too_large_is_refused_before_any_begins(tmp_path: Path) -> None:
-    await refused_schema(tmp_path, {"description": "x" * 20_000}, "20000 are the most")
+    await assert_refused_schema(tmp_path, {"description": "x" * 20_000}, "20000 are the most")
 
 
 TWICE = {"allOf": [{"items": {"$ref": "#"}}, {"items": {"$ref": "#"}}]}
@@ -411,7 +411,7 @@ async def test_a_property_may_be_called_pattern_and_a_long_text_look_like_no_add
     assert row["value"] == {"pattern": "." * 100_000}
 
 
-async def refused_schema(tmp_path: Path, schema: dict[str, object], words: str) -> None:
+async def assert_refused_schema(tmp_path: Path, schema: dict[str, object], words: str) -> None:
     model = answers(
         tmp_path, plan=[delegated("one", {"task": "two", "schema": schema}), say("done")]
     )

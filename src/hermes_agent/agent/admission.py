@@ -42,7 +42,8 @@ def _shown(open_call: OpenCall) -> str:
     rest = {key: value for key, value in given.items() if key not in blocks}
     lines = [f"{open_call.call.name} {msgspec.json.encode(rest).decode()}"]
     for key, text in blocks.items():
-        lines += [f"{key}:", *(f"  {line}" for line in text.split("\n"))]
+        # Marked: no line of it can pass for a line of the question.
+        lines += [f"{key}:", *(f"| {line}" for line in text.split("\n"))]
     return "\n".join(lines)
 
 

@@ -28,7 +28,8 @@ _RUNNERS = frozenset(
 
 def key_of(effect: Effect, act: Act, rule: Rule | None) -> str:
     """What "yes, for this session" would cover: the program and its verb, the path, the host, the
-    tool with its action and hosts; the very words where the act is not understood or the rule is `exact`."""
+    tool with its action and hosts; the very words where the act is not understood or the rule is
+    `exact`."""
     name = rule.name if rule is not None else "default"
     return f"{name}|{_subject(effect, act, rule)}|{effect.terminal}"
 
