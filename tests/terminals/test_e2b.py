@@ -101,7 +101,7 @@ async def test_a_connection_that_died_unseen_is_made_again(
     await make().ready()
     if not noted:
         (tmp_path / "e2b.json").unlink()
-    service.dead = 1
+    service.dead = 2
     later = make()
     await later.ready()
     assert service.counted("create") == 1

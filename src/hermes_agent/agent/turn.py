@@ -26,6 +26,8 @@ INSTRUCTION_TOKENS = 500
 """More than the words that ask for a summary can have."""
 RETRY_WRITE_SECONDS = 1.0
 """How long to wait before trying again to write what the store could not keep."""
+WRITTEN_WITHIN = 1.0
+"""Seconds that an interrupt waits for the disk before it takes effect."""
 
 
 class Interrupted(Exception):
@@ -55,10 +57,14 @@ class TurnWorker:
         await self._write(*events)
 
     async def interrupt(self, by: str = "") -> bool:
-        """Stop at once, and write down that this was asked for. False when it is over already."""
+        """Write down that this was asked for, and stop. False when it is over already. Written
+        first, because stopping tells children: none may know of it that a death lets its parent
+        forget. A disk that takes long does not keep it from stopping."""
+        writing = asyncio.ensure_future(self._write(ev.InterruptAsked(self.turn.id, by)))
+        await asyncio.wait((writing,), timeout=WRITTEN_WITHIN)
         self._interrupted.set()
         try:
-            await self._write(ev.InterruptAsked(self.turn.id, by))
+            await writing
         except Fenced:
             return self.talk.interrupted
         return True

@@ -71,6 +71,8 @@ PIPE = 32_000
 """Input that a pipe takes whole, so that a program that does not read holds nobody up."""
 CHUNK = 256 * 1024
 LABEL = "hermes-session"
+PAUSES = (0.01, 0.1, 0.5)
+"""Seconds before what may be asked again is asked again."""
 RUN = 'exec "$@"'
 
 T = TypeVar("T")
@@ -114,7 +116,7 @@ class E2bTransport:
                 return await self._wake(note)
             except SandboxNotFoundException:
                 log.warning("sandbox %s of E2B is gone with its files; making another", note.id)
-        for known in await _twice(self._known):
+        for known in await _insist(self._known):
             if known != note.id:
                 sandbox = await self._connect(known)
                 await self._set_network(sandbox)
@@ -122,7 +124,7 @@ class E2bTransport:
         return self._settle(note, await self._make(note))
 
     async def _wake(self, note: Note) -> AsyncSandbox:
-        sandbox = await _twice(lambda: self._connect(note.id))
+        sandbox = await _insist(lambda: self._connect(note.id))
         if note.network != self._place.network:
             await self._set_network(sandbox)
             self._notes.write(structs.replace(note, network=self._place.network))
@@ -324,13 +326,16 @@ async def _end_input(rpc: ProcessClient, pid: int) -> None:
     await rpc.close_stdin(CloseStdinRequest(process=_selected(pid)))
 
 
-async def _twice(ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask what may be asked again: a connection that was kept may be dead without our knowing."""
-    try:
-        return await ask()
-    except httpx.TransportError as error:
-        log.info("asking E2B again over a new connection: %s", error)
-        return await ask()
+async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask what may be asked again: connections that were kept may be dead without our knowing, and
+    the SDK keeps several."""
+    for pause in PAUSES:
+        try:
+            return await ask()
+        except httpx.TransportError as error:
+            log.info("asking E2B again over another connection: %s", error)
+            await asyncio.sleep(pause)
+    return await ask()
 
 
 @contextmanager
