@@ -10,7 +10,19 @@ from pathlib import Path
 import hermes_agent
 from bench.table import Figure, show
 
-PARTS = ("commands", "turns", "search", "policy", "models", "terminals", "tools", "mcp", "install")
+PARTS = (
+    "commands",
+    "turns",
+    "search",
+    "policy",
+    "models",
+    "terminals",
+    "tools",
+    "mcp",
+    "recall",
+    "learning",
+    "install",
+)
 
 
 def main() -> int:

@@ -85,6 +85,10 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "find_tools": {"query": "a"},
         "use_tool": {"name": "write_file", "arguments": {"path": "made", "content": "x"}},
         "make_tool": {"name": "made", "code": "def made(): ..."},
+        "memory": {"action": "add", "text": "made"},
+        "skill": {"name": "made"},
+        "write_skill": {"name": "made", "files": {"SKILL.md": "made"}, "why": "made"},
+        "recall": {"query": "made"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

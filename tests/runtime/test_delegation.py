@@ -153,8 +153,9 @@ async def test_children_have_fewer_tools_the_deeper_they_are(tmp_path: Path) -> 
         ]
         (refused,) = await told(h, grandchild)
         below = await children(h, grandchild)
-    assert {"ask_user", "make_tool", "delegate"} <= set(all_)
-    assert some == [name for name in all_ if name not in ("ask_user", "make_tool")]
+    kept = {"ask_user", "make_tool", "memory", "write_skill"}
+    assert {*kept, "delegate"} <= set(all_)
+    assert some == [name for name in all_ if name not in kept]
     assert few == [name for name in some if name != "delegate"]
     assert "no tool called 'delegate'" in refused
     assert (grandchild.depth, below) == (2, [])

@@ -15,6 +15,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import DEFAULT, Effect, Facts, Resolve, Verdict
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.lent import Reach
+from hermes_agent.core.skills import Bounds
 from hermes_agent.core.tools import Permit, Tool
 from hermes_agent.policy.addresses import host_of
 from hermes_agent.policy.resolvers import finish, on_disk
@@ -113,7 +114,7 @@ class Admission:
         kind = self._parts.places.get(terminal, "local") if tool.located else "local"
         where = self._parts.terminals[terminal].workspace if tool.located else self._parts.workspace
 
-        def said(host: str) -> Verdict:
+        def said(host: str, bounds: tuple[Bounds, ...]) -> Verdict:
             given = tool.arguments(open_call.call.target()[1])
             effect = Effect(
                 id=open_call.effect,
@@ -126,22 +127,24 @@ class Admission:
                 capabilities=tuple(tool.capabilities),
                 hosts=(host,),
                 origin=tool.origin,
+                bounds=bounds,
                 actor=self._parts.actor,
                 time=self._parts.clock(),
             )
             return finish(self._parts.gate.judge(effect, _nowhere, self._talk.granted))
 
         @lru_cache(HOSTS)
-        def denied(host: str) -> bool:
-            verdict = said(host)
+        def denied(host: str, bounds: tuple[Bounds, ...]) -> bool:
+            verdict = said(host, bounds)
             return verdict.action == "deny" and verdict.rule != DEFAULT
 
         def may(host: str, address: str, public: bool) -> bool:
-            if denied(host) or denied(address):
+            # Skills bound hosts by name: where an allowed one leads is for the rules.
+            if denied(host, self._bounds) or denied(address, ()):
                 return False
             if public:
                 return True
-            action = said(host).action
+            action = said(host, self._bounds).action
             return action == "allow" or (
                 action == "ask" and host in named and self._agreed(open_call.effect)
             )
@@ -215,10 +218,16 @@ class Admission:
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
             origin=tool.origin,
+            bounds=self._bounds,
             actor=self._parts.actor,
             time=self._parts.clock(),
         )
         return effect, trace
+
+    @property
+    def _bounds(self) -> tuple[Bounds, ...]:
+        """What the active skills allow, here and where this session was begun."""
+        return (*self._parts.bounds, *self._talk.bounds)
 
     def _written(
         self, effect: Effect, verdict: Verdict, open_call: OpenCall, tool: Tool
@@ -241,6 +250,7 @@ class Admission:
                 paths=effect.paths,
                 hosts=effect.hosts,
                 origin=tool.origin,
+                bounds=effect.bounds,
                 actor=effect.actor,
                 seen=verdict.seen,
                 granted=tuple(sorted(self._talk.granted)),

@@ -90,7 +90,11 @@ class Asking:
     def main(self) -> Model:
         model = self._parts.route("main", self._talk.model)
         assert model is not None
-        return model
+        if (runbook := self._talk.runbook) is None:
+            return model
+        from hermes_agent.learning.runbook_model import RunbookModel
+
+        return RunbookModel(runbook[1], runbook[0], model if self._talk.model else None)
 
     @property
     def effort(self) -> Effort | None:

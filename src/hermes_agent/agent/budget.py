@@ -9,7 +9,7 @@ from hermes_agent.agent.purse import Account, Unit
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import BudgetReached
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.records import Session
+from hermes_agent.core.records import NO_SHARE, Session
 from hermes_agent.core.settings import Settings
 
 Used = Callable[[], Awaitable[float]]
@@ -17,6 +17,7 @@ Family = Callable[[], Awaitable[tuple[float, int]]]
 """Dollars and tokens of a session and of all below it, children that were given up included."""
 
 _DAY = 86_400.0
+LEARNING = " of learning today"
 
 
 def today(now: float) -> float:
@@ -26,10 +27,10 @@ def today(now: float) -> float:
 
 def with_share(settings: Settings, session: Session) -> Settings:
     """The settings of a session; a child has its share of its parent's budget instead of a
-    session's own."""
-    if not session.parent:
-        return settings
+    session's own, and so has a trial of learning's."""
     share = session.share
+    if not session.parent and share == NO_SHARE:
+        return settings
     return replace(
         settings,
         budgets=replace(
@@ -136,6 +137,9 @@ def question(full: BudgetReached, already: int) -> str:
 
 def hint(what: str) -> str:
     """The way out when a budget is used up."""
+    if what.endswith(LEARNING):
+        amount = what.removesuffix(LEARNING)
+        return f"`hermes config set learning.day_{amount} NUMBER`, or wait for tomorrow (UTC)"
     amount, _, scope = what.partition(" of this ")
     setting = "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
     later = ", or wait for tomorrow (UTC)" if scope == "day" else ""

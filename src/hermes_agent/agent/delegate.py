@@ -15,7 +15,7 @@ from hermes_agent.core.lent import DELEGATE, Carved, ChildEnd, Children, ChildTa
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
 
-NEVER = frozenset({"make_tool", "ask_user"})
+NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""
 NAME_CHARS = 40
 SCHEMA_BYTES = 20_000
@@ -259,6 +259,7 @@ class _Child:
                 dollars=self._share.dollars,
                 steps=self._context.settings.delegation.steps,
                 interactive=lent.interactive,
+                bounds=lent.bounds,
             ),
         )
         self._tell(f"{session}: {self._task.task.strip().splitlines()[0][:NAME_CHARS]}")

@@ -8,7 +8,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import USE_TOOL
 from hermes_agent.core.tools import Tool
 
-KEPT_BACK = frozenset({"execute_code", "delegate", "make_tool"})
+KEPT_BACK = frozenset({"execute_code", "delegate", "make_tool", "write_skill"})
 """Tools that programs cannot call: each would start work that is not theirs to bound."""
 
 

@@ -21,6 +21,7 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
+from hermes_agent.core.skills import Bounds, Opened, Recalled, Runbook
 
 _encoder = msgspec.json.Encoder()
 
@@ -28,6 +29,8 @@ STUCK = 6
 """So many times the very same call in vain end a turn."""
 TODO = "todo"
 """The tool whose list outlives a summary."""
+SKILL = "skill"
+"""The tool that makes a skill active."""
 
 
 @dataclass
@@ -116,6 +119,10 @@ class Conversation:
     program may well look for something until it is there."""
     todo: str = ""
     """The list of what is to be done, as the model wrote it last."""
+    opened: list[Opened] = field(default_factory=list)
+    """Skills that are active: from when they are opened to the end of the turn."""
+    recalled: list[Recalled] = field(default_factory=list)
+    """What was offered with the messages of this turn."""
     turn: Spent = field(default_factory=Spent)
     whole: Spent = field(default_factory=Spent)
     interactive: bool = False
@@ -191,6 +198,20 @@ class Conversation:
         )
 
     @property
+    def bounds(self) -> tuple[Bounds, ...]:
+        """What the active skills allow; each of them counts."""
+        found = [one.bounds for one in self.opened if one.bounds is not None]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def runbook(self) -> tuple[str, Runbook] | None:
+        """What this turn is to work through without a model, and the skill that it is of."""
+        for one in self.opened:
+            if one.runbook is not None:
+                return one.skill, one.runbook
+        return None
+
+    @property
     def answered(self) -> bool:
         """The model has spoken last and asked for nothing."""
         return not self.calls and bool(self.messages) and self._last_is_plain_reply()
@@ -217,9 +238,9 @@ class Conversation:
                 self.turn, self.extensions, self.failures = Spent(), {}, Counter()
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
+                self.opened, self.recalled = [], []
             case ev.MessageTaken() as taken:
-                self.interactive = taken.interactive
-                self._say(UserMessage(taken.text, taken.files))
+                self._take(taken)
             case ev.Replied() as replied:
                 self._reply(recorded.number, replied)
             case ev.Compacted() as compacted:
@@ -242,6 +263,15 @@ class Conversation:
                 self._answer(answered)
             case _:
                 self._advance_call(recorded.event)
+
+    def _take(self, taken: ev.MessageTaken) -> None:
+        self.interactive = taken.interactive
+        self.opened += taken.skills
+        text = taken.text
+        if taken.recalled != Recalled():
+            self.recalled.append(taken.recalled)
+            text = f"{text}\n\n{taken.recalled.text}" if taken.recalled.text else text
+        self._say(UserMessage(text, taken.files))
 
     def _say(self, message: Message) -> None:
         self.messages.append(message)
@@ -319,6 +349,8 @@ class Conversation:
                 self.begun.add(event.tool)
                 call = self._call(event.effect)
                 call.intended, call.parked, call.decided = event, None, None
+                if event.tool == SKILL and "opened" in event.note:
+                    self.opened.append(msgspec.convert(event.note["opened"], Opened))
             case ev.CallParked():
                 self._call(event.effect).parked = event
             case ev.ParkDecided():

@@ -70,6 +70,8 @@ class Lending:
                 tools=tuple(parts.tools),
                 depth=parts.depth,
                 interactive=self._talk.interactive,
+                bounds=(*parts.bounds, *self._talk.bounds),
+                model=self._talk.model,
                 carve=self._carver(effect),
             ),
             aside=bool(open_call.by),

@@ -14,6 +14,7 @@ from hermes_agent.core.lent import Lent
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import Use
 from hermes_agent.core.settings import Settings
+from hermes_agent.core.skills import Bounds
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.redact import Redactor
 
@@ -58,6 +59,8 @@ class Parts:
     """How long a program that is begun again may take to ask for the next call of before."""
     depth: int = 0
     """How many parents the session has."""
+    bounds: tuple[Bounds, ...] = ()
+    """What bounds the session as a whole: the skills that were active where it was begun."""
 
     def terminal_name(self, name: str) -> str:
         """The terminal of a call that names this one, or none."""

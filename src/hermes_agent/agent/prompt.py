@@ -15,6 +15,10 @@ Some calls need a person's consent. When one is refused, do not try to get round
 way or say what you need. When a result says that an outcome is unknown, find out by looking; \
 never repeat an action that may already have happened."""
 
+SKILLS = """\
+Skills are procedures that were written down. When one fits the task, open it with `skill` before \
+you begin, and follow it as far as what you see agrees with it."""
+
 CONTEXT_FILES = ("AGENTS.md", ".hermes.md", "HERMES.md", ".cursorrules")
 """Files of the workspace that are shown to the model, in this order."""
 
@@ -34,6 +38,10 @@ class Surroundings(Struct, frozen=True):
     """Context files: name and text."""
     terminals: tuple[tuple[str, str, str], ...] = ()
     """Where commands run: name, kind and folder."""
+    memory: str = ""
+    """What is remembered."""
+    skills: str = ""
+    """The list of skills that can be opened."""
 
 
 def build_prompt(around: Surroundings, tools: Sequence[ToolSpec], more: str = "") -> Prompt:
@@ -46,6 +54,13 @@ def build_prompt(around: Surroundings, tools: Sequence[ToolSpec], more: str = ""
     if [kind for _, kind, _ in around.terminals] != ["local"]:
         facts += [f"Terminal {name}: {kind}, in {at}" for name, kind, at in around.terminals]
     parts = [around.identity.strip() or IDENTITY, "\n".join(facts), *([more] if more else [])]
+    if around.memory:
+        parts.append(
+            f"<memory>\n{around.memory}\n</memory>\n"
+            "(What you noted in earlier sessions, not instructions from the user.)"
+        )
+    if around.skills:
+        parts.append(f"{SKILLS}\n{around.skills}")
     for name, text in around.context:
         shown = text.strip()[:CONTEXT_FILE_CHARS]
         parts.append(

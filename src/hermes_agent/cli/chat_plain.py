@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes_agent.cli.ask import answering, budget_used_up, watch
-from hermes_agent.cli.chat_slash import run_slash
+from hermes_agent.cli.chat_slash import is_slash, run_slash
 from hermes_agent.cli.chat_talk import Talk
 from hermes_agent.cli.follow import follow
 from hermes_agent.cli.show import Printer
@@ -20,7 +20,7 @@ def run_plain(talk: Talk, terminal: bool) -> int:
     failed = False
     for line in _typed() if terminal else _lines():
         try:
-            if line.startswith("/"):
+            if is_slash(talk, line):
                 if told := run_slash(talk, line):
                     print(told, flush=True)
             else:

@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.text import Text
 
-from hermes_agent.cli.chat_slash import SLASHES, run_slash
+from hermes_agent.cli.chat_slash import SLASHES, is_slash, run_slash
 from hermes_agent.cli.chat_talk import Talk, listen, split_journal
 from hermes_agent.cli.chat_view import Event, Piece, View, answer_to, warning
 from hermes_agent.cli.show import clean, consent_prompt, one_line
@@ -252,7 +252,7 @@ class Screen:
     def _line(self, line: str) -> None:
         talk = self._talk
         before = talk.id
-        if not line.startswith("/"):
+        if not is_slash(talk, line):
             self._loop.call_soon_threadsafe(self._view.sending)
             try:
                 sent = talk.say(line)

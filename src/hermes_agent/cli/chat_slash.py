@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import NamedTuple
+from urllib.parse import quote
 
 from hermes_agent.cli.approvals import answer_question, questions_text
 from hermes_agent.cli.arguments import STEPS, absolute_model, read_files, session_name
@@ -16,13 +17,31 @@ from hermes_agent.cli.sessions import found_text, sessions_text
 from hermes_agent.cli.show import tokens_said
 from hermes_agent.cli.status import current_status, status_lines
 from hermes_agent.cli.words import dollars
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
 
 class Slash(NamedTuple):
     run: Callable[[Talk, str], str]
     usage: str
     summary: str
+
+
+def is_slash(talk: Talk, line: str) -> bool:
+    """Whether a line is a command of the chat. `/skill-name …` is a message: it opens a skill."""
+    if not line.startswith("/"):
+        return False
+    name = line.removeprefix("/").partition(" ")[0]
+    return name in SLASHES or not _is_skill(talk, name)
+
+
+def _is_skill(talk: Talk, name: str) -> bool:
+    if not name.replace("-", "").isalnum():
+        return False
+    try:
+        talk.api.get(f"/v1/skills/{quote(name)}")
+    except NotFound:
+        return False
+    return True
 
 
 def run_slash(talk: Talk, line: str) -> str:
@@ -40,6 +59,7 @@ def _help(_talk: Talk, _words: str) -> str:
     lines = [f"{slash.usage:<{width}}  {slash.summary}" for slash in SLASHES.values()]
     lines += [
         "",
+        "/skill-name ARGUMENTS  opens a skill; `hermes skills list` shows them",
         "Alt+Enter, or a backslash at the end, goes on in the next line",
         "Ctrl-C stops the agent, a second one leaves; Ctrl-D leaves",
     ]

@@ -113,6 +113,7 @@ def effect_of(past: Judgement) -> Effect:
         origin=facts.origin,
         actor=facts.actor,
         time=past.time,
+        bounds=facts.bounds,
     )
 
 

@@ -19,7 +19,7 @@ ANSWER_SECONDS = 10.0
 
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
-    "parked", "questions", "listeners", "models", "today", "day_dollars",
+    "parked", "questions", "listeners", "models", "today", "day_dollars", "learning",
 )  # fmt: skip
 
 
@@ -86,6 +86,15 @@ def _look(home: str) -> dict[str, Any]:
     return found
 
 
+def _learning(learning: dict[str, Any]) -> list[str]:
+    lines = []
+    if learning.get("proposals"):
+        lines.append(f"proposals  {learning['proposals']}; `hermes proposals` lists them")
+    if learning.get("trouble"):
+        lines.append(f"memory     {one_line(learning['trouble'], 200)}")
+    return lines
+
+
 def status_lines(status: dict[str, Any]) -> list[str]:
     lines = [f"state      {status['state']}"]
     if status["reason"]:
@@ -106,6 +115,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
     if status["questions"]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
+    lines += _learning(status["learning"] or {})
     if status["day_dollars"] is not None:
         lines.append(
             f"spent      {dollars(status['today'])} of {dollars(status['day_dollars'])} today"

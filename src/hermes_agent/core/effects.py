@@ -6,6 +6,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from hermes_agent.core.skills import Bounds
+
 Access = Literal["read", "write", "delete"]
 Action = Literal["allow", "ask", "deny"]
 Origin = Literal["builtin", "program", "mcp", "written"]
@@ -89,6 +91,8 @@ class Effect(Struct, frozen=True):
     origin: Origin = "builtin"
     actor: Actor = Actor()
     time: float = 0.0
+    bounds: tuple[Bounds, ...] = ()
+    """What the active skills allow; each of them counts."""
 
 
 class Consent(Struct, frozen=True, omit_defaults=True):
@@ -121,6 +125,8 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     """Paths as named and where they led."""
     granted: tuple[str, ...] = ()
     """What people had allowed for the session before."""
+    bounds: tuple[Bounds, ...] = ()
+    """What the active skills allowed."""
 
 
 class Verdict(Struct, frozen=True):

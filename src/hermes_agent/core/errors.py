@@ -28,6 +28,10 @@ Retry = Literal["", "same", "changed", "never"]
 with other arguments; or not in this session. Empty where nobody can tell."""
 
 
+class OverBudget(HermesError):
+    """What may be spent is spent; nothing was asked."""
+
+
 class ToolError(HermesError):
     """A tool could not do what it was asked; the model is told the sentence and goes on."""
 

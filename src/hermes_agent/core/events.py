@@ -8,13 +8,34 @@ from msgspec import Struct
 
 from hermes_agent.core.effects import Action, Consent, Facts
 from hermes_agent.core.messages import Media, RouteStep, Thought, ToolCall, Usage
+from hermes_agent.core.passing import (
+    MessageQueued as MessageQueued,
+)
+from hermes_agent.core.passing import (
+    OutputArrived as OutputArrived,
+)
+from hermes_agent.core.passing import (
+    Passing as Passing,
+)
+from hermes_agent.core.passing import (
+    RuntimeChanged as RuntimeChanged,
+)
+from hermes_agent.core.passing import (
+    TextArrived as TextArrived,
+)
+from hermes_agent.core.passing import (
+    TextVoided as TextVoided,
+)
+from hermes_agent.core.passing import (
+    ThoughtArrived as ThoughtArrived,
+)
+from hermes_agent.core.passing import (
+    Told,
+)
+from hermes_agent.core.skills import Opened, Recalled
 
 
-class _Event(Struct, frozen=True, tag_field="kind"):
-    pass
-
-
-class SessionOpened(_Event, frozen=True, tag="session_opened"):
+class SessionOpened(Told, frozen=True, tag="session_opened"):
     """The session's fixed facts. `prompt` is the hash of its `Prompt` in the store."""
 
     workspace: str
@@ -29,7 +50,7 @@ class SessionOpened(_Event, frozen=True, tag="session_opened"):
     """The session that it works for."""
 
 
-class ModelChosen(_Event, frozen=True, tag="model_chosen"):
+class ModelChosen(Told, frozen=True, tag="model_chosen"):
     """From here on another model answers, or thinks otherwise hard."""
 
     model: str
@@ -37,19 +58,19 @@ class ModelChosen(_Event, frozen=True, tag="model_chosen"):
     by: str = ""
 
 
-class Titled(_Event, frozen=True, tag="titled"):
+class Titled(Told, frozen=True, tag="titled"):
     """The session was given a title."""
 
     title: str
 
 
-class TurnStarted(_Event, frozen=True, tag="turn_started"):
+class TurnStarted(Told, frozen=True, tag="turn_started"):
     """A turn begins; the messages that waited follow."""
 
     turn: int
 
 
-class TurnResumed(_Event, frozen=True, tag="turn_resumed"):
+class TurnResumed(Told, frozen=True, tag="turn_resumed"):
     """A new runtime took the turn up where the last one left it."""
 
     turn: int
@@ -58,7 +79,7 @@ class TurnResumed(_Event, frozen=True, tag="turn_resumed"):
     """Calls that were under way when the last runtime went."""
 
 
-class MessageTaken(_Event, frozen=True, tag="message_taken"):
+class MessageTaken(Told, frozen=True, tag="message_taken"):
     """A user's message enters the conversation. `key` is the sender's own id for it."""
 
     key: str
@@ -66,9 +87,13 @@ class MessageTaken(_Event, frozen=True, tag="message_taken"):
     source: str = "cli"
     interactive: bool = False
     files: tuple[Media, ...] = ()
+    recalled: Recalled = Recalled()
+    """What was found in memory to fit it; the model reads it after the text."""
+    skills: tuple[Opened, ...] = ()
+    """Skills that it opens."""
 
 
-class Described(_Event, frozen=True, tag="described"):
+class Described(Told, frozen=True, tag="described"):
     """What the model cannot see was described to it: the files of a message of the conversation
     (by position) are replaced by words."""
 
@@ -77,7 +102,7 @@ class Described(_Event, frozen=True, tag="described"):
     by: str
 
 
-class ModelRequested(_Event, frozen=True, tag="model_requested"):
+class ModelRequested(Told, frozen=True, tag="model_requested"):
     """A request is about to be sent: `messages` of them, whose bytes hash to `digest`."""
 
     step: int
@@ -93,7 +118,7 @@ class ModelRequested(_Event, frozen=True, tag="model_requested"):
     """Tokens that the reply may have, where a budget depends on it."""
 
 
-class ModelRetried(_Event, frozen=True, tag="model_retried"):
+class ModelRetried(Told, frozen=True, tag="model_retried"):
     """A model call failed and is made again after `delay` seconds."""
 
     trouble: str
@@ -102,7 +127,7 @@ class ModelRetried(_Event, frozen=True, tag="model_retried"):
     delay: float
 
 
-class ModelRouted(_Event, frozen=True, tag="model_routed"):
+class ModelRouted(Told, frozen=True, tag="model_routed"):
     """The router decided: another key or model takes the call over, a model is passed over, its
     circuit opened or closed."""
 
@@ -113,7 +138,7 @@ class ModelRouted(_Event, frozen=True, tag="model_routed"):
     reason: str = ""
 
 
-class Charged(_Event, frozen=True, tag="charged"):
+class Charged(Told, frozen=True, tag="charged"):
     """A call that is no reply of the conversation was paid for: work on the side, or a try that
     failed and was not free."""
 
@@ -126,7 +151,7 @@ class Charged(_Event, frozen=True, tag="charged"):
     """The call that it belongs to goes on with another try."""
 
 
-class Replied(_Event, frozen=True, tag="replied"):
+class Replied(Told, frozen=True, tag="replied"):
     """The model's finished answer, with the calls it asks for."""
 
     step: int
@@ -141,7 +166,7 @@ class Replied(_Event, frozen=True, tag="replied"):
     """Its reasoning, for its own service to have back."""
 
 
-class CallMade(_Event, frozen=True, tag="call_made"):
+class CallMade(Told, frozen=True, tag="call_made"):
     """A call that is under way (`by`) makes another as a part of itself: a program of
     `execute_code` uses a tool."""
 
@@ -150,7 +175,7 @@ class CallMade(_Event, frozen=True, tag="call_made"):
     call: ToolCall
 
 
-class CallJudged(_Event, frozen=True, tag="call_judged"):
+class CallJudged(Told, frozen=True, tag="call_judged"):
     """The gate's word on one call. `text` is the call as people read it, cut short."""
 
     effect: str
@@ -173,7 +198,7 @@ class CallJudged(_Event, frozen=True, tag="call_judged"):
     """The rule, as YAML, that would allow this from now on."""
 
 
-class CallIntended(_Event, frozen=True, tag="call_intended"):
+class CallIntended(Told, frozen=True, tag="call_intended"):
     """Written before an effect runs. `note` is what the tool wants to know if it must find out
     later whether the effect happened."""
 
@@ -186,7 +211,7 @@ class CallIntended(_Event, frozen=True, tag="call_intended"):
     """Nothing could be found out about it if the runtime died while it ran."""
 
 
-class CallFinished(_Event, frozen=True, tag="call_finished"):
+class CallFinished(Told, frozen=True, tag="call_finished"):
     """The outcome of a call is known. `data` is for people and programs, `text` for the model."""
 
     effect: str
@@ -204,7 +229,7 @@ class CallFinished(_Event, frozen=True, tag="call_finished"):
     cost: float | None = 0.0
 
 
-class CallParked(_Event, frozen=True, tag="call_parked"):
+class CallParked(Told, frozen=True, tag="call_parked"):
     """Nobody knows whether the effect happened. The turn waits for a person."""
 
     effect: str
@@ -216,7 +241,7 @@ class CallParked(_Event, frozen=True, tag="call_parked"):
 Decision = Literal["retry", "skip", "it-happened"]
 
 
-class ParkDecided(_Event, frozen=True, tag="park_decided"):
+class ParkDecided(Told, frozen=True, tag="park_decided"):
     """A person said what becomes of a parked call."""
 
     effect: str
@@ -224,7 +249,7 @@ class ParkDecided(_Event, frozen=True, tag="park_decided"):
     by: str = ""
 
 
-class Asked(_Event, frozen=True, tag="asked"):
+class Asked(Told, frozen=True, tag="asked"):
     """A person is asked: to approve a call, to answer the model, or to extend a budget."""
 
     id: str
@@ -242,14 +267,14 @@ class Asked(_Event, frozen=True, tag="asked"):
     """The rule that the answer "always" adds."""
 
 
-class Agreed(_Event, frozen=True, tag="agreed"):
+class Agreed(Told, frozen=True, tag="agreed"):
     """One of several people who must agree has done so; the question stays open."""
 
     id: str
     by: str
 
 
-class Answered(_Event, frozen=True, tag="answered"):
+class Answered(Told, frozen=True, tag="answered"):
     """The question is closed. `answer` is None when nobody answered in time."""
 
     id: str
@@ -257,14 +282,14 @@ class Answered(_Event, frozen=True, tag="answered"):
     by: str = ""
 
 
-class InterruptAsked(_Event, frozen=True, tag="interrupt_asked"):
+class InterruptAsked(Told, frozen=True, tag="interrupt_asked"):
     """The user wants the turn to stop at once."""
 
     turn: int
     by: str = ""
 
 
-class BudgetReached(_Event, frozen=True, tag="budget_reached"):
+class BudgetReached(Told, frozen=True, tag="budget_reached"):
     """A budget is used up, or what the `next` call may cost at most does not fit into it; the
     turn asks before it goes on."""
 
@@ -274,7 +299,7 @@ class BudgetReached(_Event, frozen=True, tag="budget_reached"):
     next: float = 0.0
 
 
-class BudgetWarned(_Event, frozen=True, tag="budget_warned"):
+class BudgetWarned(Told, frozen=True, tag="budget_warned"):
     """Half or four fifths of a budget are used."""
 
     what: str
@@ -283,7 +308,7 @@ class BudgetWarned(_Event, frozen=True, tag="budget_warned"):
     share: float
 
 
-class Compacted(_Event, frozen=True, tag="compacted"):
+class Compacted(Told, frozen=True, tag="compacted"):
     """The messages from `first` up to but not including `last` (positions in the conversation)
     are replaced by `summary` from here on."""
 
@@ -295,7 +320,16 @@ class Compacted(_Event, frozen=True, tag="compacted"):
     model: str = ""
 
 
-class Noted(_Event, frozen=True, tag="noted"):
+class Summarised(Told, frozen=True, tag="summarised"):
+    """The session up to the event with this number, in a few lines, for later ones to find. The
+    conversation itself goes on as it was."""
+
+    summary: str
+    upto: int
+    model: str = ""
+
+
+class Noted(Told, frozen=True, tag="noted"):
     """Something the user should see: a degraded part, a limit that bit, a lost client."""
 
     text: str
@@ -305,7 +339,7 @@ class Noted(_Event, frozen=True, tag="noted"):
 TurnEnd = Literal["done", "interrupted", "budget", "failed"]
 
 
-class TurnFinished(_Event, frozen=True, tag="turn_finished"):
+class TurnFinished(Told, frozen=True, tag="turn_finished"):
     """The turn is over. `text` is the answer; `error` and `hint` say what went wrong."""
 
     turn: int
@@ -324,52 +358,9 @@ Event = (
     | ModelRequested | ModelRetried | ModelRouted | Charged | Replied | CallMade | CallJudged
     | CallIntended | CallFinished | CallParked | ParkDecided | Asked | Agreed | Answered
     | InterruptAsked
-    | BudgetReached | BudgetWarned | Compacted | Noted | TurnFinished
+    | BudgetReached | BudgetWarned | Compacted | Summarised | Noted | TurnFinished
 )  # fmt: skip
 """What the journal keeps."""
-
-
-class TextArrived(_Event, frozen=True, tag="text_arrived"):
-    """A piece of the reply that is being streamed."""
-
-    text: str
-
-
-class ThoughtArrived(_Event, frozen=True, tag="thought_arrived"):
-    """A piece of the model's reasoning that is being streamed."""
-
-    text: str
-
-
-class TextVoided(_Event, frozen=True, tag="text_voided"):
-    """The pieces since the last reply do not count: the stream broke and is tried again."""
-
-    reason: str
-
-
-class OutputArrived(_Event, frozen=True, tag="output_arrived"):
-    """A running command printed something."""
-
-    effect: str
-    text: str
-
-
-class MessageQueued(_Event, frozen=True, tag="message_queued"):
-    """A message was stored and waits for the session's next step."""
-
-    key: str
-    text: str
-
-
-class RuntimeChanged(_Event, frozen=True, tag="runtime_changed"):
-    """The runtime as a whole is well, degraded or stopping."""
-
-    state: str
-    reason: str = ""
-
-
-Passing = TextArrived | ThoughtArrived | TextVoided | OutputArrived | MessageQueued | RuntimeChanged
-"""What is streamed to listeners and not kept."""
 
 
 class Recorded(Struct, frozen=True):

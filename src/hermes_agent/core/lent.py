@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from hermes_agent.core.lore import NoteEdit, View
 from hermes_agent.core.messages import Usage
+from hermes_agent.core.skills import Bounds, Opened
 
 if TYPE_CHECKING:
     from hermes_agent.core.tools import Tool, ToolResult
@@ -107,6 +109,8 @@ class ChildTask(Struct, frozen=True):
     steps: int | None = None
     interactive: bool = False
     """Somebody is there to answer its questions."""
+    bounds: tuple[Bounds, ...] = ()
+    """Of the skills that are active where it is begun."""
 
 
 class ChildEnd(Struct, frozen=True):
@@ -175,6 +179,54 @@ class Written(Protocol):
         ...
 
 
+class Snippet(Struct, frozen=True):
+    """A command in a skill's text whose output is to stand in its place."""
+
+    start: int
+    end: int
+    command: str
+
+
+class OpenedSkill(Struct, frozen=True):
+    opened: Opened
+    text: str
+    """What the model reads, its parameters filled in."""
+    snippets: tuple[Snippet, ...] = ()
+
+
+class Learned(Protocol):
+    """What is remembered and known, as tools reach it. `by` says who writes: the session, the
+    effect and the model."""
+
+    async def note(self, edits: Sequence[NoteEdit], by: "Writer") -> str:
+        """Change what is remembered; what came of it, in words."""
+        ...
+
+    async def which(self, view: View, part: str) -> int:
+        """The note of a view that holds this text; a `ToolError` names the near ones."""
+        ...
+
+    async def noted(self, by: "Writer") -> bool:
+        """Whether this effect's change was made."""
+        ...
+
+    async def open_skill(self, name: str, arguments: str) -> OpenedSkill: ...
+
+    async def read_skill(self, name: str, path: str) -> str: ...
+
+    async def write_skill(self, name: str, files: Mapping[str, str], why: str, by: "Writer") -> str:
+        """Keep a new skill, or a new version of one, as a candidate."""
+        ...
+
+    async def recall(self, query: str, kinds: Sequence[str], limit: int) -> str: ...
+
+
+class Writer(Struct, frozen=True):
+    session: str
+    effect: str
+    model: str = ""
+
+
 class Proxy(Protocol):
     """The only way to the network of a program that cannot be handed a guarded client. It looks
     names up itself and refuses what the client would refuse."""
@@ -211,6 +263,11 @@ class Lent:
     children: Children | None = None
     sources: Sequence[Source] = ()
     written: Written | None = None
+    learned: Learned | None = None
+    bounds: tuple[Bounds, ...] = ()
+    """Of the skills that are active."""
+    model: str = ""
+    """The model that the session has chosen."""
     tools: Sequence[str] = ()
     """The names of the session's own tools, in their order."""
     depth: int = 0

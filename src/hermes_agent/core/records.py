@@ -7,14 +7,17 @@ from msgspec import Struct
 from hermes_agent.core.effects import Consent
 from hermes_agent.core.events import CallJudged
 from hermes_agent.core.messages import Media, Usage
+from hermes_agent.core.skills import Bounds, Opened, Recalled
 
 
 class Share(Struct, frozen=True, omit_defaults=True):
-    """What a child may use of its parent's budget."""
+    """What a child may use of its parent's budget, and what bounds it."""
 
     tokens: int | None = None
     dollars: float | None = None
     steps: int | None = None
+    bounds: tuple[Bounds, ...] = ()
+    """Of the skills that were active when it was begun."""
 
 
 NO_SHARE = Share()
@@ -80,6 +83,8 @@ class Inbound(Struct, frozen=True):
     interactive: bool = False
     """Somebody is there to answer questions."""
     files: tuple[Media, ...] = ()
+    recalled: Recalled = Recalled()
+    skills: tuple[Opened, ...] = ()
 
 
 class Turn(Struct, frozen=True):

@@ -202,6 +202,55 @@ class McpServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """False leaves the server alone."""
 
 
+class MemorySettings(Struct, frozen=True, forbid_unknown_fields=True):
+    memory_chars: Count = 2_200
+    """The most of MEMORY.md, which every new session is shown; what does not fit stays in the
+    store and can be recalled."""
+    user_chars: Count = 1_375
+    """The most of USER.md."""
+    provider: Literal["", "mem0", "honcho"] = ""
+    """A service that remembers beside the built-in memory: `mem0` or `honcho`."""
+    address: str = ""
+    """Where that service is, when it is not the public one."""
+    workspace: str = "hermes"
+    """Whose memories they are, as the service names it: the user at Mem0, the workspace at
+    Honcho."""
+    timeout_seconds: Seconds = 5.0
+    """Do without what the service remembers when it takes longer."""
+
+
+Consent = Literal["automatic", "ask", "off"]
+
+
+class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    notes: Consent = "automatic"
+    """What becomes of notes that a review proposes: `automatic`, `ask` (`hermes proposals`) or
+    `off`."""
+    skills: Consent = "automatic"
+    """What becomes of skills that a review proposes. One that is kept is a candidate until it is
+    proven."""
+    calls: Count = 8
+    """Tool calls that make a turn worth looking back on."""
+    every: Count = 15
+    """Look back over all that was done each time so many turns have ended."""
+    summary_turns: Count = 10
+    """Summarise a session each time so many turns have ended."""
+    summary_idle_seconds: Seconds = 1_800.0
+    """Summarise a session that has rested for so long."""
+    day_tokens: Count = 500_000
+    """Tokens that learning may use in one day (UTC): reviews, summaries and proofs."""
+    day_dollars: Dollars = 1.0
+    """Dollars that learning may cost in one day (UTC), as far as prices are known."""
+    cases: Annotated[int, Meta(ge=6, le=40)] = 8
+    """Cases that a candidate is tried on."""
+    rounds: Count = 2
+    """How often each case is played with the skill and without."""
+    recall: bool = True
+    """Whether what fits a message, skills and past sessions, is offered with it."""
+    semantic: bool = False
+    """Whether meaning counts beside words: `pip install 'hermes-agent[semantic]'`."""
+
+
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
@@ -238,6 +287,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Work that is handed to children."""
     mcp: dict[str, McpServerSettings] = {}
     """Servers of the Model Context Protocol, by name."""
+    memory: MemorySettings = MemorySettings()
+    """What it remembers of you and your systems."""
+    learning: LearningSettings = LearningSettings()
+    """Looking back on what was done, and what comes of it."""
     runtime: RuntimeSettings = RuntimeSettings()
     """The background process."""
 

@@ -76,22 +76,35 @@ class RuleGate:
         found = [rules.decide(facts, act, granted, whole=whole) for act in read.acts]
         changes = [one for one in found if one.action == "rewrite"]
         if not changes or any(one.action == "deny" for one in found):
-            return Judged(_verdict(effect, read, found), tuple(found))
+            return _bounded(Judged(_verdict(effect, read, found), tuple(found)), facts, read)
         try:
             changed = rewritten(
                 effect, [(one.act, one.by.rewrite) for one in changes if one.by is not None]
             )
         except Cannot as cannot:
             asking = [_asks_instead(effect, one, str(cannot), granted) for one in found]
-            return Judged(_verdict(effect, read, asking), tuple(asking))
+            return _bounded(Judged(_verdict(effect, read, asking), tuple(asking)), facts, read)
         read = await acts.read(changed, self._homes, resolve)
         facts = Facts(changed, read.roots)
         after = [
             rules.decide(facts, act, granted, rewrites=False, whole=whole) for act in read.acts
         ]
-        return Judged(
-            _changed_verdict(changed, read, changes, after), tuple(after), changed.command
-        )
+        verdict = _changed_verdict(changed, read, changes, after)
+        return _bounded(Judged(verdict, tuple(after), changed.command), facts, read)
+
+
+def _bounded(judged: Judged, facts: Facts, read: Read) -> Judged:
+    """Active skills can only refuse what the rules leave."""
+    verdict = judged.verdict
+    if not facts.effect.bounds or verdict.action == "deny":
+        return judged
+    from hermes_agent.policy import bounds
+
+    refused = bounds.refusal(facts, read.acts)
+    if refused is None:
+        return judged
+    denied = Verdict("deny", refused.reason, refused.rule, audits=verdict.audits, seen=verdict.seen)
+    return msgspec.structs.replace(judged, verdict=denied)
 
 
 def _changed_verdict(

@@ -1,6 +1,6 @@
 """Puts together what a session's turn is handed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.agent.budget import with_share
@@ -44,7 +44,6 @@ class Assembly:
         purse: Purse,
         lenders: Lenders,
         family: Family,
-        secret: Callable[[str], str],
     ) -> None:
         self._runtime = runtime
         self._tools = None if tools is None else {tool.name: tool for tool in tools}
@@ -54,7 +53,6 @@ class Assembly:
         self._purse = purse
         self._lenders = lenders
         self._family = family
-        self._secret = secret
         self._lent: dict[str, Loan] = {}
 
     def lend(self, session: str, loan: Loan) -> None:
@@ -112,10 +110,11 @@ class Assembly:
             actor=_actor(session),
             workspace=session.workspace,
             places=self._shelf.kinds(session),
-            secret=self._secret,
+            secret=runtime.secret,
             http=_client,
-            lent=self._lenders.lent(session, self._family),
+            lent=self._lenders.lent(session, self._family, runtime.learning.lent(session)),
             depth=session.depth,
+            bounds=session.share.bounds,
         )
 
 

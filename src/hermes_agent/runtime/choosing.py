@@ -12,7 +12,7 @@ from hermes_agent.agent import budget, titles
 from hermes_agent.agent.fold import most_tokens
 from hermes_agent.agent.purse import Account, Bill, Held, Purse, Short
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, ModelError, NotFound, UsageError
+from hermes_agent.core.errors import HermesError, ModelError, NotFound, OverBudget, UsageError
 from hermes_agent.core.messages import (
     EFFORTS,
     Chunk,
@@ -101,6 +101,17 @@ class Choosing:
         self._clock = clock
         self._settings = settings
         self._redact = redact
+
+    def full_name(self, written: str, needed: bool = True) -> str:
+        """The model of a new session, which can be had; empty where none can and none is needed."""
+        try:
+            name = self._models.resolve(written or self._settings().model)
+            self._models.open([name])
+        except HermesError:
+            if needed:
+                raise
+            return ""
+        return name
 
     async def choose(
         self, session: Session, model: str, effort: str, by: str, anyway: bool
@@ -214,11 +225,31 @@ class Choosing:
         held = await self._purse.hold(accounts, bill)
         if isinstance(held, Short):
             limit, what = held.account.limit, held.account.what
-            raise HermesError(
+            raise OverBudget(
                 f"{what}: {held.used:g} used of {limit:g}, and this may take {held.needed:g}",
                 budget.hint(what),
             )
         return held
+
+    async def answer(
+        self, use: Use, chosen: str, request: Request, accounts: Sequence[Account]
+    ) -> Reply:
+        """One reply to a question that belongs to no session, within these budgets and the
+        day's."""
+        model = self._uses.route(use, chosen)
+        if model is None:
+            raise HermesError(f"no model is named for {use}", f"name one: models.uses.{use}")
+
+        async def pay(part: Paid) -> None:
+            if part.usage.total:
+                await self._store.charge(part.model or model.name, use, part.usage, part.cost)
+
+        every = [*budget.day_accounts(self._settings(), self.spent_today), *accounts]
+        async with aclosing(self._paid_for(use, model, request, every, pay)) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, Reply):
+                    return replace(chunk, text=self._redact(chunk.text))
+        raise ModelError("broken_stream", f"{model.name} ended without a reply")
 
     async def spent_today(self) -> float:
         return await self._store.spent(budget.today(self._clock()))

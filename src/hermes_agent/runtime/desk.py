@@ -76,6 +76,11 @@ class Desk:
         for worker in self._workers.values():
             worker.close()
 
+    async def settle(self, patience: float) -> None:
+        """Wait for what comes after turns, but not for long: a model may be asked in it."""
+        if self._afterwards:
+            await asyncio.wait(self._afterwards, timeout=patience)
+
     # beginning
 
     async def take_up(self) -> None:

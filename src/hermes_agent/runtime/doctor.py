@@ -32,7 +32,8 @@ LOW_BYTES = 500_000_000
 
 NOT_YET = (
     "chat channels", "a dashboard", "scheduled jobs",
-    "memory", "skills", "a board", "speech", "`hermes undo`", "`hermes update`",
+    "incidents", "a board", "speech", "a hub of skills",
+    "jobs and signals that run skills", "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 
 
@@ -78,6 +79,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield _terminal(settings, environ)
         yield _tools(settings)
         yield from _servers(settings)
+        yield from _learning(settings, environ)
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
@@ -107,6 +109,36 @@ def _servers(settings: Settings) -> Iterator[Finding]:
     elif names:
         listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         yield Finding("mcp", "ok", f"servers: {listed}; `hermes mcp test NAME` connects to one")
+
+
+def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Who is asked for reviews; and what was set up and cannot work."""
+    learning, memory = settings.learning, settings.memory
+    named = settings.models.uses.review or settings.models.uses.cheap
+    if learning.notes == learning.skills == "off":
+        yield Finding("learning", "info", "reviews are off (learning.notes, learning.skills)")
+    elif not named and settings.model.startswith("scripted/"):
+        yield Finding(
+            "learning", "info", "no reviews: the model is a script, which cannot look back",
+            "name a model: `hermes config set models.uses.review`",
+        )  # fmt: skip
+    else:
+        who = ", ".join(named) if named else "the main model"
+        most = f"{learning.day_tokens:,} tokens or ${learning.day_dollars:g} a day"
+        yield Finding("learning", "ok", f"reviews by {who}, at most {most}")
+    if learning.semantic and importlib.util.find_spec("wordllama") is None:
+        yield Finding(
+            "recall", "fail", "meaning is to count, and the library for it is not installed",
+            "pip install 'hermes-agent[semantic]'",
+        )  # fmt: skip
+    key = f"{memory.provider.upper()}_API_KEY"
+    if memory.provider and not memory.address and not environ.get(key):
+        yield Finding(
+            "memory", "warn", f"{memory.provider} is to remember, and {key} is not set here",
+            f"set {key}, or keep it in .env in the home",
+        )  # fmt: skip
+    elif memory.provider:
+        yield Finding("memory", "ok", f"{memory.provider} remembers beside the built-in memory")
 
 
 def _machine() -> Iterator[Finding]:

@@ -48,7 +48,7 @@ class Family:
             effort=above.effort,
             use=task.tools,
             parent=above.id,
-            share=Share(task.tokens, task.dollars, task.steps),
+            share=Share(task.tokens, task.dollars, task.steps, task.bounds),
         )
         await self._inherit(above, child)
         await self.more(child.id, task.key, task.task, task.interactive)

@@ -6,7 +6,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.lent import Call, Children, Lent, Listed, Proxy, Reach, Source, Worked
+from hermes_agent.core.lent import (
+    Call,
+    Children,
+    Learned,
+    Lent,
+    Listed,
+    Proxy,
+    Reach,
+    Source,
+    Worked,
+)
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
@@ -71,7 +81,7 @@ class Lenders:
             learn=self._redact.learn,
         )
 
-    def lent(self, session: Session, children: Children) -> Lent:
+    def lent(self, session: Session, children: Children, learned: Learned) -> Lent:
         late = _Late(self)
         return Lent(
             keep=self.keeps.of(session.id),
@@ -79,6 +89,7 @@ class Lenders:
             children=children,
             sources=self._sources(late),
             written=late,
+            learned=learned,
             proxy=_proxy,
         )
 

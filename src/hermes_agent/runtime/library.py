@@ -202,6 +202,10 @@ class Agent:
                     calls[event.call.id] = _input(event.call)
                 case ev.CallFinished():
                     self._remember(event, calls.get(event.call_id, {}))
+                case ev.TurnFinished():
+                    # The program may end right after it.
+                    await runtime.at_rest(session.id)
+                    await runtime.settle()
             yield event
             if ours and isinstance(event, ev.TurnFinished):
                 return

@@ -15,15 +15,17 @@ from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.prompt import build_prompt
 from hermes_agent.agent.purse import Purse
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Gate
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
 from hermes_agent.core.lent import DELEGATE
-from hermes_agent.core.protocols import Clock
-from hermes_agent.core.records import NO_SHARE, Health, Inbound, NewSession, Session, Share
+from hermes_agent.core.protocols import Clock, Terminal
+from hermes_agent.core.records import NO_SHARE, Inbound, NewSession, Session, Share
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.house import Models
 from hermes_agent.policy.redact import Redactor
 from hermes_agent.policy.secrets import Secrets
+from hermes_agent.runtime import status
 from hermes_agent.runtime.assembly import Assembly, Loan
 from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.choosing import Choosing, check_effort
@@ -32,18 +34,21 @@ from hermes_agent.runtime.desk import Desk
 from hermes_agent.runtime.family import MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.learning import Learning
 from hermes_agent.runtime.lenders import Lenders
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.surroundings import look_around
 from hermes_agent.runtime.uses import Uses
+from hermes_agent.runtime.watch import Watch
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.runtime")
 
 FIND_TOOLS = "find_tools"
 """The tool by which those are found that are not in the prompt."""
-WATCH_SECONDS = 2.0
-"""How often the runtime looks after itself; a degraded store is tried again as often."""
+
+AFTER_SECONDS = 2.0
+"""How long the end waits for what comes after a turn."""
 
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
 
@@ -83,11 +88,10 @@ class Runtime:
         self._uses = Uses(self.models)
         self._purse = Purse()
         self._lenders = Lenders(
-            home, environ, lambda: self.settings, lambda name: self._secrets.get(name),  # noqa: PLW0108
-            self._redactor, clock,
-        )  # fmt: skip
+            home, environ, lambda: self.settings, self.secret, self._redactor, clock
+        )
         self._gates = Gates(home, Path(environ.get("HOME") or Path.home()))
-        self._watches: tuple[asyncio.Task[None], ...] = ()
+        self._watch = Watch(self)
         self._deleting: set[str] = set()
         self._stopping = False
 
@@ -102,11 +106,12 @@ class Runtime:
             self.store = await Store.open(
                 self.home.path, clock=self.clock, hook=self._store_hook, readonly=not writable
             )
+            self.learning = Learning(self)
             self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
             self._family = Family(self, self._inherit)
             self._assembly = Assembly(
                 self, self._tools, self._shelf, self._gates, self._uses, self._purse,
-                self._lenders, self._family, lambda name: self._secrets.get(name),  # noqa: PLW0108
+                self._lenders, self._family,
             )  # fmt: skip
             self._desk = Desk(
                 self.store, self.bus, self.clock, self._assembly.parts, self._is_ours,
@@ -116,15 +121,11 @@ class Runtime:
                 self.models, self._uses, self.store, self._desk, self._purse, self.clock,
                 lambda: self.settings, self._redactor,
             )  # fmt: skip
-            await self._take_up()
+            await self.take_up_all()
         except BaseException:
             self._lock.release()
             raise
-        # Apart: a far terminal that does not answer must not keep the store from being tried.
-        self._watches = (
-            asyncio.create_task(self._keep_watch()),
-            asyncio.create_task(self._keep_tidy()),
-        )
+        self._watch.begin()
 
     def _is_ours(self, session: Session) -> bool:
         return session.source != "library" or self._assembly.is_lent(session.id)
@@ -139,10 +140,15 @@ class Runtime:
         title."""
         if DELEGATE in talk.begun:
             await self._family.end_children(session.id)
+        await self.learning.turn_ended(session, talk)
         if talk.turns == 1 and self.settings.models.uses.titles and len(talk.messages) > 1:
             await self.choosing.give_title(session, (talk.messages[0].text, talk.last_text))
 
-    async def _take_up(self) -> None:
+    @property
+    def has_taken_over(self) -> bool:
+        return self._desk.taken_over
+
+    async def take_up_all(self) -> None:
         """Go on with what the last runtime left, as soon as the store can keep it."""
         if self.store.health.state != "well":
             log.error("degraded: %s", self.store.health.reason)
@@ -161,54 +167,32 @@ class Runtime:
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and self._desk.must_not_be_dropped:
             await asyncio.sleep(0.05)
+        await self.settle()
         self.bus.publish(
             ev.Recorded("", 0, self.clock(), ev.RuntimeChanged("stopping", "asked to stop"))
         )
         self.bus.end()
-        for watch in self._watches:
-            watch.cancel()
+        self._watch.end()
         await self.end_idle_shells()
         await self._lenders.close()
+        await self.learning.close()
         await self.models.close()
         await self.store.close()
         self._lock.release()
+
+    async def settle(self) -> None:
+        """Wait a moment for what comes after turns that have ended."""
+        await self._desk.settle(AFTER_SECONDS)
 
     async def end_idle_shells(self) -> None:
         """Shells of sessions at work are left to their keepers."""
         await self._shelf.end_shells(busy=self._desk.busy)
 
-    async def _keep_watch(self) -> None:
-        """Say when the store becomes unable to keep things, and when it is well again."""
-        said = Health()
-        while True:
-            try:
-                said = await self._look_after(said)
-            except Exception:
-                log.exception("looking after the runtime failed; it goes on")
-            await asyncio.sleep(WATCH_SECONDS)
-
-    async def _look_after(self, said: Health) -> Health:
-        if self.store.health.state == "degraded":
-            await self.store.probe()
-        now = self.store.health
-        if now != said:
-            log.warning("the store is %s: %s", now.state, now.reason)
-            change = ev.RuntimeChanged(now.state, now.reason)
-            self.bus.publish(ev.Recorded("", 0, self.clock(), change))
-        if now != said or not self._desk.taken_over:
-            await self._take_up()
-        return now
-
-    async def _keep_tidy(self) -> None:
+    async def tidy(self) -> None:
         """Let go of terminals and connections that nobody uses."""
-        while True:
-            try:
-                await self._shelf.tidy(busy=self._desk.busy)
-                await self._lenders.tidy(lambda: self._desk.busy)
-                await self.models.tidy()
-            except Exception:
-                log.exception("letting go of what nobody uses failed; it goes on")
-            await asyncio.sleep(WATCH_SECONDS)
+        await self._shelf.tidy(busy=self._desk.busy)
+        await self._lenders.tidy(lambda: self._desk.busy)
+        await self.models.tidy()
 
     def touch(self) -> None:
         self.touched = self.clock()
@@ -219,6 +203,20 @@ class Runtime:
     @property
     def redact(self) -> Redactor:
         return self._redactor
+
+    def secret(self, name: str) -> str:
+        return self._secrets.get(name)
+
+    def gate(self, session: Session) -> Gate:
+        return self._gates.gate(session.policy)
+
+    def terminal_of(self, session: Session, name: str) -> Terminal:
+        return self._shelf.terminals(session)[name]
+
+    async def at_rest(self, session: str) -> None:
+        """Returns when no turn of the session is under way."""
+        while session in self._desk.busy:
+            await asyncio.sleep(0.001)
 
     # sessions and messages
 
@@ -238,23 +236,27 @@ class Runtime:
         use: Sequence[str] | None = None,
         parent: str = "",
         share: Share = NO_SHARE,
+        needs_model: bool = True,
     ) -> Session:
         """A new conversation. Its prompt, tools, model, policy and terminals are fixed here.
         `loan` is what a program gives it; `use` names the tools that it has, of all there are."""
         self.refresh_settings()
-        model = self.models.resolve(model or self.settings.model)
+        model = self.choosing.full_name(model, needs_model)
         policy = policy or self.settings.policy
         names = tuple(dict.fromkeys(terminals)) or (self.settings.terminal.default,)
         # What is not known is refused before anything is kept.
-        self.models.open([model])
         check_effort(effort)
         self._gates.expect(policy)
         places = [(name, self._shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._assembly.specs(use, parent, loan)
-        around = look_around(workspace, self.home.soul, self.clock(), places)
-        can_find = any(spec.name == FIND_TOOLS for spec in shown)
+        names_shown = [spec.name for spec in shown]
+        around = look_around(
+            workspace, self.home.soul, self.clock(), places,
+            await self.learning.opening(names_shown, parent, source),
+        )  # fmt: skip
+        can_find = FIND_TOOLS in names_shown
         prompt = build_prompt(around, shown, self._lenders.about() if can_find else "")
         new = NewSession(
             os.path.realpath(workspace), policy, model, source, name, key, once, names, effort,
@@ -297,6 +299,7 @@ class Runtime:
         clear = self._redactor(message.text)
         if clear != message.text:
             message = replace(message, text=clear)
+        message = await self.learning.arrived(session, message)
         new = await self.store.receive(session.id, message)
         if new:
             queued = ev.MessageQueued(message.key, message.text)
@@ -368,6 +371,10 @@ class Runtime:
         self.touch()
         await self._desk.decide(effect, decision, by)
 
+    async def add(self, session: Session, *events: ev.Event) -> None:
+        """Add to a session's journal what comes from outside of its turns."""
+        await self._desk.add(session, *events)
+
     async def take_up(self, session: Session) -> None:
         """Go on with a turn that waits for its program's tools."""
         await self._desk.continue_turn(session)
@@ -376,23 +383,17 @@ class Runtime:
 
     async def is_needed(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
-        needed = bool(self.bus.listeners) or self._desk.is_active
+        needed = bool(self.bus.listeners) or self._desk.is_active or self.learning.chores.busy
         return needed or await self._shelf.has_running_commands()
 
     async def status(self) -> dict[str, Any]:
-        health = self.store.health
-        well = health.state == "well"
-        return {
-            "pid": os.getpid(),
-            "state": "stopping" if self._stopping else "running" if well else "degraded",
-            "reason": health.reason,
-            "hint": health.hint,
-            "home": str(self.home.path),
-            "model": self.settings.model,
-            "policy": self.settings.policy,
-            "uptime": round(self.clock() - self.started, 1),
-            "working": sorted(self._desk.busy),
-            "parked": len(await self.store.parked()) if well else None,
-            "questions": len(await self.store.questions()) if well else None,
-            "listeners": self.bus.listeners,
-        }
+        return await status.of(self)
+
+    @property
+    def working(self) -> set[str]:
+        """Sessions with a turn under way."""
+        return self._desk.busy
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping

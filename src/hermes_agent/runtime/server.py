@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,30 +13,21 @@ from starlette.routing import Route
 from hermes_agent import __version__
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import (
-    Degraded,
     HermesError,
-    HomeLocked,
     ModelError,
     NotFound,
-    Stopping,
     UsageError,
 )
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, Inbound, SearchFilter, Session
 from hermes_agent.runtime.choosing import Trial
+from hermes_agent.runtime.learning_routes import LearningApi
+from hermes_agent.runtime.replies import body_of, guarded, reply
 from hermes_agent.runtime.runtime import Runtime
 
 MOST_SESSIONS = 100_000
 KEEP_ALIVE_SECONDS = 15.0
 """A stream that says nothing for longer is dead, and its listener comes back."""
-
-STATUS: tuple[tuple[type[HermesError], int], ...] = (
-    (UsageError, 400),
-    (NotFound, 404),
-    (HomeLocked, 409),
-    (Stopping, 410),
-    (Degraded, 503),
-)
 
 
 class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
@@ -132,9 +122,10 @@ class Api:
             ("GET", "/v1/audit/verify", self.verify_audit),
             ("GET", "/v1/check", self.check),
             ("POST", "/v1/backup", self.backup),
+            *LearningApi(self._runtime).table(),
         )
         return [
-            Route(path, _guarded(handler), methods=[method], name=handler.__name__)
+            Route(path, guarded(handler), methods=[method], name=handler.__name__)
             for method, path, handler in table
         ]
 
@@ -153,7 +144,7 @@ class Api:
         return reply({"stopping": True})
 
     async def message(self, request: Request) -> Response:
-        new = _body(await request.body(), NewMessage)
+        new = body_of(await request.body(), NewMessage)
         runtime = self._runtime
         if not new.text.strip() and not new.files:
             raise UsageError("the message is empty", 'say something: hermes ask "…"')
@@ -198,7 +189,7 @@ class Api:
 
     async def rename(self, request: Request) -> Response:
         session = await self._session(request)
-        name = _body(await request.body(), NewName).name
+        name = body_of(await request.body(), NewName).name
         await self._runtime.store.rename_session(session.id, name)
         return reply(await self._runtime.store.session(session.id))
 
@@ -228,7 +219,7 @@ class Api:
 
     async def choose_model(self, request: Request) -> Response:
         session = await self._session(request)
-        new = _body(await request.body(), NewChoice)
+        new = body_of(await request.body(), NewChoice)
         self._runtime.refresh_settings()
         choice = await self._runtime.choosing.choose(
             session, new.model, new.effort, new.by, new.anyway
@@ -236,7 +227,7 @@ class Api:
         return reply(choice)
 
     async def test_model(self, request: Request) -> Response:
-        asked = _body(await request.body(), NewTrial)
+        asked = body_of(await request.body(), NewTrial)
         self._runtime.touch()
         self._runtime.refresh_settings()
         try:
@@ -277,7 +268,7 @@ class Api:
         return reply(await self._runtime.store.parked())
 
     async def decide(self, request: Request) -> Response:
-        decided = _body(await request.body(), Decided)
+        decided = body_of(await request.body(), Decided)
         effect = request.path_params["id"]
         await self._runtime.decide(effect, decided.decision, decided.by)
         return reply({"effect": effect, "decision": decided.decision})
@@ -286,7 +277,7 @@ class Api:
         return reply(await self._runtime.store.questions())
 
     async def answer(self, request: Request) -> Response:
-        given = _body(await request.body(), Answer)
+        given = body_of(await request.body(), Answer)
         id = request.path_params["id"]
         await self._runtime.answer(id, given.answer, given.by)
         return reply({"id": id, "answer": given.answer})
@@ -321,33 +312,6 @@ class Api:
 
 def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:
     return Starlette(routes=Api(runtime, stop).routes())
-
-
-def reply(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-def _body(body: bytes, kind: type[Any]) -> Any:
-    return msgspec.json.decode(body, type=kind)
-
-
-def _guarded(
-    handler: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    """Expected trouble becomes an answer that says what is wrong and what to do."""
-
-    async def guarded(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except HermesError as error:
-            code = next((number for kind, number in STATUS if isinstance(error, kind)), 500)
-            return reply({"error": error.message, "hint": error.hint}, code)
-        except (msgspec.MsgspecError, KeyError, ValueError) as error:
-            return reply(
-                {"error": f"bad request: {error}", "hint": "see docs/reference/api.md"}, 400
-            )
-
-    return guarded
 
 
 async def server_sent(recorded: AsyncGenerator[ev.Recorded]) -> AsyncIterator[bytes]:

@@ -32,6 +32,7 @@ class Row(NamedTuple):
 
 
 _FILES, _SHELL = "hermes_agent.tools.files", "hermes_agent.tools.terminal"
+_LEARNING = "hermes_agent.learning.tools"
 _BROWSER = "hermes_agent.tools.browser.tools"
 
 TABLE: Mapping[str, Row] = {
@@ -53,6 +54,10 @@ TABLE: Mapping[str, Row] = {
     "find_tools": Row("hermes_agent.agent.more", "base"),
     "use_tool": Row("hermes_agent.agent.more", "base"),
     "make_tool": Row("hermes_agent.agent.written", "code"),
+    "memory": Row(_LEARNING, "memory"),
+    "skill": Row(_LEARNING, "skills"),
+    "write_skill": Row(_LEARNING, "skills"),
+    "recall": Row(_LEARNING, "memory"),
 }
 """The order is the prompt's order; new tools go at the end."""
 
@@ -61,7 +66,17 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
         toolset: tuple(name for name, row in TABLE.items() if row.toolset == toolset)
         for toolset in dict.fromkeys(row.toolset for row in TABLE.values())
     },
-    "look": ("read_file", "search_files", "read_on", "todo", "web_search", "web_fetch", "browser"),
+    "look": (
+        "read_file",
+        "search_files",
+        "read_on",
+        "todo",
+        "web_search",
+        "web_fetch",
+        "browser",
+        "skill",
+        "recall",
+    ),
     "all": tuple(TABLE),
 }
 """Names for several tools: by what they work on, those that only look, and all."""

@@ -61,5 +61,9 @@ def faults(db: apsw.Connection, bodies: Bodies) -> list[str]:
     indexed = db.execute("select count(*) from words_docsize").get
     if messages != indexed:
         found.append(f"{messages} messages, but {indexed} in the search index")
+    docs = db.execute("select count(*) from docs").get
+    indexed = db.execute("select count(*) from doc_words_docsize").get
+    if docs != indexed:
+        found.append(f"{docs} texts to recall, but {indexed} in their index")
     found += [f"the stored text {digest} is missing" for digest in bodies.missing(db)]
     return found

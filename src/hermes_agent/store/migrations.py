@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.store.lore_tables import LORE_TABLES
 
 Migration = Callable[[apsw.Connection], None]
 
@@ -211,11 +212,17 @@ def m004_children(db: apsw.Connection) -> None:
     )
 
 
+def m005_learning(db: apsw.Connection) -> None:
+    """What is learned: notes, what can be recalled, skills and how they did, background work."""
+    db.execute(LORE_TABLES)
+
+
 MIGRATIONS: Sequence[Migration] = (
     m001_first_tables,
     m002_terminals_and_audit,
     m003_models_and_costs,
     m004_children,
+    m005_learning,
 )
 
 

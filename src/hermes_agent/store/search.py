@@ -14,6 +14,7 @@ from hermes_agent.core.events import (
     Event,
     MessageTaken,
     Replied,
+    Summarised,
     decode,
 )
 from hermes_agent.core.records import Found, FoundMessage, SearchFilter
@@ -54,7 +55,7 @@ def spoken(event: Event) -> Spoken | None:
             return Spoken("assistant", "\n".join([event.text, *calls] if event.text else calls))
         case CallFinished():
             return Spoken("tool", event.text, event.tool, event.ok)
-        case Compacted():
+        case Compacted() | Summarised():
             return Spoken("summary", event.summary)
     return None
 

@@ -12,6 +12,7 @@ import apsw
 from hermes_agent.core.errors import Degraded
 from hermes_agent.core.events import Event, Recorded
 from hermes_agent.core.journal import Journal
+from hermes_agent.core.lore import Lore
 from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import (
@@ -34,6 +35,7 @@ from hermes_agent.store import audit, care, costs, reading, writing
 from hermes_agent.store.appending import add_cost, add_events, place_of
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
+from hermes_agent.store.lore import StoredLore
 from hermes_agent.store.readers import Readers
 from hermes_agent.store.search import add_ranking, search, tidy
 from hermes_agent.store.trouble import Condition
@@ -65,6 +67,7 @@ class Store(Journal):
         self._readers = Readers(self._connect_reader, self._condition, READERS)
         self._writer: Writer | None = None
         self._hook = hook
+        self.lore: Lore = StoredLore(self._write, self._read, clock)
 
     @classmethod
     async def open(

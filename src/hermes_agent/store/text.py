@@ -21,6 +21,8 @@ _PIECE = re.compile(r'"([^"]*)"?|([^\s"]+)')
 
 QUERY_CHARS = 1_000
 QUERY_TERMS = 24
+ANY_WORDS = 2_000
+"""Forms of words of which one is enough."""
 SNIPPET_CHARS = 180
 
 
@@ -69,6 +71,8 @@ def for_index(text: str) -> str:
 
 def _for_query(text: str) -> tuple[str, bool]:
     """A phrase in the words of the index, and whether it ends in half a pair."""
+    if text.isascii():
+        return text.rstrip(), False
     prepared = for_index(text).rstrip()
     runs = list(_run().finditer(_plain(text)))
     if not runs or any(c.isalnum() for c in _plain(text)[runs[-1].end() :]):
@@ -108,6 +112,17 @@ def match_of(terms: Sequence[Term]) -> Match:
         parts.append(f"({' OR '.join(ways)})")
         phrases += len(ways)
     return Match(" AND ".join(parts), phrases)
+
+
+def any_of(words: Sequence[str]) -> str:
+    """The words as an expression: at least one must be there. Empty when none can be looked for."""
+    ways = []
+    for word in dict.fromkeys(words):
+        prepared, half = _for_query(word[:QUERY_CHARS])
+        if any(c.isalnum() for c in prepared):
+            quoted = prepared.replace('"', '""').replace("\x00", " ")
+            ways.append(f'"{quoted}"' + ("*" if half else ""))
+    return " OR ".join(ways[:ANY_WORDS])
 
 
 def _fold(text: str) -> str:

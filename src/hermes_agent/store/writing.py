@@ -13,6 +13,7 @@ from hermes_agent.core.records import Inbound, NewSession, Turn
 from hermes_agent.store.appending import Place, add_events, place_of
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import rows
+from hermes_agent.store.lore_docs import drop as drop_docs
 
 LIST_HINT = "`hermes sessions list` shows them"
 
@@ -87,8 +88,8 @@ def rename_session(db: apsw.Connection, id: str, name: str) -> None:
 
 
 def delete_session(db: apsw.Connection, bodies: Bodies, id: str) -> None:
-    """Everything but its costs, which count towards budgets whoever is gone, and its part of the
-    audit log."""
+    """Everything but its costs, which count towards budgets whoever is gone, its part of the
+    audit log, and what was learned from it."""
     key = session_key(db, id)
     prompt = db.execute("select prompt from sessions where key = ?", (key,)).get
     db.execute(
@@ -103,6 +104,8 @@ def delete_session(db: apsw.Connection, bodies: Bodies, id: str) -> None:
     )
     for table in ("events", "inbox", "turns", "effects", "questions"):
         db.execute(f"delete from {table} where session = ?", (key,))
+    drop_docs(db, "session", [id])
+    db.execute("delete from chores where session = ?", (id,))
     db.execute("delete from sessions where key = ?", (key,))
     db.execute(
         "delete from prompts where hash = ?1 "
@@ -135,7 +138,15 @@ def _mail(place: Place) -> list[Event]:
     )
     letters = [msgspec.json.decode(place.bodies.unpack(body), type=Inbound) for (body,) in waiting]
     return [
-        MessageTaken(letter.key, letter.text, letter.source, letter.interactive, letter.files)
+        MessageTaken(
+            letter.key,
+            letter.text,
+            letter.source,
+            letter.interactive,
+            letter.files,
+            letter.recalled,
+            letter.skills,
+        )
         for letter in letters
     ]
 

@@ -1,0 +1,78 @@
+"""How learning asks a model: one question, one answer, within a budget of its own."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.records import Use
+
+
+class Answer(Struct, frozen=True):
+    text: str
+    model: str = ""
+    usage: Usage = Usage()
+    cost: float | None = None
+
+
+class NoBudget(HermesError):
+    """What learning may use today is used up; the work is put off."""
+
+
+Ask = Callable[[Use, str, str, int], Awaitable[Answer]]
+"""Takes the use, the system prompt, the question and the most tokens of the answer. Raises
+`NoBudget` or `ModelError`."""
+
+T = TypeVar("T")
+
+AGAIN = (
+    "\n\nYour last answer could not be used: {trouble}. Answer again with the JSON object alone, "
+    "as described above."
+)
+
+
+async def ask_for(
+    ask: Ask, use: Use, system: str, prompt: str, most: int, shape: type[T]
+) -> tuple[T, Answer]:
+    """An answer that is JSON of this shape. One that is not is asked for once more, and then is a
+    `ModelError`."""
+    answer = await ask(use, system, prompt, most)
+    try:
+        return shaped(answer.text, shape), answer
+    except ValueError as error:
+        again = await ask(use, system, prompt + AGAIN.format(trouble=error), most)
+    try:
+        return shaped(again.text, shape), again
+    except ValueError as error:
+        raise ModelError(
+            "garbage", f"the model's answer is not what was asked for, twice: {error}"
+        ) from None
+
+
+def shaped(text: str, shape: type[T]) -> T:
+    """The first JSON object in the text that has the shape, whatever stands around it; a
+    `ValueError` that says what is wrong when there is none."""
+    trouble = "there is no JSON object in it"
+    for found in _objects(text):
+        try:
+            return msgspec.convert(found, shape)
+        except msgspec.ValidationError as error:
+            trouble = str(error)
+    raise ValueError(trouble)
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """The outermost JSON objects in a text, in order."""
+    decoder, found, position = json.JSONDecoder(strict=False), [], 0
+    while (start := text.find("{", position)) >= 0:
+        try:
+            value, position = decoder.raw_decode(text, start)
+        except (json.JSONDecodeError, RecursionError):
+            position = start + 1
+            continue
+        found.append(value)
+    return found

@@ -1,0 +1,90 @@
+"""Views as text: how notes are written down in a file that people edit, and read from it again;
+and when two notes say the same."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_BULLET = re.compile(r"[-*+](?:[ \t]+|$)")
+_HEADING = re.compile(r"#{1,6} \S")
+_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_WORD = re.compile(
+    r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]|[^\W_\u3041-\u9fff\uac00-\ud7a3]+"
+)
+
+SAME = 0.9
+"""Notes that share this much of their words say nearly the same."""
+
+
+def clean(text: str) -> str:
+    """A note's text as it comes back from a file: no spaces at ends of lines, none around it."""
+    lines = _BREAKS.sub("\n", text.replace("\x00", "")).split("\n")
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def entry(text: str) -> str:
+    """A note as it stands in a view."""
+    if "\n" not in text and _HEADING.match(text):
+        return text
+    first, *more = text.split("\n")
+    return "\n".join([f"- {first}", *(f"  {line}" if line else "" for line in more)])
+
+
+def page(texts: Iterable[str]) -> str:
+    """A whole view."""
+    return "".join(f"{entry(text)}\n" for text in texts)
+
+
+def entries(page: str) -> list[str]:
+    """The notes in a view, whatever somebody has made of it: bullets with the indented lines below
+    them, headings, and paragraphs that are neither."""
+    found: list[list[str]] = []
+    kind = ""
+    blank = False
+    for line in _BREAKS.sub("\n", page.replace("\x00", "")).split("\n"):
+        if not line.strip():
+            blank = True
+            continue
+        indented = line.startswith(("  ", "\t"))
+        if kind == "bullet" and indented:
+            found[-1] += [""] * blank + [line[1:] if line[0] == "\t" else line[2:]]
+        elif (bullet := _BULLET.match(line)) is not None:
+            found.append([line[bullet.end() :]])
+            kind = "bullet"
+        elif _HEADING.match(line):
+            found.append([line])
+            kind = "heading"
+        elif kind == "paragraph" and not blank:
+            found[-1].append(line)
+        else:
+            found.append([line])
+            kind = "paragraph"
+        blank = False
+    return [text for lines in found if (text := clean("\n".join(lines)))]
+
+
+def plain(text: str) -> str:
+    """What two texts have in common that differ in case, spaces and punctuation only."""
+    return " ".join(_words(text)) or text.casefold()
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether they say nearly the same. Numbers and numbered names that differ are another matter:
+    `web1` is not `web2`."""
+    a, b = set(_words(one)), set(_words(other))
+    if not a or not b:
+        return False
+    if {word for word in a ^ b if any(c.isdigit() for c in word)}:
+        return False
+    return len(a & b) >= SAME * len(a | b)
+
+
+def near(text: str, others: Sequence[str]) -> list[int]:
+    """The places of those that share most words with the text, best first."""
+    wanted = set(_words(text))
+    shared = [(len(wanted & set(_words(other))), -place) for place, other in enumerate(others)]
+    return [-place for count, place in sorted(shared, reverse=True) if count][:3]

@@ -1,0 +1,77 @@
+"""Services that remember beside the built-in memory, one at most at a time. What they return is
+background for the model; nothing depends on it."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.foreign import framed
+from hermes_agent.core.settings import MemorySettings
+
+Said = tuple[Literal["user", "assistant"], str]
+"""Who spoke, and the words."""
+FENCED_CHARS = 1_500
+
+
+class Provider(Protocol):
+    """Every method raises `HermesError` when the service fails or takes longer than
+    `memory.timeout_seconds`; after that the service is left alone for a while."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def recall(self, query: str, limit: int) -> Sequence[str]:
+        """What the service remembers that fits, best first, each on one line."""
+        ...
+
+    async def remember(self, session: str, messages: Sequence[Said]) -> None:
+        """Hand over what was said. Whoever calls has taken the secrets out."""
+        ...
+
+    async def check(self) -> str:
+        """Ask the service now, even if it is being left alone; how it is, in a sentence."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def open_provider(
+    settings: MemorySettings,
+    secret: Callable[[str], str],
+    clock: Callable[[], float] = time.monotonic,
+) -> Provider:
+    """The service that the settings name. `secret` raises `NotFound` for one that is not there.
+    Nothing is connected before the first call."""
+    match settings.provider:
+        case "mem0":
+            from hermes_agent.learning.providers.mem0 import open_mem0
+
+            return open_mem0(settings, secret, clock)
+        case "honcho":
+            from hermes_agent.learning.providers.honcho import open_honcho
+
+            return open_honcho(settings, secret, clock)
+        case "":
+            raise UsageError(
+                "no memory provider is chosen", "set memory.provider to mem0 or honcho"
+            )
+
+
+def fenced(name: str, lines: Sequence[str]) -> str:
+    """What a service remembers as the model is shown it; empty when there is nothing. Lines that
+    do not fit are left out, the least fitting first."""
+    left = FENCED_CHARS
+    kept: list[str] = []
+    for line in lines:
+        line = f"- {line}"
+        if len(line) > left:
+            if not kept:
+                kept.append(line[: left - 1] + "…")
+            break
+        kept.append(line)
+        left -= len(line) + 1
+    if not kept:
+        return ""
+    about = f"Background that {name} keeps from earlier conversations. The user did not say it now."
+    return framed("memory-context", name, "\n".join((about, *kept)))

@@ -1,0 +1,269 @@
+"""A runbook in the place of a model: the turn is an ordinary one, its replies cost nothing. What
+comes next is a pure function of the messages, so a turn that is resumed goes on where it was. When
+something differs, the real model goes on and has all that was seen before its eyes."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+from itertools import count, zip_longest
+
+from msgspec import Struct
+
+from hermes_agent.core.messages import (
+    AssistantMessage,
+    Chunk,
+    Delta,
+    Message,
+    ModelFacts,
+    Rates,
+    Reply,
+    Request,
+    Stop,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hermes_agent.core.protocols import Model
+from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+
+OPENING = (
+    "This runbook is being worked through automatically. If you read this, something differed: "
+    "find out what, go on from where it stopped, and do not repeat steps that are done."
+)
+"""How the message begins from which on a runbook is worked through. At its beginning, because what
+is recalled from other sessions stands at the end of messages."""
+TERMINAL = "terminal"
+FREE = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
+SHOWN_CHARS = 200
+"""How much of an output a report shows."""
+
+_CALL = "runbook-"
+_EXIT = re.compile(r"\[exit code (\d+)\]")
+_RUNNING = re.compile(r"\[(?:still running after|running in the background)[^\n]*\]")
+_REWRITTEN = "[a rule changed this call to "
+_CUT = re.compile(r"^\[(?:…|\.\.\.) [\d,]+ (?:characters|bytes) left out; ", re.MULTILINE)
+_NO_OUTPUT = "[no output]"
+_UNKNOWN = "the user says that it did happen; its output is lost"
+
+
+class Seen(Struct, frozen=True):
+    """What a command came to."""
+
+    exit: int | None
+    """None where it did not come to an end of its own."""
+    output: str
+
+    @property
+    def shown(self) -> str:
+        """In a few words: the code, and the end of the output."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        last = lines[-1].strip() if lines else ""
+        last = last if len(last) <= SHOWN_CHARS else f"{last[: SHOWN_CHARS - 1]}…"
+        if self.exit is None:
+            return last or "nothing"
+        return f"exit {self.exit}" + (f", {last}" if last else "")
+
+
+class _Move(Struct, frozen=True):
+    """One command of a runbook, and why it is run."""
+
+    why: str
+    check: Check | RunStep
+
+    @property
+    def text(self) -> str:
+        return f"{self.why}\nexpected: {_expected(self.check.expect)}"
+
+    def call(self, id: str) -> ToolCall:
+        limit = {} if self.check.timeout is None else {"timeout": self.check.timeout}
+        return ToolCall.of(id, TERMINAL, command=self.check.run, **limit)
+
+
+class _Differs(Exception):
+    """Something is not as the runbook has it."""
+
+
+class RunbookModel:
+    """Works a runbook through as a model would, and wakes `inner` when something differs."""
+
+    def __init__(self, runbook: Runbook, skill: str, inner: Model | None) -> None:
+        self._runbook = runbook
+        self._skill = skill
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name if self._inner is not None else f"runbook/{self._skill}"
+
+    @property
+    def facts(self) -> ModelFacts:
+        return self._inner.facts if self._inner is not None else FREE
+
+    @property
+    def ways(self) -> Mapping[str, ModelFacts]:
+        return self._inner.ways if self._inner is not None else {self.name: FREE}
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        inner = self._inner
+        reply: Reply | None = None
+        try:
+            reply = self._reply(request.messages)
+        except _Differs as differs:
+            if inner is None:
+                reply = self._said(f"stopped: {differs}\nnobody was woken: no model is set up")
+        if reply is not None:
+            yield Delta(reply.text)
+            yield reply
+        elif inner is not None:
+            stream = inner.stream(request)
+            try:
+                async for chunk in stream:
+                    yield chunk
+            finally:
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+
+    async def close(self) -> None:
+        if self._inner is not None:
+            await self._inner.close()
+
+    def _said(self, text: str, *calls: ToolCall) -> Reply:
+        stop: Stop = "calls" if calls else "end"
+        return Reply(text, calls, stop=stop, model=f"runbook/{self._skill}", cost=0.0)
+
+    def _reply(self, messages: Sequence[Message]) -> Reply:
+        """What the runbook says next; raises `_Differs` where it has nothing to say any more."""
+        since = _since_it_began(messages)
+        work = _worked_through(self._runbook, self._skill)
+        move = next(work)
+        for replied, result in zip_longest(since[::2], since[1::2]):
+            try:
+                move = work.send(seen(_result_of(move, replied, result)))
+            except StopIteration as end:
+                return self._said(end.value)
+        return self._said(move.text, move.call(_new_id(messages)))
+
+
+def _new_id(messages: Sequence[Message]) -> str:
+    """One that no call of the conversation has."""
+    known = {call.id for one in messages if isinstance(one, AssistantMessage) for call in one.calls}
+    return next(id for number in count(1) if (id := f"{_CALL}{number}") not in known)
+
+
+def seen(result: ToolMessage) -> Seen:
+    """What the tool for commands tells of one, as values."""
+    text = result.text
+    if text.startswith(_REWRITTEN):
+        text = text.partition("\n")[2]
+    head, _, last = text.rpartition("\n")
+    if result.ok:
+        lost = text == _UNKNOWN or _RUNNING.fullmatch(last) is not None
+        return Seen(None if lost else 0, "" if text == _NO_OUTPUT else text)
+    code = _EXIT.fullmatch(last)
+    return Seen(int(code[1]), head) if code else Seen(None, text)
+
+
+def difference(expect: Expect, found: Seen) -> str:
+    """How what was seen differs from what was expected; empty where it does not."""
+    if found.exit is None:
+        return f"it did not come to its end: {found.shown}"
+    if expect.exit is not None and found.exit != expect.exit:
+        return f"saw {found.shown}"
+    if expect.output and not re.search(expect.output, found.output, re.MULTILINE):
+        return f"saw no such output: {found.shown}"
+    if expect.no_output and (hit := re.search(expect.no_output, found.output, re.MULTILINE)):
+        return f"saw {hit[0][:SHOWN_CHARS]!r} in the output"
+    if expect.no_output and _CUT.search(found.output):
+        return "the output is too long to be sure what is not in it"
+    return ""
+
+
+def _since_it_began(messages: Sequence[Message]) -> list[AssistantMessage | ToolMessage]:
+    """Replies and results since the message that began the runbook."""
+    start = max(
+        (at for at, one in enumerate(messages) if isinstance(one, UserMessage) and _begins(one)),
+        default=None,
+    )
+    if start is None:
+        raise _Differs("the message that began the runbook is no longer there")
+    since: list[AssistantMessage | ToolMessage] = []
+    for one in messages[start + 1 :]:
+        if isinstance(one, UserMessage):
+            raise _Differs(f"somebody said: {one.text[:SHOWN_CHARS]}")
+        since.append(one)
+    return since
+
+
+def _begins(message: UserMessage) -> bool:
+    return message.text.startswith(OPENING)
+
+
+def _result_of(move: _Move, replied: Message | None, result: Message | None) -> ToolMessage:
+    """The result of this move, where these are its call and that. The words beside the call may
+    have lost what looks like a secret."""
+    if isinstance(replied, AssistantMessage) and isinstance(result, ToolMessage):
+        for call in replied.calls:
+            given = (call.id.startswith(_CALL), call.name, call.arguments)
+            if given == (True, TERMINAL, move.call(call.id).arguments):
+                return result
+    raise _Differs("somebody else went on from here")
+
+
+def _worked_through(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
+    """The commands one after the other; what each came to is sent in. The value is the report."""
+    if book.verify and (report := (yield from _is_done_already(book, skill))):
+        return report
+    for number, check in enumerate(book.when, 1):
+        why = f"is {skill} for this case? check {number} of {len(book.when)}"
+        found = yield _Move(why, check)
+        if found.exit is None:
+            raise _Differs(_told(why, check, found))
+        if difference(check.expect, found):
+            return (
+                f"this runbook is not for this case: ran `{check.run}`, saw {found.shown}; "
+                f"it is for {_expected(check.expect)}"
+            )
+    done: list[str] = []
+    for number, step in enumerate(book.steps, 1):
+        why = f"step {number} of {len(book.steps)}: {step.name or step.run}"
+        found = yield from _must(why, step, done)
+        if step.verify is not None:
+            found = yield from _must(f"{why}: did it work?", step.verify, done)
+        done.append(f"{number}. {step.name or step.run}: {found.shown}")
+    for number, check in enumerate(book.verify, 1):
+        why = f"did {skill} work? check {number} of {len(book.verify)}"
+        found = yield from _must(why, check, done)
+        done.append(f"verified: `{check.run}`: {found.shown}")
+    return "\n".join((f"done: {skill}", *done))
+
+
+def _is_done_already(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
+    """The report where there is nothing to do."""
+    checked = []
+    for number, check in enumerate(book.verify, 1):
+        why = f"has {skill} anything to do? check {number} of {len(book.verify)}"
+        found = yield _Move(f"{why}; if all is as expected there is nothing to do", check)
+        if found.exit is None:
+            raise _Differs(_told(why, check, found))
+        if difference(check.expect, found):
+            return ""
+        checked.append(f"`{check.run}`: {found.shown}")
+    return "\n".join(("nothing to do: all is as it should be", *checked))
+
+
+def _must(why: str, check: Check | RunStep, done: Sequence[str]) -> Generator[_Move, Seen, Seen]:
+    found = yield _Move(why, check)
+    if difference(check.expect, found):
+        raise _Differs("\n".join((_told(why, check, found), *done)))
+    return found
+
+
+def _told(why: str, check: Check | RunStep, found: Seen) -> str:
+    differs = difference(check.expect, found)
+    return f"{why}\nran `{check.run}`, expected {_expected(check.expect)}; {differs}"
+
+
+def _expected(expect: Expect) -> str:
+    parts = ["any exit code" if expect.exit is None else f"exit {expect.exit}"]
+    parts += [f"output with {expect.output!r}"] if expect.output else []
+    parts += [f"output without {expect.no_output!r}"] if expect.no_output else []
+    return ", ".join(parts)

@@ -1,0 +1,166 @@
+"""Where a skill is tried: a case is played in a sandbox, with the skill or without, as an ordinary
+session that nobody else sees."""
+
+import asyncio
+import logging
+import shutil
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.lore import Case, Trial
+from hermes_agent.core.protocols import Command, Terminal
+from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.skills import Recalled
+from hermes_agent.learning.asking import NoBudget
+from hermes_agent.runtime.family import MANY
+from hermes_agent.runtime.ledger import Ledger
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.learning")
+
+SOURCE = "proof"
+"""The source of sessions that are trials: nothing is learned from them, and they go at the end."""
+PLACE = "sandbox"
+TOOLS = (
+    "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
+)  # fmt: skip
+"""Tools of a trial, and `skill` where it has one."""
+SCRIPT_SECONDS = 60.0
+CASE_SECONDS = 600.0
+"""A trial that takes longer has failed."""
+OFFER = (
+    "<found-in-memory>\nskill {name}: open it with the tool `skill` before you begin\n"
+    "</found-in-memory>"
+)
+
+
+class Trialled(NamedTuple):
+    """The one skill that a trial may open."""
+
+    name: str
+    digest: str
+    files: Mapping[str, bytes]
+
+
+class Arena:
+    def __init__(self, runtime: "Runtime", ledger: Ledger) -> None:
+        self._runtime = runtime
+        self._ledger = ledger
+        self.lent: dict[str, Trialled] = {}
+        """Sessions at work here, with the skill that they may open."""
+
+    async def play(
+        self, case: Case, files: Mapping[str, bytes] | None, round: int, digest: str
+    ) -> Trial | None:
+        """One case, once. None when the case is no good: it cannot be set up, or there is nothing
+        to do in it."""
+        folder = self._runtime.home.path / "proofs" / uuid.uuid4().hex
+        await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
+        session: Session | None = None
+        try:
+            session = await self._open(case, str(folder), files, digest)
+            terminal = self._runtime.terminal_of(session, PLACE)
+            if not await self._holds(session, terminal, case.setup):
+                return None
+            if await self._holds(session, terminal, case.check):
+                return None
+            end, opened = await self._work(session, case, files is not None)
+            if end.reason == "budget":
+                raise NoBudget(end.error or "what learning may use today is used up")
+            if end.reason == "failed" and not end.steps:
+                raise ModelError("unreachable", f"no trial could be made: {end.error}", end.hint)
+            ok = end.reason == "done" and await self._holds(session, terminal, case.check)
+            tokens = end.usage.total
+            await self._ledger.add(tokens, end.cost)
+            return Trial(
+                case.skill, digest, case.id, "without" if files is None else "with", round,
+                self._runtime.clock(), ok, end.steps, end.seconds, tokens, end.cost,
+                session.model, session.id, opened,
+            )  # fmt: skip
+        finally:
+            if session is not None:
+                await self._leave(session)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _open(
+        self, case: Case, folder: str, files: Mapping[str, bytes] | None, digest: str
+    ) -> Session:
+        share = await self._ledger.left()
+        if share is None:
+            raise NoBudget("what learning may use today is used up")
+        model = self._runtime.choosing.full_name("")
+        if not self._runtime.models.facts(model).priced:  # dollars that nobody can count
+            share = replace(share, dollars=None)
+        session = await self._runtime.open_session(
+            workspace=folder,
+            policy="sandbox",
+            source=SOURCE,
+            key=f"{SOURCE}:{case.skill}",
+            terminals=(PLACE,),
+            use=(*TOOLS, *(("skill",) if files is not None else ())),
+            share=share,
+        )
+        if files is not None:
+            self.lent[session.id] = Trialled(case.skill, digest, files)
+        return session
+
+    async def _work(
+        self, session: Session, case: Case, offered: bool
+    ) -> tuple[ev.TurnFinished, bool]:
+        offer = OFFER.format(name=case.skill)
+        recalled = Recalled(offer, (case.skill,)) if offered else Recalled()
+        await self._runtime.submit(session, Inbound("task", case.task, SOURCE, recalled=recalled))
+        opened = False
+        try:
+            async with asyncio.timeout(CASE_SECONDS):
+                async for recorded in self._runtime.events(session.id):
+                    event = recorded.event
+                    if isinstance(event, ev.CallIntended) and event.tool == "skill":
+                        opened = True
+                    if isinstance(event, ev.TurnFinished):
+                        return event, opened
+        except TimeoutError:
+            await self._runtime.interrupt(session.id, "it took too long")
+        return ev.TurnFinished(0, "failed", error="it took too long", seconds=CASE_SECONDS), opened
+
+    async def _leave(self, session: Session) -> None:
+        self.lent.pop(session.id, None)
+        try:
+            await self._runtime.interrupt(session.id, "the trial is over")
+            await self._runtime.at_rest(session.id)
+            await self._runtime.delete_session(session)
+        except HermesError as error:
+            log.warning("trial %s could not be removed: %s", session.id, error.message)
+
+    async def _holds(self, session: Session, terminal: Terminal, script: str) -> bool:
+        """Whether a script of the case ends well, in a shell of its own. The gate judges it like a
+        call of the trial."""
+        effect = Effect(
+            f"{session.id}-case", "terminal", {"command": script}, session.id, terminal.workspace,
+            await terminal.where(), PLACE, PLACE, ("process", "filesystem"), script,
+            actor=Actor("agent", SOURCE, SOURCE), time=self._runtime.clock(),
+        )  # fmt: skip
+        verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
+        if verdict.action != "allow":
+            log.warning("a case of a proof was refused: %s", verdict.reason)
+            return False
+        command = Command(f"case-{uuid.uuid4().hex[:8]}", f"(\n{script}\n)", SCRIPT_SECONDS)
+        done = await terminal.run(command)
+        await terminal.forget(command.id)
+        return done.state == "exited" and done.code == 0
+
+    async def clear(self) -> None:
+        """Remove trials that a runtime has left behind: their proof begins again."""
+        for session in await self._runtime.store.sessions(MANY):
+            if session.source == SOURCE:
+                await self._leave(session)
+        left = self._runtime.home.path / "proofs"
+        await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)

@@ -1,0 +1,370 @@
+"""Work that learning has to do: reviews, summaries and proofs. It is kept in the store, done one
+after the other in the background, and taken up by the next runtime when this one dies."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.agent.budget import today
+from hermes_agent.agent.fold import Conversation
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HermesError, ModelError, NotFound, OverBudget
+from hermes_agent.core.lent import Writer
+from hermes_agent.core.lore import Chore, Proposal
+from hermes_agent.core.messages import Prompt, Request, UserMessage
+from hermes_agent.core.records import Session, Use
+
+if TYPE_CHECKING:
+    from hermes_agent.learning.asking import Answer
+    from hermes_agent.learning.proof import Prover
+    from hermes_agent.learning.review import Reviewer
+    from hermes_agent.learning.standing import Standing
+    from hermes_agent.learning.transcript import Transcript
+    from hermes_agent.runtime.learning import Learning
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.learning")
+
+PROOF = "proof"
+"""The source of sessions that are trials."""
+LOOK_SECONDS = 60.0
+"""How often it is looked for work that has become due."""
+DAY = 86_400.0
+TRIES = 3
+"""How often work is tried that fails for a reason that may pass."""
+AGAIN_SECONDS = 600.0
+SUMMARY_STEPS = 3
+"""A session with fewer replies says itself what it was about."""
+
+
+class Later(Exception):
+    """It is too early for a chore."""
+
+
+class Chores:
+    def __init__(self, runtime: "Runtime", learning: "Learning") -> None:
+        self._runtime = runtime
+        self._learning = learning
+        self._woken = asyncio.Event()
+        self.busy = False
+        """Whether work is under way."""
+
+    # parts
+
+    @cached_property
+    def reviewer(self) -> "Reviewer":
+        from hermes_agent.learning.review import Reviewer
+
+        return Reviewer(
+            ask=self._ask,
+            lore=self._runtime.store.lore,
+            memory=self._learning.memory,
+            skills=self._learning.book,
+            settings=lambda: self._learning.settings,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def prover(self) -> "Prover":
+        from hermes_agent.learning.proof import Prover
+
+        return Prover(
+            ask=self._ask,
+            lore=self._runtime.store.lore,
+            arena=self._learning.arena,
+            settings=lambda: self._learning.settings,
+        )
+
+    @cached_property
+    def standing(self) -> "Standing":
+        from hermes_agent.learning.standing import Standing
+
+        return Standing(
+            lore=self._runtime.store.lore, skills=self._learning.book, clock=self._runtime.clock
+        )
+
+    async def _ask(self, use: Use, system: str, prompt: str, most: int) -> "Answer":
+        """One question to a model of learning's own, within its own budget."""
+        from hermes_agent.learning.asking import Answer, NoBudget
+
+        runtime, ledger = self._runtime, self._learning.ledger
+        request = Request(Prompt(system), (UserMessage(runtime.redact(prompt)),), max_output=most)
+        try:
+            reply = await runtime.choosing.answer(
+                use, runtime.settings.model, request, ledger.accounts()
+            )
+        except OverBudget as error:
+            raise NoBudget(error.message, error.hint) from None
+        await ledger.add(reply.usage.total, reply.cost)
+        return Answer(reply.text, reply.model, reply.usage, reply.cost)
+
+    @property
+    def _has_model(self) -> bool:
+        """Whether a model is there to look back with. A script cannot, unless it was named for
+        it."""
+        uses = self._runtime.settings.models.uses
+        if uses.review or uses.cheap:
+            return True
+        try:
+            name = self._runtime.models.resolve(self._runtime.settings.model)
+        except HermesError:
+            return False
+        return not name.startswith("scripted/")
+
+    # wanting
+
+    async def after(
+        self, session: Session, talk: Conversation, events: Sequence[ev.Recorded]
+    ) -> None:
+        """A turn has ended: what is to be done because of it."""
+        settings, lore = self._learning.settings, self._runtime.store.lore
+        now, turn = self._runtime.clock(), talk.turns
+        if self._runtime.settings.memory.provider:
+            body: dict[str, Any] = {"session": session.id, "after": talk.turn_began - 1}
+            await lore.want(Chore(f"remember {session.id} {turn}", "remember", body, now))
+            self._woken.set()
+        if not self._has_model:
+            return
+        if settings.notes != "off" or settings.skills != "off":
+            await self._want_reviews(session, talk, events, now)
+        if talk.whole.steps >= SUMMARY_STEPS:
+            body = {"session": session.id, "turn": turn}
+            due = now if turn % settings.summary_turns == 0 else now + settings.summary_idle_seconds
+            await lore.want(Chore(f"summary {session.id} {turn}", "summary", body, due))
+        self._woken.set()
+
+    async def _want_reviews(
+        self, session: Session, talk: Conversation, events: Sequence[ev.Recorded], now: float
+    ) -> None:
+        from hermes_agent.learning.triggers import worth
+
+        lore, settings = self._runtime.store.lore, self._learning.settings
+        triggers = worth(events, settings)
+        if triggers:
+            body: dict[str, Any] = {
+                "session": session.id,
+                "after": talk.turn_began - 1,
+                "upto": events[-1].number,
+                "triggers": msgspec.to_builtins(triggers),
+            }
+            key = f"review {session.id} {talk.turns}"
+            await lore.want(Chore(key, "review", body, now))
+        done = await lore.count("turns", 1)
+        if done % settings.every == 0:
+            body = {"over": done, "last": settings.every}
+            await lore.want(Chore(f"review over all {done}", "review", body, now))
+
+    async def want_proof(self, name: str) -> str:
+        """A proof of the skill as it is now, because somebody asks for it."""
+        await self._learning.book.sync()
+        record = await self._runtime.store.lore.skill(name)
+        now = self._runtime.clock()
+        key = f"proof {name} {record.digest} {now:.0f}"
+        body = {"skill": name, "digest": record.digest}
+        await self._runtime.store.lore.want(Chore(key, "proof", body, now))
+        self._woken.set()
+        return key
+
+    async def keep_skill(self, name: str, files: Mapping[str, bytes], why: str, by: Writer) -> str:
+        """A skill that the agent has written, of the turn that it is in."""
+        turn = await self._runtime.store.unfinished_turn(by.session)
+        number = turn.id if turn is not None else 0
+        lore, evidence = self._runtime.store.lore, f"session {by.session}"
+        records = {record.name: record for record in await lore.skills()}
+        if name in records and records[name].by == "person":
+            body = {
+                "action": "improve", "name": name, "why": why, "base": records[name].digest,
+                "files": {path: data.decode() for path, data in files.items()},
+                "session": by.session, "turn": number,
+            }  # fmt: skip
+            made = await lore.propose("skill", f"improve {name}", body, evidence, by.model)
+            return f"proposal {made.id}, for a person wrote it and must agree (`hermes proposals`)"
+        kept = await self.reviewer.keep_skill(
+            name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
+            session=by.session, turn=number,
+        )  # fmt: skip
+        self._woken.set()
+        return kept
+
+    async def decide(self, id: int, *, accept: bool) -> Proposal:
+        """Do what a proposal says, or drop it."""
+        lore = self._runtime.store.lore
+        found = [one for one in await lore.proposals(state="open") if one.id == id]
+        if not found:
+            raise NotFound(f"no open proposal {id}", "`hermes proposals list` shows them")
+        if not accept:
+            return await lore.decide_proposal(id, "rejected", "person")
+        await self.reviewer.accept(found[0], "person")
+        self._woken.set()
+        return replace(found[0], state="accepted", by="person")
+
+    async def settle(self, name: str) -> None:
+        """See what becomes of a skill after a use."""
+        try:
+            done = await self.standing.settle(name)
+        except HermesError as error:
+            log.warning("the standing of %s is not settled: %s", name, error.message)
+            return
+        if done:
+            log.warning("skill %s: %s", name, done)
+
+    # doing
+
+    async def tend(self) -> None:
+        """Do what is due, for as long as the runtime lives."""
+        await self._begin()
+        while True:
+            self._woken.clear()
+            try:
+                await self._do_due()
+            except Exception:
+                log.exception("learning broke; it goes on")
+            finally:
+                self.busy = False
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
+
+    async def _begin(self) -> None:
+        if (self._runtime.home.path / "proofs").is_dir():
+            try:
+                await self._learning.arena.clear()
+            except HermesError as error:
+                log.warning("old trials were not removed: %s", error.message)
+
+    async def _do_due(self) -> None:
+        if self._runtime.store.health.state != "well":
+            return
+        lore = self._runtime.store.lore
+        while due := await lore.chores(self._runtime.clock()):  # one may bring the next
+            self.busy = True
+            for chore in due:
+                await self._do(chore)
+        if self._learning.settings.semantic:
+            await self._learning.recalling.embed_some(64)
+
+    async def _do(self, chore: Chore) -> None:
+        from hermes_agent.learning.asking import NoBudget
+
+        lore, now = self._runtime.store.lore, self._runtime.clock()
+        try:
+            result = await self._work(chore)
+        except NoBudget as error:
+            log.warning("learning rests until tomorrow: %s", error.message)
+            await lore.put_off(chore.key, today(now) + DAY, error.message)
+        except Later as later:
+            await lore.put_off(chore.key, now + LOOK_SECONDS, str(later))
+        except ModelError as error:
+            if chore.tries + 1 >= TRIES:
+                log.warning("%s is given up: %s", chore.key, error.message)
+                await lore.close_chore(chore.key, "given-up", error.message)
+            else:
+                wait = AGAIN_SECONDS * 2**chore.tries
+                await lore.put_off(chore.key, now + wait, error.message)
+        except HermesError as error:
+            log.warning("%s is given up: %s", chore.key, error.message)
+            await lore.close_chore(chore.key, "given-up", error.message)
+        else:
+            log.info("%s: %s", chore.key, result)
+            await lore.close_chore(chore.key, "done", result)
+
+    async def _work(self, chore: Chore) -> str:
+        body = chore.body
+        match chore.kind:
+            case "review":
+                return await self._review(body)
+            case "summary":
+                return await self._summarise(body["session"], body["turn"])
+            case "proof":
+                return await self._prove(body)
+            case "remember":
+                return await self._learning.tell_provider(body["session"], body["after"])
+
+    async def _review(self, body: Mapping[str, Any]) -> str:
+        from hermes_agent.learning.transcript import Transcript
+        from hermes_agent.learning.triggers import Trigger
+
+        store = self._runtime.store
+        triggers: Sequence[Trigger] = ()
+        if "over" in body:
+            listed = await store.sessions(body["last"], parent="")
+            await self.standing.settle_all()
+            transcripts = [
+                Transcript(one.id, 0, await store.events(one.id), one.title)
+                for one in listed
+                if one.source != PROOF
+            ]
+        else:
+            triggers = msgspec.convert(body["triggers"], list[Trigger])
+            transcripts = [await self._transcript(body["session"], body["after"], body["upto"])]
+        proposed = await self.reviewer.review(transcripts, triggers, over_all="over" in body)
+        done = [one for one in await self.reviewer.apply(proposed) if one.state != "off"]
+        return "; ".join(f"{one.state} {one.words}" for one in done) or "nothing to learn"
+
+    async def _transcript(self, session: str, after: int, upto: int) -> "Transcript":
+        from hermes_agent.learning.transcript import Transcript
+
+        events = [
+            one for one in await self._runtime.store.events(session, after) if one.number <= upto
+        ]
+        turns = [one.event.turn for one in events if isinstance(one.event, ev.TurnStarted)]
+        return Transcript(session, turns[-1] if turns else 0, events)
+
+    async def _prove(self, body: Mapping[str, Any]) -> str:
+        """Find cases, play them, and do what comes of it."""
+        from hermes_agent.learning.asking import NoBudget
+
+        name, digest = body["skill"], body["digest"]
+        if body.get("session") in self._runtime.working:
+            raise Later("the turn that it comes from is not over")
+        if await self.prover.needs_cases(name):
+            turn = body.get("session", ""), body.get("turn", 0)
+            used = await self.prover.turn_for(name) or ("", 0)
+            transcript = await self._turn(*(turn if turn[1] else used))
+            if transcript is None:
+                return "no cases: no turn is known in which it was of use"
+            await self.prover.add_cases(name, transcript)
+        verdict = await self.prover.prove(name, digest)
+        if verdict.later:
+            raise NoBudget(verdict.why)
+        return await self.standing.decide(verdict) or verdict.why
+
+    async def _turn(self, session: str, turn: int) -> "Transcript | None":
+        """One turn of a session by its id; None where it is gone."""
+        try:
+            events = await self._runtime.store.events(session) if session else ()
+        except NotFound:
+            return None
+        first, last = None, events[-1].number if events else 0
+        for one in events:
+            if isinstance(one.event, ev.TurnStarted) and one.event.turn == turn:
+                first = one.number
+            elif isinstance(one.event, ev.TurnFinished) and one.event.turn == turn:
+                last = one.number
+        return None if first is None else await self._transcript(session, first - 1, last)
+
+    async def _summarise(self, id: str, turn: int) -> str:
+        from hermes_agent.learning.summary import summarise
+
+        try:
+            session = await self._runtime.store.session(id)
+        except NotFound:
+            return "the session is gone"
+        if session.turns != turn or session.state != "idle":
+            return "the session went on"
+        events = await self._runtime.store.events(id)
+        before = [one.event for one in events if isinstance(one.event, ev.Summarised)]
+        upto = before[-1].upto if before else 0
+        since = [one for one in events if one.number > upto]
+        summary = await summarise(self._ask, since, before[-1].summary if before else "")
+        if summary is None:
+            return "nothing was said"
+        await self._runtime.add(session, ev.Summarised(summary.text, summary.upto, summary.model))
+        await self._learning.index(id)
+        return "summarised"

@@ -1,0 +1,322 @@
+"""What a runtime remembers and learns: memory, skills, recall, reviews and proofs, put together.
+Each part is made when it is first wanted."""
+
+import logging
+import platform
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from hermes_agent.agent.fold import Conversation
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.lore import SkillUse
+from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.settings import LearningSettings
+from hermes_agent.core.skills import OFFERED, Recalled
+from hermes_agent.runtime.chores import PROOF, Chores
+from hermes_agent.runtime.learned import LearnedTools
+from hermes_agent.runtime.ledger import Ledger
+from hermes_agent.runtime.skills import Skills
+
+if TYPE_CHECKING:
+    from hermes_agent.learning.memory import MemoryBook
+    from hermes_agent.learning.providers import Provider
+    from hermes_agent.learning.recall import Recall
+    from hermes_agent.learning.skillbook import SkillBook
+    from hermes_agent.runtime.arena import Arena
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.learning")
+
+SHIPPED = Path(__file__).parent.parent / "skills"
+_SLASH = re.compile(r"/(?P<name>[\w-]{1,64})(?:\s+(?P<rest>.*))?\Z", re.DOTALL)
+
+
+class Learning:
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self.trouble = ""
+        """What of it does not work now, in a sentence; shown by `hermes status`."""
+        self.ledger = Ledger(runtime.store.lore, lambda: self.settings, runtime.clock)
+        self.chores = Chores(runtime, self)
+        self.skills = Skills(runtime, self)
+
+    @property
+    def settings(self) -> LearningSettings:
+        return self._runtime.settings.learning
+
+    # parts
+
+    @cached_property
+    def memory(self) -> "MemoryBook":
+        from hermes_agent.learning.memory import MemoryBook
+        from hermes_agent.learning.scan import reason
+
+        return MemoryBook(
+            self._runtime.home.path / "memories",
+            self._runtime.store.lore,
+            limits=lambda: self._runtime.settings.memory,
+            scan=lambda text: reason(text, "memory"),
+            redact=self._runtime.redact,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def book(self) -> "SkillBook":
+        from hermes_agent.learning.scan import reason
+        from hermes_agent.learning.skillbook import SkillBook
+
+        return SkillBook(
+            self._runtime.home.path / "skills",
+            self._runtime.store.lore,
+            shipped=SHIPPED,
+            scan=lambda text: reason(text, "skill"),
+            redact=self._runtime.redact,
+            clock=self._runtime.clock,
+            platform=platform.system().lower(),
+        )
+
+    @cached_property
+    def recalling(self) -> "Recall":
+        from hermes_agent.learning.recall import Recall
+
+        return Recall(
+            self._runtime.store.lore,
+            self._runtime.store,
+            settings=lambda: self.settings,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def arena(self) -> "Arena":
+        from hermes_agent.runtime.arena import Arena
+
+        return Arena(self._runtime, self.ledger)
+
+    @cached_property
+    def provider(self) -> "Provider | None":
+        """The service that remembers beside us, where one is named."""
+        memory = self._runtime.settings.memory
+        if not memory.provider:
+            return None
+        from hermes_agent.learning.providers import open_provider
+
+        return open_provider(memory, self._runtime.secret)
+
+    def lent(self, session: Session) -> LearnedTools:
+        """What a session's tools reach of it."""
+        trial = self.arena.lent.get(session.id) if session.source == PROOF else None
+        return LearnedTools(self, trial)
+
+    # a session opens
+
+    async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
+        """What the prompt of a new session says of memory and skills. What is wrong with them keeps
+        no session from being opened."""
+        if source == PROOF:
+            return "", ""
+        try:
+            memory = "" if parent or "memory" not in tools else (await self.memory.snapshot()).text
+            skills = ""
+            if "skill" in tools:
+                await self.book.sync()
+                skills = self.book.index(await self.book.offered(tools))
+        except HermesError as error:
+            self._say(f"memory and skills could not be read: {error.message}")
+            return "", ""
+        return memory, skills
+
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            log.warning("%s", trouble)
+        self.trouble = trouble
+
+    # a message arrives
+
+    async def arrived(self, session: Session, message: Inbound) -> Inbound:
+        """The message with the skill that it names, or with what fits it."""
+        if session.source == PROOF or message.skills or message.recalled != Recalled():
+            return message
+        slash = _SLASH.match(message.text.strip())
+        if slash is not None and await self._knows(slash["name"]):
+            return await self._with_skill(message, slash["name"], slash["rest"] or "")
+        try:
+            return await self._with_recalled(session, message)
+        except HermesError as error:
+            self._say(f"nothing could be recalled: {error.message}")
+            return message
+
+    async def _knows(self, name: str) -> bool:
+        await self.book.sync()
+        return any(record.name == name for record in await self._runtime.store.lore.skills())
+
+    async def _with_skill(self, message: Inbound, name: str, arguments: str) -> Inbound:
+        found = await self.book.open(name, arguments.strip())
+        parts, at = [], 0
+        for snippet in found.snippets:
+            # No turn has begun that could run it: the model runs it, like any command.
+            parts += [found.text[at : snippet.start], f"(what `{snippet.command}` prints)"]
+            at = snippet.end
+        text = f"{message.text.strip()}\n\n{''.join([*parts, found.text[at:]])}"
+        return replace(message, text=text, skills=(found.opened,))
+
+    async def _with_recalled(self, session: Session, message: Inbound) -> Inbound:
+        prompt = await self._runtime.store.prompt(session.prompt)
+        tools = [spec.name for spec in prompt.tools]
+        recalled = Recalled()
+        if self.settings.recall and "skill" in tools:
+            offered = await self.book.offered(tools)
+            recalled = await self.recalling.offer(
+                message.text,
+                skills={entry.name: entry.state for entry in offered},
+                session=session.id,
+                exclude={session.id, session.parent} - {""},
+            )
+        if not session.parent:
+            recalled = await self._with_provider(message, recalled)
+        return message if recalled == Recalled() else replace(message, recalled=recalled)
+
+    async def _with_provider(self, message: Inbound, recalled: Recalled) -> Recalled:
+        if not self._runtime.settings.memory.provider:
+            return recalled
+        from hermes_agent.learning.providers import fenced
+
+        try:
+            assert self.provider is not None
+            lines = await self.provider.recall(self._runtime.redact(message.text), 5)
+        except HermesError as error:
+            self._say(f"{self._runtime.settings.memory.provider} does not answer: {error.message}")
+            return recalled
+        self._say("")
+        if not lines:
+            return recalled
+        more = fenced(self._runtime.settings.memory.provider, lines)
+        return replace(recalled, text=f"{recalled.text}\n\n{more}".strip())
+
+    # a turn has ended
+
+    async def turn_ended(self, session: Session, talk: Conversation) -> None:
+        if session.source == PROOF or self._runtime.store.health.state != "well":
+            return
+        events = await self._runtime.store.events(session.id, talk.turn_began - 1)
+        await self._note_uses(session, talk, events)
+        if session.parent:
+            return
+        await self.index(session.id)
+        await self.chores.after(session, talk, events)
+
+    async def _note_uses(
+        self, session: Session, talk: Conversation, events: Sequence[ev.Recorded]
+    ) -> None:
+        """How the turn went, for each skill that fitted it; and what its message says of how the
+        one before went."""
+        from hermes_agent.learning.triggers import outcome
+
+        turn = next(one.event.turn for one in events if isinstance(one.event, ev.TurnStarted))
+        opened = {one.skill: one.digest for one in talk.opened}
+        fitting = {
+            name: ""
+            for one in talk.recalled
+            for name in (*one.skills, *one.held_back)
+            if name not in opened
+        }
+        names = {*opened, *fitting} | await self._judge_before(session, turn, events)
+        if opened or fitting:
+            went, why = outcome(events)
+            records = {one.name: one for one in await self._runtime.store.lore.skills()}
+            await self._runtime.store.lore.add_uses(
+                [
+                    SkillUse(
+                        name, digest or records[name].digest, session.id, turn,
+                        self._runtime.clock(), name in opened, went, talk.turn.steps,
+                        round(talk.turn.seconds, 3), talk.turn.usage.total, talk.turn.cost,
+                        talk.model, why,
+                    )
+                    for name, digest in {**opened, **fitting}.items()
+                    if name in records
+                ]
+            )  # fmt: skip
+        for name in sorted(names):
+            await self.chores.settle(name)
+
+    async def _judge_before(
+        self, session: Session, turn: int, events: Sequence[ev.Recorded]
+    ) -> set[str]:
+        """A correction says that the turn before went wrong, thanks that it went well."""
+        from hermes_agent.learning.triggers import outcome_after
+
+        said = [one.event.text for one in events if isinstance(one.event, ev.MessageTaken)]
+        judged = outcome_after(said[0]) if said else None
+        if judged is None:
+            return set()
+        uses = [one for one in await self._runtime.store.lore.uses() if one.session == session.id]
+        if not uses:
+            return set()
+        turns = [
+            one.event.turn
+            for one in await self._runtime.store.events(session.id)
+            if isinstance(one.event, ev.TurnStarted) and one.event.turn < turn
+        ]
+        again = [
+            replace(one, outcome=judged[0], why=judged[1])
+            for one in uses
+            if turns and one.turn == turns[-1]
+        ]
+        await self._runtime.store.lore.add_uses(again)
+        return {one.skill for one in again}
+
+    async def index(self, id: str) -> None:
+        """A later message may fit this session."""
+        recorded = await self._runtime.store.events(id)
+        said = [one.event.text for one in recorded if isinstance(one.event, ev.MessageTaken)]
+        summaries = [one.event.summary for one in recorded if isinstance(one.event, ev.Summarised)]
+        ends = [one.event.text for one in recorded if isinstance(one.event, ev.TurnFinished)]
+        title = (await self._runtime.store.session(id)).title
+        await self.recalling.index_session(
+            id, title, [*said[:5], *summaries[-1:]], ends[-1] if ends else ""
+        )
+
+    async def tell_provider(self, session: str, after: int) -> str:
+        """Hand what was said in a turn to the service that remembers beside us."""
+        if self.provider is None:
+            return "no service is named any more"
+        said: list[tuple[Literal["user", "assistant"], str]] = []
+        redact = self._runtime.redact
+        for one in await self._runtime.store.events(session, after):
+            if isinstance(one.event, ev.MessageTaken):
+                said.append(("user", redact(one.event.text)))
+            elif isinstance(one.event, ev.TurnFinished):
+                said.append(("assistant", redact(one.event.text)))
+                break
+        try:
+            await self.provider.remember(session, said)
+        except HermesError as error:
+            self._say(f"{self.provider.name} could not be told: {error.message}")
+            raise ModelError("overload", error.message, error.hint) from None
+        self._say("")
+        return f"{len(said)} messages"
+
+    # how it is
+
+    async def status(self) -> dict[str, object]:
+        lore = self._runtime.store.lore
+        skills = await lore.skills()
+        return {
+            "trouble": self.trouble,
+            "proposals": len(await lore.proposals()),
+            "skills": sum(record.state in OFFERED for record in skills),
+            "candidates": sum(record.state == "candidate" for record in skills),
+            "chores": len(await lore.chores(self._runtime.clock())),
+            "tokens_today": int(await self.ledger.tokens()),
+            "dollars_today": await self.ledger.dollars(),
+        }
+
+    async def close(self) -> None:
+        if self.__dict__.get("provider") is not None:
+            assert self.provider is not None
+            await self.provider.close()

@@ -1,0 +1,56 @@
+"""What learning has used today, so that it stays within a budget of its own."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from hermes_agent.agent.budget import LEARNING
+from hermes_agent.agent.purse import Account
+from hermes_agent.core.lore import Lore
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.records import Share
+from hermes_agent.core.settings import LearningSettings
+
+MICRO = 1_000_000
+"""Dollars are counted in millionths."""
+
+
+class Ledger:
+    def __init__(self, lore: Lore, settings: Callable[[], LearningSettings], clock: Clock) -> None:
+        self._lore = lore
+        self._settings = settings
+        self._clock = clock
+
+    def _name(self, unit: str) -> str:
+        day = datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+        return f"learning {unit} {day}"
+
+    async def add(self, tokens: int, dollars: float | None) -> None:
+        await self._lore.count(self._name("tokens"), tokens)
+        if dollars:
+            await self._lore.count(self._name("dollars"), round(dollars * MICRO))
+
+    async def tokens(self) -> float:
+        return await self._lore.count(self._name("tokens"))
+
+    async def dollars(self) -> float:
+        return await self._lore.count(self._name("dollars")) / MICRO
+
+    def accounts(self) -> Sequence[Account]:
+        limits = self._settings()
+        return (
+            Account(
+                f"tokens{LEARNING}", "learning:tokens", limits.day_tokens, "tokens",
+                self.tokens, shared=True,
+            ),
+            Account(
+                f"dollars{LEARNING}", "learning:dollars", limits.day_dollars, "dollars",
+                self.dollars, shared=True,
+            ),
+        )  # fmt: skip
+
+    async def left(self) -> Share | None:
+        """What is left of today's; None when there is nothing."""
+        limits = self._settings()
+        tokens = limits.day_tokens - int(await self.tokens())
+        dollars = limits.day_dollars - await self.dollars()
+        return Share(tokens, dollars) if tokens > 0 and dollars > 0 else None

@@ -1,0 +1,54 @@
+"""Answers of the local API: values as JSON, and expected trouble as a sentence with a way out."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core.errors import (
+    Degraded,
+    HermesError,
+    HomeLocked,
+    NotFound,
+    Stopping,
+    ToolError,
+    UsageError,
+)
+
+STATUS: tuple[tuple[type[HermesError], int], ...] = (
+    (UsageError, 400),
+    (ToolError, 400),
+    (NotFound, 404),
+    (HomeLocked, 409),
+    (Stopping, 410),
+    (Degraded, 503),
+)
+
+
+def reply(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def body_of(body: bytes, kind: type[Any]) -> Any:
+    return msgspec.json.decode(body, type=kind)
+
+
+def guarded(
+    handler: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Expected trouble becomes an answer that says what is wrong and what to do."""
+
+    async def told(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except HermesError as error:
+            code = next((number for kind, number in STATUS if isinstance(error, kind)), 500)
+            return reply({"error": error.message, "hint": error.hint}, code)
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
+            return reply(
+                {"error": f"bad request: {error}", "hint": "see docs/reference/api.md"}, 400
+            )
+
+    return told

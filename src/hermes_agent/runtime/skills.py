@@ -1,0 +1,101 @@
+"""Skills as people and programs reach them: listed, described, checked and run."""
+
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.records import Inbound
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.learning import Learning
+    from hermes_agent.runtime.runtime import Runtime
+
+SOURCE = "runbook"
+
+
+class Skills:
+    def __init__(self, runtime: "Runtime", learning: "Learning") -> None:
+        self._runtime = runtime
+        self._learning = learning
+
+    async def listed(self) -> list[dict[str, Any]]:
+        """Every skill, a row each."""
+        book, lore = self._learning.book, self._runtime.store.lore
+        await book.sync()
+        uses = Counter(one.skill for one in await lore.uses() if one.opened)
+        known = book.known()
+        return [
+            {
+                "name": record.name,
+                "description": facts.description if (facts := known.get(record.name)) else "",
+                "category": facts.category if facts else "",
+                "state": record.state,
+                "version": record.version,
+                "by": record.by,
+                "model": record.model,
+                "reason": record.reason,
+                "uses": uses[record.name],
+                "runbook": bool(facts and facts.runbook),
+                "broken": facts.broken if facts else "",
+            }
+            for record in await lore.skills()
+        ]
+
+    async def described(self, name: str) -> dict[str, Any]:
+        page = await self._learning.book.facts(name)
+        main = next((path for path in page.files if path.lower() == "skill.md"), "")
+        return {
+            "record": page.record,
+            "text": page.files[main].decode(errors="replace") if main else "",
+            "files": sorted(page.files),
+            "bounds": page.text.bounds,
+            "parameters": page.text.parameters,
+            "problems": page.problems,
+            "versions": page.versions,
+            "runbook": page.has_runbook,
+            "cases": len(await self._runtime.store.lore.cases(name)),
+            "folder": page.folder,
+        }
+
+    async def problems(self, name: str, files: Mapping[str, str]) -> Sequence[Any]:
+        if not files:
+            return (await self._learning.book.facts(name)).problems
+        from hermes_agent.learning.skill_file import problems
+
+        return problems({path: text.encode() for path, text in files.items()}, name)
+
+    async def run(
+        self,
+        name: str,
+        arguments: str,
+        *,
+        workspace: str,
+        terminals: Sequence[str] = (),
+        policy: str = "",
+        anyway: bool = False,
+        interactive: bool = False,
+        source: str = SOURCE,
+    ) -> dict[str, Any]:
+        """Work a skill's runbook through, without a model as long as all is as it expects; the
+        session and the key of the message. Also for a job or a signal to call."""
+        from hermes_agent.learning.runbook_model import OPENING
+
+        found = await self._learning.book.open(name, arguments, run=True)
+        record = await self._runtime.store.lore.skill(name)
+        if record.state == "candidate" and not anyway:
+            raise UsageError(
+                f"the skill {name!r} is a candidate: it is not proven yet",
+                f"`hermes skills prove {name}` tries it; --anyway runs it all the same",
+            )
+        session = await self._runtime.open_session(
+            workspace=workspace, policy=policy, terminals=terminals, source=source,
+            needs_model=False,
+        )  # fmt: skip
+        after = await self._runtime.store.last_number(session.id)
+        key = secrets.token_hex(8)
+        text = f"{OPENING}\n\n{found.text}"
+        inbound = Inbound(key, text, source, interactive, skills=(found.opened,))
+        await self._runtime.submit(session, inbound)
+        return {"session": session.id, "key": key, "after": after}

@@ -1,0 +1,97 @@
+"""`hermes proposals`: what a review would change, shown whole and decided once."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.cli.proposals import proposal_text, proposals_text
+from hermes_agent.store.store import Store
+from tests.support.cli import House
+
+ESCAPES = "\x1b[2J\u202e"
+
+BODY = {"id": 0, "view": "memory", "text": "the staging host is called lemur", "confidence": 0.9}
+
+
+async def _propose(home: Path, titles: tuple[str, ...]) -> None:
+    store = await Store.open(home)
+    try:
+        for title in titles:
+            await store.lore.propose("note", title, BODY, "session ab, event 7", "x/y")
+    finally:
+        await store.close()
+
+
+@pytest.fixture(scope="module")
+def proposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A house with open proposals, for tests that each decide one of their own."""
+    made = House(tmp_path_factory.mktemp("proposed") / "house")
+    made.good("up")
+    made.good("down")
+    asyncio.run(_propose(made.home, ("accept me", "reject me", "leave me")))
+    yield made
+    made.close()
+
+
+def id_of(house: House, title: str) -> str:
+    (found,) = (row for row in house.json("proposals") if row["title"] == title)
+    return str(found["id"])
+
+
+def test_open_proposals_are_listed_and_shown_with_their_evidence(proposed: House) -> None:
+    assert "leave me" in proposed.good("proposals")
+    shown = proposed.good("proposals", "show", id_of(proposed, "leave me"))
+    for words in ("session ab, event 7", "text: the staging host is called lemur", "x/y"):
+        assert words in shown
+    assert proposed.json("proposals", "show", id_of(proposed, "leave me"))["body"] == BODY
+
+
+def test_what_is_accepted_is_applied_once(proposed: House) -> None:
+    id = id_of(proposed, "accept me")
+    assert "accepted" in proposed.good("proposals", "accept", id)
+    assert "called lemur" in proposed.good("memory")
+    again = proposed.run("proposals", "accept", id)
+    assert again.returncode in (1, 2)
+    assert "hint: " in again.stderr
+    assert "accepted" in proposed.good("proposals", "show", id)
+    assert [
+        str(row["id"]) for row in proposed.json("proposals", "list", "--state", "accepted")
+    ] == [id]
+
+
+def test_what_is_rejected_is_gone_from_the_list(proposed: House) -> None:
+    id = id_of(proposed, "reject me")
+    assert proposed.json("proposals", "reject", id)["state"] == "rejected"
+    assert "reject me" not in proposed.good("proposals")
+
+
+def test_an_unknown_proposal_is_said_with_a_way_out(proposed: House) -> None:
+    for action in ("show", "accept", "reject"):
+        done = proposed.run("proposals", action, "99999")
+        assert done.returncode == 1
+        assert "hint: " in done.stderr
+
+
+ROW: dict[str, Any] = {
+    "id": 4, "kind": "skill", "title": f"disks{ESCAPES}", "evidence": f"one\n{ESCAPES}two",
+    "time": 0.0, "model": "x/y", "state": "open", "by": "",
+    "body": {"name": "disk", "files": {"SKILL.md": f"# Disk\n{ESCAPES}rm -rf\n"}, "lines": [1, 2]},
+}  # fmt: skip
+
+
+def test_a_proposal_is_shown_whole_and_hidden_characters_are_seen() -> None:
+    text = proposal_text(ROW)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert r"\x1b[2J\u202erm -rf" in text
+    assert text.splitlines().index("        SKILL.md:") < text.splitlines().index(
+        "            # Disk"
+    )
+
+
+def test_without_proposals_it_says_so() -> None:
+    assert proposals_text([], 0.0, "open") == "no open proposals"
+    assert "accept" not in proposals_text([{**ROW, "state": "rejected"}], 0.0, "rejected")

@@ -1,0 +1,54 @@
+"""`hermes search`: one question to everything that is known."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hermes_agent.cli.search import KINDS, found_text
+from tests.support.cli import House
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("known") / "house")
+    made.ask("is the wombat cluster healthy today?")
+    made.good("memory", "add", "the wombat cluster is in Oslo")
+    made.good("skills", "new", "wombat-care", "--description",
+              "Look after the wombat cluster. Use it when a wombat node is down.")  # fmt: skip
+    yield made
+    made.close()
+
+
+def test_sessions_messages_skills_and_notes_are_found_together(known: House) -> None:
+    kinds = {row["kind"] for row in known.json("search", "wombat cluster")}
+    assert {"session", "message", "skill", "note"} <= kinds
+    shown = known.good("search", "wombat", "cluster")
+    assert "skill wombat-care" in shown
+    assert "hint: `hermes " in shown
+
+
+@pytest.mark.parametrize("where", ["sessions", "messages", "skills", "notes"])
+def test_a_search_is_narrowed_to_one_kind(known: House, where: str) -> None:
+    rows = known.json("search", "wombat", "--in", where)
+    assert {row["kind"] for row in rows} == {KINDS[where]}
+    assert len(known.json("search", "wombat", "--in", where, "--limit", "1")) == 1
+
+
+def test_nothing_found_is_said(known: House) -> None:
+    assert known.good("search", "xylophone", "--in", "incidents").strip() == "nothing found"
+    assert known.json("search", "xylophone", "--in", "incidents") == []
+
+
+def test_an_empty_search_is_refused(known: House) -> None:
+    done = known.run("search", " ")
+    assert done.returncode == 2
+    assert "hint: " in done.stderr
+
+
+def test_what_was_found_does_not_drive_the_terminal() -> None:
+    row = {"kind": "message", "ref": "ab\x1b", "title": "\x1b[2J", "snippet": "\x07«x»",
+           "score": 1.0, "time": 9.0}  # fmt: skip
+    text = found_text([row])
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "`hermes sessions show ab`" in text

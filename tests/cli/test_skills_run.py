@@ -1,0 +1,142 @@
+"""`hermes skills run`: a runbook is worked through without a model; the exit code says how it
+ended."""
+
+import json
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from hermes_agent.cli.show import Printer
+from hermes_agent.cli.skills_run import tell
+from hermes_agent.core.errors import HermesError
+from tests.support.cli import House
+
+TEXT = """\
+---
+name: {name}
+description: Write a word to a file. Use it when the file is missing.
+metadata:
+  hermes-parameters: "word: what to write"
+---
+
+## When to Use
+
+- The file is missing.
+
+## Verification
+
+- The file is there.
+"""
+
+SCRIPT = """
+turns:
+  - replies: [say: step one was me, say: The model is awake., say: The model is awake.]
+"""
+"""A step of a runbook counts as a reply."""
+
+WRITES = """\
+steps:
+  - run: printf %s {{word}} > word.txt
+    verify: {run: test -s word.txt}
+verify:
+  - run: grep -q . word.txt
+"""
+
+NOT_FOR_THIS = """\
+when:
+  - run: test -e never-there
+steps:
+  - run: touch should-not-be-here
+"""
+
+GOES_WRONG = """\
+steps:
+  - run: "false"
+"""
+
+
+@pytest.fixture(scope="module")
+def skilled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("run") / "house", SCRIPT)
+    books = {"write-word": WRITES, "not-for-this": NOT_FOR_THIS, "goes-wrong": GOES_WRONG}
+    for name, runbook in books.items():
+        folder = made.home / "skills" / name
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(TEXT.format(name=name))
+        (folder / "runbook.yaml").write_text(runbook)
+    yield made
+    made.close()
+
+
+def test_a_runbook_is_worked_through_without_a_model(skilled: House) -> None:
+    done = skilled.run("skills", "run", "write-word", "word=two words; $(touch evil)", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["ok"], told["reason"]) == (True, "done")
+    assert told["usage"]["output"] == 0
+    assert (skilled.work / "word.txt").read_text() == "two words; $(touch evil)"
+    assert not (skilled.work / "evil").exists()
+
+
+def test_a_runbook_that_is_for_another_case_does_nothing(skilled: House) -> None:
+    assert "not for this case" in skilled.good("skills", "run", "not-for-this", "x", "--quiet")
+    assert not (skilled.work / "should-not-be-here").exists()
+
+
+def test_what_differs_wakes_the_model(skilled: House) -> None:
+    assert "The model is awake." in skilled.good("skills", "run", "goes-wrong", "x", "--quiet")
+
+
+def test_options_go_before_the_arguments(skilled: House) -> None:
+    good = skilled.good("skills", "run", "--workspace", str(skilled.home), "goes-wrong", "x")
+    assert "The model is awake." in good
+    done = skilled.run("skills", "run", "goes-wrong", "--quiet", "x")
+    assert done.returncode == 2
+    assert "options go before a skill's name" in done.stderr
+
+
+def test_a_parameter_that_is_missing_is_named(skilled: House) -> None:
+    done = skilled.run("skills", "run", "write-word")
+    assert done.returncode == 2
+    assert "word" in done.stderr
+    assert "hint: " in done.stderr
+
+
+# how it ends
+
+
+def ended(**more: Any) -> dict[str, Any]:
+    return {"session": "ab", "parked": [], "reason": "done", "text": "all is well",
+            "error": "", "hint": "", **more}  # fmt: skip
+
+
+def printer(out: StringIO) -> Printer:
+    return Printer(live=False, quiet=True, out=out, side=sys.stderr)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (ended(), 0),
+        (ended(text="stopped: step 2 came to something else"), 1),
+        (ended(reason="interrupted"), 1),
+        (ended(reason="parked"), 1),
+    ],
+)
+def test_the_exit_code_says_how_it_went(outcome: dict[str, Any], code: int) -> None:
+    assert tell(outcome, False, printer(StringIO())) == code
+
+
+def test_what_failed_is_an_error_with_its_hint() -> None:
+    with pytest.raises(HermesError, match="no way") as raised:
+        tell(ended(reason="failed", error="no way", hint="go round"), False, printer(StringIO()))
+    assert raised.value.hint == "go round"
+
+
+def test_the_answer_of_a_runbook_does_not_drive_the_terminal() -> None:
+    out = StringIO()
+    tell(ended(text="well\x1b[2J"), False, printer(out))
+    assert out.getvalue() == "well[2J\n"

@@ -1,0 +1,89 @@
+"""Learning from end to end, with a script for a model: see tests/support/curve.py for what that can
+show and what it cannot."""
+
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.lore import SkillUse
+from tests.support.curve import DESCRIPTION, FIX, SKILL, Family, skill_text
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def test_tasks_take_fewer_steps_once_a_skill_has_been_learned_and_proven(
+    tmp_path: Path,
+) -> None:
+    async with Family(tmp_path / "learning", learns=True) as family:
+        learning = [await family.do(number) for number in range(1, 4)]
+        record = await family.runtime.store.lore.skill(SKILL)
+        trials = await family.runtime.store.lore.trials(SKILL)
+        uses = await family.runtime.store.lore.uses(SKILL)
+        left = await family.runtime.store.sessions(1_000)
+    async with Family(tmp_path / "amnesic", learns=False) as family:
+        amnesic = [await family.do(number) for number in range(1, 4)]
+    assert all(task.ok for task in (*learning, *amnesic))
+    assert [task.opened for task in learning] == [False, True, True]
+    assert [task.steps for task in learning] == [11, 4, 4]
+    assert [task.steps for task in amnesic] == [11, 11, 11]
+    assert sum(task.tokens for task in learning[1:]) < sum(task.tokens for task in amnesic[1:]) / 2
+    assert (record.state, record.by) == ("proven", "review")
+    assert record.model.endswith("look.json"), "the model that wrote it is not known"
+    assert {trial.arm for trial in trials} == {"with", "without"}
+    assert all(trial.opened == (trial.arm == "with") for trial in trials)
+    assert [use.outcome for use in uses if use.opened] == ["good"] * 2
+    assert {session.source for session in left} == {"cli"}, "a trial was left behind"
+    assert not list((tmp_path / "learning" / "home" / "proofs").iterdir())
+
+
+async def test_a_useless_skill_is_never_promoted(tmp_path: Path) -> None:
+    async with Family(tmp_path, learns=True, helps=False) as family:
+        tasks = [await family.do(number) for number in range(1, 4)]
+        record = await family.runtime.store.lore.skill(SKILL)
+        changes = await family.runtime.store.lore.skill_changes(SKILL)
+        trials = await family.runtime.store.lore.trials(SKILL)
+    assert all(task.ok for task in tasks)
+    assert len(trials) >= 10
+    assert record.state != "proven"
+    assert not [change for change in changes if change.what == "proven"]
+
+
+async def test_a_harmful_skill_that_a_person_plants_is_taken_back_within_three_uses(
+    tmp_path: Path,
+) -> None:
+    async with Family(tmp_path, learns=False, procedure="echo port=666 > service.conf") as family:
+        folder = tmp_path / "home" / "skills" / SKILL
+        folder.mkdir(parents=True)
+        text = skill_text(SKILL, DESCRIPTION, "Run `echo port=666 > service.conf`.")
+        (folder / "SKILL.md").write_text(text)
+        tasks = [await family.do(number) for number in range(1, 6)]
+        record = await family.runtime.store.lore.skill(SKILL)
+        uses = await family.runtime.store.lore.uses(SKILL)
+    harmed = [task for task in tasks if task.opened]
+    assert 2 <= len(harmed) <= 3
+    assert not any(task.ok for task in harmed)
+    assert record.state == "demoted"
+    assert "went wrong" in record.reason
+    assert all(task.ok and not task.opened for task in tasks[len(harmed) :])
+    assert {use.outcome for use in uses if use.opened} == {"bad"}
+
+
+async def test_a_worse_version_of_a_skill_goes_back_to_the_good_one(tmp_path: Path) -> None:
+    async with Family(tmp_path, learns=False, procedure=FIX) as family:
+        book = family.runtime.learning.book
+        good = skill_text(SKILL, DESCRIPTION, f"Run `{FIX}`.").encode()
+        worse = skill_text(SKILL, DESCRIPTION, "Do nothing.").encode()
+        await book.write(SKILL, {"SKILL.md": good}, by="person", state="given")
+        first = await family.runtime.store.lore.skill(SKILL)
+        await book.write(SKILL, {"SKILL.md": worse}, by="person", state="given")
+        lore = family.runtime.store.lore
+        now = await lore.skill(SKILL)
+        for turn in (1, 2):
+            clock = family.runtime.clock()
+            use = SkillUse(SKILL, now.digest, "s", turn, clock, True, "bad", 9, why="it failed")
+            await lore.add_uses([use])
+            await family.runtime.learning.chores.settle(SKILL)
+        after = await lore.skill(SKILL)
+        text = (tmp_path / "home" / "skills" / SKILL / "SKILL.md").read_bytes()
+    assert (after.digest, after.state) == (first.digest, "given")
+    assert text == good
