@@ -79,6 +79,7 @@ def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open
     chat.shows("queued: and this too")
     chat.press("C-c")
     chat.shows("interrupted; what was done is kept")
+    chat.shows("The long work is over.")  # the queued message is the next turn's
     chat.shows("idle")
     chat.press("C-c")
     chat.shows("again, or Ctrl-D, leaves")

@@ -32,6 +32,10 @@ INPUTS: dict[str, dict[str, object]] = {
     "find_tools": {},
     "use_tool": {"name": "terminal", "arguments": {"command": "touch made"}},
     "make_tool": {"name": "own_one", "code": "x = 1"},
+    "memory": {"action": "add", "text": "made"},
+    "skill": {"name": "disk-full"},
+    "write_skill": {"name": "made", "files": {"SKILL.md": "made"}, "why": "made"},
+    "recall": {"query": "made"},
 }
 JUDGED = {"use_tool": "terminal", "browser_act": ""}
 """What the gate is asked about instead: the tool that is meant; nothing where another tool must

@@ -1,9 +1,11 @@
 """The files are people's: what they write there is noticed and kept, however they write it."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.lore import NoteEdit
 from hermes_agent.core.settings import MemorySettings
 from hermes_agent.learning import memory_files
@@ -142,6 +144,36 @@ async def test_a_link_stays_a_link(tmp_path: Path) -> None:
         await memory.add("two")
         assert memory.path().is_symlink()
         assert real.read_text() == "- one\n- two\n"
+
+
+async def test_trouble_with_the_files_is_told(tmp_path: Path) -> None:
+    async with a_memory(tmp_path) as memory:
+        await memory.add("one")
+        memory.path().unlink()
+        memory.path().mkdir()
+        with pytest.raises(HermesError, match="cannot be read") as caught:
+            await memory.book.snapshot()
+        assert "memories" in caught.value.hint
+        memory.path().rmdir()
+        memory.path().write_text("- one\n- two\n")
+        assert (await memory.book.snapshot()).notes == (1, 2)
+
+
+async def test_a_folder_that_is_gone_is_made_again_from_the_store(tmp_path: Path) -> None:
+    async with a_memory(tmp_path) as memory:
+        await memory.add("one", "two")
+        shutil.rmtree(memory.folder)
+        await memory.book.sync()
+        assert memory.text() == "- one\n- two\n"
+
+
+async def test_any_bytes_can_be_in_a_file(tmp_path: Path) -> None:
+    async with a_memory(tmp_path) as memory:
+        memory.folder.mkdir()
+        memory.path().write_bytes(b"- \xff\xfe\x00 caf\xc3\xa9\n" + bytes(range(256)))
+        await memory.add("one")
+        assert "caf\u00e9" in memory.text()
+        assert await memory.book.sync() == []
 
 
 @pytest.mark.parametrize("state", ["", "{", '{"memory": 3}'])

@@ -345,8 +345,8 @@ class Lore(Protocol):
         """Those that are due, oldest first."""
         ...
 
-    async def put_off(self, key: str, until: float, why: str) -> None:
-        """It was tried and is to be tried again."""
+    async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
+        """It is to be done later; `tried` counts as a try that failed."""
         ...
 
     async def close_chore(self, key: str, state: str, result: str = "") -> None: ...

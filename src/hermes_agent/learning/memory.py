@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.lore import Author, Doc, Lore, Note, NoteChange, NoteEdit, View
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings import MemorySettings
@@ -201,8 +201,14 @@ class MemoryBook:
         """Do the work alone and to its end, also when whoever asked for it waits no more."""
 
         async def alone() -> T:
-            async with self._views.alone():
-                return await work()
+            try:
+                async with self._views.alone():
+                    return await work()
+            except OSError as error:
+                raise HermesError(
+                    f"the memory cannot be read or written: {error}",
+                    "see to its folder `memories` in the home and what is in it",
+                ) from error
 
         return await asyncio.shield(asyncio.ensure_future(alone()))
 
@@ -238,16 +244,17 @@ class MemoryBook:
         remarks: list[str] = []
         parts, shown, room = [], [], limit
         for line in lines:
-            reason = self._danger(line.text)
-            if reason:
+            if room <= 0:
+                break
+            if reason := self._danger(line.text):
                 remarks.append(f"(an entry of {FILES[view]} is withheld: {reason})")
-            elif room > 0:
-                part = f"{entry(self._redact(line.text))}\n"
-                parts.append(part[:room])
-                room -= len(part)
-                shown.append(line.id)
+                continue
+            part = f"{entry(self._redact(line.text))}\n"
+            parts.append(part[:room])
+            room -= len(part)
+            shown.append(line.id)
         chars = len(page(line.text for line in lines))
-        if room < 0:
+        if chars > limit:
             remarks.append(f"({FILES[view]} is longer than its {limit:,} characters: it is cut)")
         inside = {line.id for line in lines}
         evicted = sum(note.view == view and note.id not in inside for note in notes)

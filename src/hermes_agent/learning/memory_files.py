@@ -2,8 +2,6 @@
 put another in its stead at any time. So a view is exchanged whole, and what comes out of the
 exchange is looked at: when it is not what was read before, somebody wrote in between."""
 
-import ctypes
-import errno
 import fcntl
 import hashlib
 import os
@@ -21,6 +19,7 @@ from msgspec import Struct
 
 from hermes_agent.core.lore import View
 from hermes_agent.core.private import private_folder, write_private
+from hermes_agent.learning.exchange import exchange
 
 FILES: dict[View, str] = {"memory": "MEMORY.md", "user": "USER.md"}
 VIEWS: tuple[View, ...] = tuple(FILES)
@@ -28,8 +27,6 @@ STATE = ".state.json"
 LOCK = ".lock"
 KEPT_OUT = 3
 _TRIES, _PAUSE = 100, 0.005
-_EXCHANGE = 2
-_HERE = -100
 
 Rest = Literal["quiet", "open", "unknown"]
 """Whether anybody has a file open for writing: nobody, somebody, or this system cannot tell."""
@@ -155,7 +152,7 @@ class ViewFiles:
             if new:
                 path.hardlink_to(beside)
                 beside.unlink()
-            elif not _exchange(beside, path):
+            elif not exchange(beside, path):
                 self._replace(beside, path)
         except (FileExistsError, FileNotFoundError):
             return
@@ -178,19 +175,6 @@ class ViewFiles:
                 old.unlink()
             else:
                 old.replace(draft)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two files in one step; False where that is not possible."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
-        return True
-    trouble = ctypes.get_errno()
-    if trouble in {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}:
-        return False
-    raise OSError(trouble, os.strerror(trouble), str(other))
 
 
 def _read_at_once(path: Path) -> bytes | None:

@@ -33,7 +33,7 @@ from hermes_agent.learning.memory_merge import (
 from hermes_agent.learning.memory_text import entries, page
 
 LOCK_SECONDS = 30.0
-LOCK_PAUSE, LONG_PAUSE = 0.001, 0.02
+LOCK_PAUSE, LONG_PAUSE = 0.001, 0.005
 ROUNDS = 50
 EARLIER = 100
 

@@ -31,7 +31,7 @@ class Weighed(NamedTuple):
     term: Term
     weight: float
     """From 0 to 1, which is a word that one document has."""
-    count: int
+    docs: int
     """Documents that have it."""
     near: frozenset[str] = frozenset()
     """For a word that no document has: what may have been meant."""
@@ -88,9 +88,9 @@ def telling(message: Sequence[Weighed]) -> list[str]:
     forms: list[str] = []
     words = reached = 0
     for one in message:
-        if one.count and (words < LEAD_WORDS or reached + one.count <= LEAD_DOCS):
+        if one.docs and (words < LEAD_WORDS or reached + one.docs <= LEAD_DOCS):
             forms += one.term.forms
-            words, reached = words + 1, reached + one.count
+            words, reached = words + 1, reached + one.docs
     return forms
 
 

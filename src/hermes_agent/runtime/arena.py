@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor, Effect
-from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.core.lore import Case, Trial
+from hermes_agent.core.places import SandboxPlace
 from hermes_agent.core.protocols import Command, Terminal
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Recalled
@@ -70,19 +71,17 @@ class Arena:
             terminal = self._runtime.terminal_of(session, PLACE)
             if not await self._holds(session, terminal, case.setup):
                 return None
-            if await self._holds(session, terminal, case.check):
+            if await self._holds(session, terminal, case.check) is not False:
                 return None
             end, opened = await self._work(session, case, files is not None)
             if end.reason == "budget":
                 raise NoBudget(end.error or "what learning may use today is used up")
             if end.reason == "failed" and not end.steps:
                 raise ModelError("unreachable", f"no trial could be made: {end.error}", end.hint)
-            ok = end.reason == "done" and await self._holds(session, terminal, case.check)
-            tokens = end.usage.total
-            await self._ledger.add(tokens, end.cost)
+            ok = end.reason == "done" and await self._holds(session, terminal, case.check) is True
             return Trial(
                 case.skill, digest, case.id, "without" if files is None else "with", round,
-                self._runtime.clock(), ok, end.steps, end.seconds, tokens, end.cost,
+                self._runtime.clock(), ok, end.steps, end.seconds, end.usage.total, end.cost,
                 session.model, session.id, opened,
             )  # fmt: skip
         finally:
@@ -93,6 +92,12 @@ class Arena:
     async def _open(
         self, case: Case, folder: str, files: Mapping[str, bytes] | None, digest: str
     ) -> Session:
+        place = self._runtime.settings.places[PLACE]
+        if not isinstance(place, SandboxPlace) or place.network or place.write:
+            raise UsageError(
+                f"nothing is tried: the terminal {PLACE!r} of the settings is not closed",
+                "give the one that reaches out another name in `terminals`",
+            )
         share = await self._ledger.left()
         if share is None:
             raise NoBudget("what learning may use today is used up")
@@ -118,31 +123,39 @@ class Arena:
         offer = OFFER.format(name=case.skill)
         recalled = Recalled(offer, (case.skill,)) if offered else Recalled()
         await self._runtime.submit(session, Inbound("task", case.task, SOURCE, recalled=recalled))
-        opened = False
         try:
             async with asyncio.timeout(CASE_SECONDS):
-                async for recorded in self._runtime.events(session.id):
-                    event = recorded.event
-                    if isinstance(event, ev.CallIntended) and event.tool == "skill":
-                        opened = True
-                    if isinstance(event, ev.TurnFinished):
-                        return event, opened
+                end = await self._end(session.id)
         except TimeoutError:
             await self._runtime.interrupt(session.id, "it took too long")
-        return ev.TurnFinished(0, "failed", error="it took too long", seconds=CASE_SECONDS), opened
+            end = await self._end(session.id)
+        events = await self._runtime.store.events(session.id)
+        intended = [one.event for one in events if isinstance(one.event, ev.CallIntended)]
+        return end, any(event.tool == "skill" for event in intended)
+
+    async def _end(self, session: str) -> ev.TurnFinished:
+        async for recorded in self._runtime.events(session):
+            if isinstance(recorded.event, ev.TurnFinished):
+                return recorded.event
+        # The runtime ends; the next one begins the trial again.
+        await asyncio.Event().wait()
+        raise AssertionError
 
     async def _leave(self, session: Session) -> None:
+        """Count what the trial has cost, however it ended, and remove it."""
         self.lent.pop(session.id, None)
         try:
             await self._runtime.interrupt(session.id, "the trial is over")
             await self._runtime.at_rest(session.id)
+            dollars, tokens = await self._runtime.store.spent_by(session.id)
+            await self._ledger.add(tokens, dollars)
             await self._runtime.delete_session(session)
         except HermesError as error:
             log.warning("trial %s could not be removed: %s", session.id, error.message)
 
-    async def _holds(self, session: Session, terminal: Terminal, script: str) -> bool:
+    async def _holds(self, session: Session, terminal: Terminal, script: str) -> bool | None:
         """Whether a script of the case ends well, in a shell of its own. The gate judges it like a
-        call of the trial."""
+        call of the trial; None when it refuses."""
         effect = Effect(
             f"{session.id}-case", "terminal", {"command": script}, session.id, terminal.workspace,
             await terminal.where(), PLACE, PLACE, ("process", "filesystem"), script,
@@ -151,7 +164,7 @@ class Arena:
         verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
         if verdict.action != "allow":
             log.warning("a case of a proof was refused: %s", verdict.reason)
-            return False
+            return None
         command = Command(f"case-{uuid.uuid4().hex[:8]}", f"(\n{script}\n)", SCRIPT_SECONDS)
         done = await terminal.run(command)
         await terminal.forget(command.id)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hermes_agent.agent.budget import today
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, ModelError, NotFound, OverBudget
+from hermes_agent.core.errors import Degraded, HermesError, ModelError, NotFound, OverBudget
 from hermes_agent.core.lent import Writer
 from hermes_agent.core.lore import Chore, Proposal
 from hermes_agent.core.messages import Prompt, Request, UserMessage
@@ -39,6 +39,8 @@ DAY = 86_400.0
 TRIES = 3
 """How often work is tried that fails for a reason that may pass."""
 AGAIN_SECONDS = 600.0
+EMBEDDED = 32
+"""Documents whose meaning is worked out at once."""
 SUMMARY_STEPS = 3
 """A session with fewer replies says itself what it was about."""
 
@@ -183,7 +185,13 @@ class Chores:
                 "files": {path: data.decode() for path, data in files.items()},
                 "session": by.session, "turn": number,
             }  # fmt: skip
-            made = await lore.propose("skill", f"improve {name}", body, evidence, by.model)
+            # After a death the call is made again; what it proposed by then is not proposed twice.
+            same = [one for one in await lore.proposals() if one.body == body]
+            made = (
+                same[0]
+                if same
+                else await lore.propose("skill", f"improve {name}", body, evidence, by.model)
+            )
             return f"proposal {made.id}, for a person wrote it and must agree (`hermes proposals`)"
         kept = await self.reviewer.keep_skill(
             name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
@@ -247,7 +255,16 @@ class Chores:
             for chore in due:
                 await self._do(chore)
         if self._learning.settings.semantic:
-            await self._learning.recalling.embed_some(64)
+            await self._embed()
+
+    async def _embed(self) -> None:
+        from hermes_agent.learning.semantic import NoSemantics
+
+        try:
+            while await self._learning.recalling.embed_some(EMBEDDED):
+                pass
+        except NoSemantics as error:
+            self._learning.say(f"only words count: {error.message}")
 
     async def _do(self, chore: Chore) -> None:
         from hermes_agent.learning.asking import NoBudget
@@ -257,22 +274,31 @@ class Chores:
             result = await self._work(chore)
         except NoBudget as error:
             log.warning("learning rests until tomorrow: %s", error.message)
-            await lore.put_off(chore.key, today(now) + DAY, error.message)
+            await lore.put_off(chore.key, today(now) + DAY, error.message, tried=False)
         except Later as later:
-            await lore.put_off(chore.key, now + LOOK_SECONDS, str(later))
+            await lore.put_off(chore.key, now + LOOK_SECONDS, str(later), tried=False)
+        except Degraded:
+            raise  # it stays due: the trouble is the store's
         except ModelError as error:
-            if chore.tries + 1 >= TRIES:
-                log.warning("%s is given up: %s", chore.key, error.message)
-                await lore.close_chore(chore.key, "given-up", error.message)
-            else:
-                wait = AGAIN_SECONDS * 2**chore.tries
-                await lore.put_off(chore.key, now + wait, error.message)
+            await self._failed(chore, now, error.message)
         except HermesError as error:
             log.warning("%s is given up: %s", chore.key, error.message)
             await lore.close_chore(chore.key, "given-up", error.message)
+        except Exception as error:
+            # One that breaks must not keep those behind it from being done, now and for ever.
+            log.exception("%s broke", chore.key)
+            await self._failed(chore, now, f"it broke: {type(error).__name__}")
         else:
             log.info("%s: %s", chore.key, result)
             await lore.close_chore(chore.key, "done", result)
+
+    async def _failed(self, chore: Chore, now: float, why: str) -> None:
+        lore = self._runtime.store.lore
+        if chore.tries + 1 >= TRIES:
+            log.warning("%s is given up: %s", chore.key, why)
+            await lore.close_chore(chore.key, "given-up", why)
+        else:
+            await lore.put_off(chore.key, now + AGAIN_SECONDS * 2**chore.tries, why)
 
     async def _work(self, chore: Chore) -> str:
         body = chore.body

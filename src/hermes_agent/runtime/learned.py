@@ -1,10 +1,11 @@
 """Memory and skills as a session's tools reach them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
 from hermes_agent.core.lent import OpenedSkill, Writer
 from hermes_agent.core.lore import NoteEdit, View
 
@@ -27,8 +28,9 @@ class LearnedTools:
     # memory
 
     async def note(self, edits: Sequence[NoteEdit], by: Writer) -> str:
-        notes = await self._learning.memory.edit(edits, "agent", _source(by), model=by.model)
-        shown = await self._learning.memory.show()
+        with _told():
+            notes = await self._learning.memory.edit(edits, "agent", _source(by), model=by.model)
+            shown = await self._learning.memory.show()
         full = ", ".join(
             f"{name} {view.chars:,} of {view.limit:,} characters"
             for name, view in shown.views.items()
@@ -37,7 +39,8 @@ class LearnedTools:
         return f"{done} (later sessions see it; {full})"
 
     async def which(self, view: View, part: str) -> int:
-        return (await self._learning.memory.find(part, view)).id
+        with _told():
+            return (await self._learning.memory.find(part, view)).id
 
     async def noted(self, by: Writer) -> bool:
         changes = await self._learning.memory.log(LOG)
@@ -47,11 +50,12 @@ class LearnedTools:
 
     async def open_skill(self, name: str, arguments: str) -> OpenedSkill:
         book = self._learning.book
-        if self._trial is None:
-            return await book.open(name, arguments)
-        if name != self._trial.name:
-            raise ToolError(f"no skill called {name!r}", f"there is: {self._trial.name}")
-        return book.open_files(name, self._trial.digest, self._trial.files, arguments)
+        with _told():
+            if self._trial is None:
+                return await book.open(name, arguments)
+            if name != self._trial.name:
+                raise NotFound(f"no skill called {name!r}", f"there is: {self._trial.name}")
+            return book.open_files(name, self._trial.digest, self._trial.files, arguments)
 
     async def read_skill(self, name: str, path: str) -> str:
         if self._trial is not None:
@@ -59,30 +63,40 @@ class LearnedTools:
             if data is None:
                 raise ToolError(f"the skill {name} has no file {path!r}")
         else:
-            data = await self._learning.book.read(name, path)
+            with _told():
+                data = await self._learning.book.read(name, path)
         try:
             return data.decode()
         except UnicodeDecodeError:
             raise ToolError(f"{path} is no text", "run it or copy it instead") from None
 
     async def write_skill(self, name: str, files: Mapping[str, str], why: str, by: Writer) -> str:
-        kept = await self._learning.chores.keep_skill(
-            name, {path: text.encode() for path, text in files.items()}, why, by
-        )
+        with _told():
+            kept = await self._learning.chores.keep_skill(
+                name, {path: text.encode() for path, text in files.items()}, why, by
+            )
         return f"the skill {name} is kept as a {kept}; it is tried before it counts as proven"
 
     # recall
 
     async def recall(self, query: str, kinds: Sequence[str], limit: int) -> str:
-        try:
+        with _told():
             hits = await self._learning.recalling.search(query, kinds, limit)
-        except HermesError as error:
-            raise ToolError(error.message, error.hint) from None
         if not hits:
             return "nothing was found"
         return "\n".join(
             f"{hit.kind} {hit.ref} ({_day(hit.time)}) {hit.title}: {hit.snippet}" for hit in hits
         )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong is said to the model, which goes on."""
+    try:
+        yield
+    except HermesError as error:
+        mendable = isinstance(error, UsageError | NotFound)
+        raise ToolError(error.message, error.hint, "changed" if mendable else "") from None
 
 
 def _source(by: Writer) -> str:

@@ -16,7 +16,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError
 from hermes_agent.core.lore import SkillUse
 from hermes_agent.core.records import Inbound, Session
-from hermes_agent.core.settings import LearningSettings
+from hermes_agent.core.settings import LearningSettings, MemorySettings
 from hermes_agent.core.skills import OFFERED, Recalled
 from hermes_agent.runtime.chores import PROOF, Chores
 from hermes_agent.runtime.learned import LearnedTools
@@ -40,8 +40,8 @@ _SLASH = re.compile(r"/(?P<name>[\w-]{1,64})(?:\s+(?P<rest>.*))?\Z", re.DOTALL)
 class Learning:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
-        self.trouble = ""
-        """What of it does not work now, in a sentence; shown by `hermes status`."""
+        self._troubles: dict[str, str] = {}
+        self._providers: dict[MemorySettings, Provider] = {}
         self.ledger = Ledger(runtime.store.lore, lambda: self.settings, runtime.clock)
         self.chores = Chores(runtime, self)
         self.skills = Skills(runtime, self)
@@ -50,18 +50,28 @@ class Learning:
     def settings(self) -> LearningSettings:
         return self._runtime.settings.learning
 
+    @property
+    def trouble(self) -> str:
+        """What of it does not work now, in sentences; shown by `hermes status`."""
+        return "; ".join(self._troubles.values())
+
     # parts
 
     @cached_property
     def memory(self) -> "MemoryBook":
         from hermes_agent.learning.memory import MemoryBook
-        from hermes_agent.learning.scan import reason
+        from hermes_agent.learning.scan import scan
+
+        def danger(text: str) -> str:
+            # Without the words themselves: what is withheld of a file is said in the prompt.
+            found = scan(text, "memory")
+            return f"it looks dangerous: {found[0].why}" if found else ""
 
         return MemoryBook(
             self._runtime.home.path / "memories",
             self._runtime.store.lore,
             limits=lambda: self._runtime.settings.memory,
-            scan=lambda text: reason(text, "memory"),
+            scan=danger,
             redact=self._runtime.redact,
             clock=self._runtime.clock,
         )
@@ -98,15 +108,17 @@ class Learning:
 
         return Arena(self._runtime, self.ledger)
 
-    @cached_property
+    @property
     def provider(self) -> "Provider | None":
-        """The service that remembers beside us, where one is named."""
+        """The service that remembers beside us, where the settings name one now."""
         memory = self._runtime.settings.memory
         if not memory.provider:
             return None
-        from hermes_agent.learning.providers import open_provider
+        if memory not in self._providers:
+            from hermes_agent.learning.providers import open_provider
 
-        return open_provider(memory, self._runtime.secret)
+            self._providers[memory] = open_provider(memory, self._runtime.secret)
+        return self._providers[memory]
 
     def lent(self, session: Session) -> LearnedTools:
         """What a session's tools reach of it."""
@@ -127,14 +139,18 @@ class Learning:
                 await self.book.sync()
                 skills = self.book.index(await self.book.offered(tools))
         except HermesError as error:
-            self._say(f"memory and skills could not be read: {error.message}")
+            self.say("opening", f"memory and skills could not be read: {error.message}")
             return "", ""
+        self.say("opening", "")
         return memory, skills
 
-    def _say(self, trouble: str) -> None:
-        if trouble and trouble != self.trouble:
+    def say(self, part: str, trouble: str) -> None:
+        """What is wrong with a part; empty when it is well again."""
+        if trouble and trouble != self._troubles.get(part):
             log.warning("%s", trouble)
-        self.trouble = trouble
+        self._troubles.pop(part, None)
+        if trouble:
+            self._troubles[part] = trouble
 
     # a message arrives
 
@@ -146,10 +162,12 @@ class Learning:
         if slash is not None and await self._knows(slash["name"]):
             return await self._with_skill(message, slash["name"], slash["rest"] or "")
         try:
-            return await self._with_recalled(session, message)
+            message = await self._with_recalled(session, message)
         except HermesError as error:
-            self._say(f"nothing could be recalled: {error.message}")
+            self.say("recall", f"nothing could be recalled: {error.message}")
             return message
+        self.say("recall", "")
+        return message
 
     async def _knows(self, name: str) -> bool:
         await self.book.sync()
@@ -182,20 +200,20 @@ class Learning:
         return message if recalled == Recalled() else replace(message, recalled=recalled)
 
     async def _with_provider(self, message: Inbound, recalled: Recalled) -> Recalled:
-        if not self._runtime.settings.memory.provider:
+        name = self._runtime.settings.memory.provider
+        try:
+            if (provider := self.provider) is None:
+                return recalled
+            lines = await provider.recall(self._runtime.redact(message.text), 5)
+        except HermesError as error:
+            self.say("provider", f"{name} does not answer: {error.message}")
+            return recalled
+        self.say("provider", "")
+        if not lines:
             return recalled
         from hermes_agent.learning.providers import fenced
 
-        try:
-            assert self.provider is not None
-            lines = await self.provider.recall(self._runtime.redact(message.text), 5)
-        except HermesError as error:
-            self._say(f"{self._runtime.settings.memory.provider} does not answer: {error.message}")
-            return recalled
-        self._say("")
-        if not lines:
-            return recalled
-        more = fenced(self._runtime.settings.memory.provider, lines)
+        more = fenced(name, lines)
         return replace(recalled, text=f"{recalled.text}\n\n{more}".strip())
 
     # a turn has ended
@@ -283,7 +301,7 @@ class Learning:
 
     async def tell_provider(self, session: str, after: int) -> str:
         """Hand what was said in a turn to the service that remembers beside us."""
-        if self.provider is None:
+        if (provider := self.provider) is None:
             return "no service is named any more"
         said: list[tuple[Literal["user", "assistant"], str]] = []
         redact = self._runtime.redact
@@ -294,11 +312,11 @@ class Learning:
                 said.append(("assistant", redact(one.event.text)))
                 break
         try:
-            await self.provider.remember(session, said)
+            await provider.remember(session, said)
         except HermesError as error:
-            self._say(f"{self.provider.name} could not be told: {error.message}")
+            self.say("provider", f"{provider.name} could not be told: {error.message}")
             raise ModelError("overload", error.message, error.hint) from None
-        self._say("")
+        self.say("provider", "")
         return f"{len(said)} messages"
 
     # how it is
@@ -317,6 +335,5 @@ class Learning:
         }
 
     async def close(self) -> None:
-        if self.__dict__.get("provider") is not None:
-            assert self.provider is not None
-            await self.provider.close()
+        for provider in self._providers.values():
+            await provider.close()

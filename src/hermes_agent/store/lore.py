@@ -199,8 +199,8 @@ class StoredLore(Lore):
     async def chores(self, now: float) -> Sequence[Chore]:
         return await self._read(lambda db: lore_chores.chores(db, now))
 
-    async def put_off(self, key: str, until: float, why: str) -> None:
-        await self._write("put_off", lambda db: lore_chores.put_off(db, key, until, why))
+    async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
+        await self._write("put_off", lambda db: lore_chores.put_off(db, key, until, why, tried))
 
     async def close_chore(self, key: str, state: str, result: str = "") -> None:
         await self._write("close_chore", lambda db: lore_chores.close(db, key, state, result))

@@ -87,11 +87,11 @@ def chores(db: apsw.Connection, now: float) -> list[Chore]:
     return [Chore(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
 
 
-def put_off(db: apsw.Connection, key: str, until: float, why: str) -> None:
+def put_off(db: apsw.Connection, key: str, until: float, why: str, tried: bool) -> None:
     """One that went with its session stays gone, and one that is closed stays closed."""
     db.execute(
-        "update chores set due = ?, tries = tries + 1, result = ? where key = ? and state = 'due'",
-        (until, why, key),
+        "update chores set due = ?, tries = tries + ?, result = ? where key = ? and state = 'due'",
+        (until, tried, why, key),
     )
 
 
