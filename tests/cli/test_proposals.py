@@ -16,11 +16,36 @@ ESCAPES = "\x1b[2J\u202e"
 BODY = {"id": 0, "view": "memory", "text": "the staging host is called lemur", "confidence": 0.9}
 
 
+SKILL = """\
+---
+name: feed-cats
+description: Feed the cats. Use it when a cat is hungry.
+---
+
+# Feed cats
+
+One.
+Two.
+Three.
+Four.
+Give fish.
+"""
+
+
 async def _propose(home: Path, titles: tuple[str, ...]) -> None:
     store = await Store.open(home)
     try:
         for title in titles:
             await store.lore.propose("note", title, BODY, "session ab, event 7", "x/y")
+        record = await store.lore.skill("feed-cats")
+        for title, base in (("improve it", record.digest), ("too late", "0" * 64)):
+            body = {
+                "action": "improve", "name": "feed-cats", "base": base, "why": "they like it",
+                "files": {"SKILL.md": SKILL.replace("fish", "beef"), "references/more.md": "more",
+                          "references/same.md": "as before\n"},
+                "session": "ab", "turn": 7,
+            }  # fmt: skip
+            await store.lore.propose("skill", title, body, "session ab, event 7", "x/y")
     finally:
         await store.close()
 
@@ -29,7 +54,11 @@ async def _propose(home: Path, titles: tuple[str, ...]) -> None:
 def proposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A house with open proposals, for tests that each decide one of their own."""
     made = House(tmp_path_factory.mktemp("proposed") / "house")
-    made.good("up")
+    folder = made.home / "skills" / "feed-cats"
+    (folder / "references").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SKILL)
+    (folder / "references" / "same.md").write_text("as before\n")
+    made.good("skills")
     made.good("down")
     asyncio.run(_propose(made.home, ("accept me", "reject me", "leave me")))
     yield made
@@ -47,6 +76,31 @@ def test_open_proposals_are_listed_and_shown_with_their_evidence(proposed: House
     for words in ("session ab, event 7", "text: the staging host is called lemur", "x/y"):
         assert words in shown
     assert proposed.json("proposals", "show", id_of(proposed, "leave me"))["body"] == BODY
+
+
+def test_an_improvement_of_a_skill_is_shown_as_what_differs(proposed: House) -> None:
+    shown = proposed.good("proposals", "show", id_of(proposed, "improve it")).splitlines()
+    for line in (
+        "    why: they like it",
+        "    --- version 1/SKILL.md",
+        "    +++ proposed/SKILL.md",
+        "    -Give fish.",
+        "    +Give beef.",
+        "    +++ proposed/references/more.md",
+        "    +more",
+        "    references/same.md: as it is",
+    ):
+        assert line in shown
+    assert not any("# Feed cats" in line or "as before" in line for line in shown)
+    assert not any("earlier version" in line for line in shown)
+    whole = proposed.json("proposals", "show", id_of(proposed, "improve it"))
+    assert "# Feed cats" in whole["body"]["files"]["SKILL.md"]
+
+
+def test_an_improvement_of_an_earlier_version_is_told_to_be_one(proposed: House) -> None:
+    id = id_of(proposed, "too late")
+    assert "thought up for an earlier version" in proposed.good("proposals", "show", id)
+    assert proposed.run("proposals", "accept", id).returncode != 0
 
 
 def test_what_is_accepted_is_applied_once(proposed: House) -> None:
@@ -90,6 +144,18 @@ def test_a_proposal_is_shown_whole_and_hidden_characters_are_seen() -> None:
     assert text.splitlines().index("        SKILL.md:") < text.splitlines().index(
         "            # Disk"
     )
+
+
+def test_hidden_characters_of_an_improvement_are_seen() -> None:
+    skill = {"record": {"name": "disk", "version": 2, "digest": "d"}, "text": "# Disk\n",
+             "files": ["SKILL.md"], "folder": ""}  # fmt: skip
+    body = {
+        "name": "disk",
+        "base": "d",
+        "files": {"SKILL.md": f"# Disk\n{ESCAPES}rm -rf\u2028-x\n"},
+    }
+    text = proposal_text({**ROW, "body": body}, skill)
+    assert r"    +\x1b[2J\u202erm -rf\u2028-x" in text.splitlines()
 
 
 def test_without_proposals_it_says_so() -> None:

@@ -34,6 +34,13 @@ def test_a_search_is_narrowed_to_one_kind(known: House, where: str) -> None:
     assert len(known.json("search", "wombat", "--in", where, "--limit", "1")) == 1
 
 
+@pytest.mark.parametrize("where", ["sessions", "messages", "skills", "notes"])
+def test_the_hint_shows_more_of_what_was_found(known: House, where: str) -> None:
+    hint = known.good("search", "wombat", "--in", where).splitlines()[-1]
+    command = hint.split("`")[1].split()
+    assert "wombat" in known.good(*command[1:])
+
+
 def test_nothing_found_is_said(known: House) -> None:
     assert known.good("search", "xylophone", "--in", "incidents").strip() == "nothing found"
     assert known.json("search", "xylophone", "--in", "incidents") == []
@@ -46,7 +53,7 @@ def test_an_empty_search_is_refused(known: House) -> None:
 
 
 def test_what_was_found_does_not_drive_the_terminal() -> None:
-    row = {"kind": "message", "ref": "ab\x1b", "title": "\x1b[2J", "snippet": "\x07«x»",
+    row = {"kind": "message", "ref": "ab\x1b:7", "title": "\x1b[2J", "snippet": "\x07«x»",
            "score": 1.0, "time": 9.0}  # fmt: skip
     text = found_text([row])
     assert "\x1b" not in text

@@ -92,6 +92,54 @@ def test_other_files_of_a_skill_are_kept_and_changed_too(skilled: House) -> None
     assert "it has: " in done.stderr
 
 
+def test_a_skill_with_a_file_that_is_no_text_is_changed_all_the_same(skilled: House) -> None:
+    skilled.good("skills", "new", "feed-rats", "--description", "Feed rats. Use it at night.")
+    picture = skilled.home / "skills" / "feed-rats" / "assets" / "rat.png"
+    picture.parent.mkdir()
+    picture.write_bytes(b"\x89PNG\r\n\x1a\n\0\xff")
+    said = skilled.good("skills", "edit", "feed-rats", EDITOR="sed -i s/night/dusk/")
+    assert "feed-rats is given" in said
+    assert picture.read_bytes() == b"\x89PNG\r\n\x1a\n\0\xff"
+    assert "at dusk" in (picture.parent.parent / "SKILL.md").read_text()
+    done = skilled.run("skills", "edit", "feed-rats", "--file", "assets/rat.png", EDITOR="true")
+    assert done.returncode == 1
+    assert "cannot read assets/rat.png" in done.stderr
+
+
+def test_line_ends_stay_as_they_are(skilled: House) -> None:
+    skilled.good("skills", "new", "feed-owls", "--description", "Feed owls. Use it at night.")
+    path = skilled.home / "skills" / "feed-owls" / "SKILL.md"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    assert "nothing was changed" in skilled.good("skills", "edit", "feed-owls", EDITOR="true")
+    skilled.good("skills", "edit", "feed-owls", EDITOR="sed -i s/night/dusk/")
+    data = path.read_bytes()
+    assert b"at dusk" in data
+    assert data.count(b"\r\n") == data.count(b"\n")
+
+
+@pytest.mark.parametrize("file", ["SKILL.md", "references/food.md"])
+def test_what_was_changed_meanwhile_is_not_overwritten(
+    skilled: House, tmp_path: Path, file: str
+) -> None:
+    name = f"feed-{'frogs' if file == 'SKILL.md' else 'toads'}"
+    skilled.good("skills", "new", name, "--description", "Feed them. Use it at noon.")
+    path = skilled.home / "skills" / name / file
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a") as added:
+        added.write("\nGive flies.\n")
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/sh\nsed -i s/flies/peas/ '{path}'\nsed -i s/flies/worms/ \"$1\"\n")
+    editor.chmod(0o755)
+    done = skilled.run("skills", "edit", name, "--file", file, EDITOR=str(editor))
+    assert done.returncode != 0
+    assert "was changed meanwhile" in done.stderr
+    assert "Give peas." in path.read_text()
+    draft = draft_of(done.stderr)
+    assert "Give worms." in draft.read_text()
+    draft.unlink()
+    draft.parent.rmdir()
+
+
 def test_a_change_that_breaks_a_skill_is_refused_and_the_text_is_kept(skilled: House) -> None:
     skilled.good("skills", "new", "feed-birds", "--description", "Feed birds. Use it in winter.")
     path = skilled.home / "skills" / "feed-birds" / "SKILL.md"

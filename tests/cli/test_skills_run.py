@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.cli.show import Printer
-from hermes_agent.cli.skills_run import tell
+from hermes_agent.cli.skills_run import told
 from hermes_agent.core.errors import HermesError
 from tests.support.cli import House
 
@@ -82,8 +82,25 @@ def test_a_runbook_is_worked_through_without_a_model(skilled: House) -> None:
 
 
 def test_a_runbook_that_is_for_another_case_does_nothing(skilled: House) -> None:
-    assert "not for this case" in skilled.good("skills", "run", "not-for-this", "x", "--quiet")
+    done = skilled.run("skills", "run", "not-for-this", "x", "--quiet")
+    assert (done.returncode, done.stderr) == (3, "")
+    assert "not for this case" in done.stdout
+    as_json = skilled.run("skills", "run", "not-for-this", "x", "--json")
+    assert as_json.returncode == 3
+    assert not json.loads(as_json.stdout)["ok"]
     assert not (skilled.work / "should-not-be-here").exists()
+
+
+def test_a_runbook_that_has_nothing_to_do_is_done(skilled: House) -> None:
+    (skilled.work / "word.txt").write_text("there")
+    said = skilled.good("skills", "run", "write-word", "x", "--quiet")
+    assert said.startswith("nothing to do")
+    assert (skilled.work / "word.txt").read_text() == "there"
+    (skilled.work / "word.txt").unlink()
+
+
+def test_the_exit_codes_are_in_the_help(skilled: House) -> None:
+    assert "3 when it is not for this case" in skilled.good("skills", "run", "--help")
 
 
 def test_what_differs_wakes_the_model(skilled: House) -> None:
@@ -122,21 +139,22 @@ def printer(out: StringIO) -> Printer:
     [
         (ended(), 0),
         (ended(text="stopped: step 2 came to something else"), 1),
+        (ended(text="this runbook is not for this case: ran `x`, saw exit 1"), 3),
         (ended(reason="interrupted"), 1),
         (ended(reason="parked"), 1),
     ],
 )
 def test_the_exit_code_says_how_it_went(outcome: dict[str, Any], code: int) -> None:
-    assert tell(outcome, False, printer(StringIO())) == code
+    assert told(outcome, False, printer(StringIO())) == code
 
 
 def test_what_failed_is_an_error_with_its_hint() -> None:
     with pytest.raises(HermesError, match="no way") as raised:
-        tell(ended(reason="failed", error="no way", hint="go round"), False, printer(StringIO()))
+        told(ended(reason="failed", error="no way", hint="go round"), False, printer(StringIO()))
     assert raised.value.hint == "go round"
 
 
 def test_the_answer_of_a_runbook_does_not_drive_the_terminal() -> None:
     out = StringIO()
-    tell(ended(text="well\x1b[2J"), False, printer(out))
+    told(ended(text="well\x1b[2J"), False, printer(out))
     assert out.getvalue() == "well[2J\n"

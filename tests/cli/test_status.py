@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.cli.status import KEYS, status_lines
 from tests.support.cli import House
 
 
@@ -100,6 +101,23 @@ def test_a_home_that_cannot_be_is_told_by_status_and_doctor(
     assert begun.returncode == 1
     assert "the home" in begun.stderr
     assert "broke" not in begun.stderr
+
+
+def test_what_learning_could_not_do_is_told_in_lines_that_are_not_too_long() -> None:
+    learning = {
+        "proposals": 0,
+        "trouble": "only words count\x1b[2J",
+        "given_up": ["proof feed-cats: no sandbox", "summary ab: " + "no model " * 100],
+    }
+    status = {**dict.fromkeys(KEYS), "state": "running", "version": "1", "uptime": 1.0,
+              "working": [], "learning": learning}  # fmt: skip
+    trouble, given_up = (line for line in status_lines(status) if line.startswith("learning   "))
+    assert trouble == "learning   only words count[2J"
+    assert given_up.startswith("learning   2 things given up: proof feed-cats: no sandbox; summary")
+    assert len(given_up.removeprefix("learning   ")) == 200
+    learning["given_up"] = ["summary ab: no model"]
+    assert "learning   1 thing given up: summary ab: no model" in status_lines(status)
+    assert not any("given up" in line for line in status_lines({**status, "learning": {}}))
 
 
 def test_a_hint_is_a_line_of_its_own(house: House) -> None:

@@ -110,6 +110,10 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("find_tools", {"query": "x"}, "allow allow allow allow"),
     ("use_tool", {"name": "x"}, "ask ask deny allow"),
     ("make_tool", {"name": "x", "code": ""}, "ask ask deny allow"),
+    ("memory", {"action": "add", "text": "x"}, "allow allow allow allow"),
+    ("skill", {"name": "x"}, "allow allow allow allow"),
+    ("write_skill", {"name": "x", "files": {}, "why": "x"}, "allow allow allow allow"),
+    ("recall", {"query": "x"}, "allow allow allow allow"),
 ]
 
 

@@ -72,7 +72,10 @@ async def test_notes_are_replaced_and_removed_by_a_part_of_their_text(tmp_path: 
             {"action": "add", "text": INJECTION},
             "this cannot be remembered: it looks dangerous",
         ),
-        ({"action": "add", "text": "a\u200bb\u202ec hidden\u2066 words"}, ""),
+        (
+            {"action": "add", "text": "a\u200bb\u202ec hidden\u2066 words"},
+            "this cannot be remembered",
+        ),
     ],
 )
 async def test_what_cannot_be_noted_is_said_to_the_model_and_the_turn_goes_on(
@@ -126,9 +129,7 @@ async def test_a_note_leads_back_to_the_session_that_wrote_it(tmp_path: Path) ->
         assert (why["from"]["session"], why["from"]["title"]) == (session.id, "please note this")
         number = why["from"]["number"]
         (wrote,) = [
-            one.event
-            for one in await h.runtime.store.events(session.id)
-            if one.number == number
+            one.event for one in await h.runtime.store.events(session.id) if one.number == number
         ]
         assert [made.name for made in wrote.calls] == ["memory"]
         await h.runtime.delete_session(await h.now(session))

@@ -58,7 +58,7 @@ async def test_a_command_in_a_skill_that_the_policy_refuses_is_not_run(tmp_path:
     model = answers(tmp_path, go=[opening("greet-host", "web1"), say("done")])
     async with pupil(tmp_path) as h:
         await h.skill("greet-host", ECHOES)
-        session = await h.open(model, policy="readonly")
+        session = await h.open(model, policy="observe")
         await h.say(session, "go")
         *_, done = await h.calls(session, "skill")
         assert done.ok
@@ -70,7 +70,9 @@ async def test_a_command_in_a_skill_is_bounded_by_the_skill_itself(tmp_path: Pat
     model = answers(tmp_path, go=[opening("only-ls"), say("done")])
     text = skill_text("only-ls", "Lists.", "See !`ls` and !`touch made`.")
     async with pupil(tmp_path) as h:
-        await h.skill("only-ls", text.replace("---\n\n#", "allowed-tools: terminal(ls:*)\n---\n\n#"))
+        await h.skill(
+            "only-ls", text.replace("---\n\n#", "allowed-tools: terminal(ls:*)\n---\n\n#")
+        )
         session = await h.open(model)
         await h.say(session, "go")
         assert [one.action for one in await judged(h, session)] == ["allow", "deny"]
@@ -83,7 +85,7 @@ async def test_a_command_in_a_skill_is_bounded_by_the_skill_itself(tmp_path: Pat
     [
         ({"name": "greet-hots"}, "no skill called 'greet-hots'"),
         ({"name": "greet-host"}, "host"),
-        ({"name": "greet-host", "arguments": "web1 3 and more"}, ""),
+        ({"name": "greet-host", "arguments": "web1 3 and more"}, "too many arguments"),
         ({"name": "greet-host", "file": "references/none.md"}, "has no file"),
     ],
 )
@@ -164,7 +166,10 @@ async def test_bounds_hold_for_children_and_for_what_they_do_later(tmp_path: Pat
 
 
 async def test_bounds_hold_for_programs_too(tmp_path: Path) -> None:
-    program = "print(terminal(command='touch made')); print(terminal(command='ls'))"
+    program = (
+        "try:\n    terminal(command='touch made')\nexcept Exception as error:\n    print(error)\n"
+        "print(terminal(command='ls'))"
+    )
     model = answers(
         tmp_path,
         go=[opening("only-read"), {"calls": [call("execute_code", code=program)]}, say("done")],
@@ -207,10 +212,11 @@ async def test_wrong_arguments_are_said_before_anything_is_kept(tmp_path: Path) 
             await h.send(session, "/greet-host")
         assert raised.value.hint
         assert not [one for one in await h.journal(session) if isinstance(one, ev.MessageTaken)]
-        code, told = await h.refused(
-            "/v1/messages", {"text": "/greet-host", "session": session.id}
-        )
+        code, told = await h.refused("/v1/messages", {"text": "/greet-host", "session": session.id})
         assert (code, "host" in told["error"]) == (400, True)
+        new = {"text": "/greet-host", "workspace": str(h.work), "model": session.model}
+        await h.refused("/v1/messages", new)
+        assert [one.id for one in await h.runtime.store.sessions()] == [session.id]
 
 
 @pytest.mark.parametrize("text", ["/etc/hosts is wrong", "/no-such-skill x", "see /greet-host x"])

@@ -134,7 +134,9 @@ def skill_text(name: str, description: str = "", body: str = "", **front: str) -
     """A SKILL.md; `front` are further fields, `metadata` ones by their own names."""
     ours = {key: value for key, value in front.items() if key.startswith("hermes")}
     lines = [f"name: {name}", f"description: {description or f'Does {name}.'}"]
-    lines += [f"{key.replace('_', '-')}: {value}" for key, value in front.items() if key not in ours]
+    lines += [
+        f"{key.replace('_', '-')}: {value}" for key, value in front.items() if key not in ours
+    ]
     lines += ["metadata:"] if ours else []
     lines += [f"  {key.replace('_', '-')}: {json.dumps(value)}" for key, value in ours.items()]
     head = "\n".join(lines)

@@ -267,7 +267,7 @@ class Conversation:
     def _take(self, taken: ev.MessageTaken) -> None:
         self.interactive = taken.interactive
         self.opened += taken.skills
-        text = taken.text
+        text = "\n\n".join([taken.text, *(one.text for one in taken.skills if one.text)])
         if taken.recalled != Recalled():
             self.recalled.append(taken.recalled)
             text = f"{text}\n\n{taken.recalled.text}" if taken.recalled.text else text

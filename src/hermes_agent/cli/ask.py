@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         outcome = ask_in_process(message, printer)
     else:
         outcome = _ask_runtime(message, printer)
-    return _tell(outcome, options.json, printer)
+    return 0 if tell(outcome, options.json, printer) else 1
 
 
 def standard_input() -> str:
@@ -189,13 +189,14 @@ def budget_used_up(outcome: Event) -> HermesError:
     return HermesError(f"stopped: {outcome['error'] or 'a budget is used up'}", outcome["hint"])
 
 
-def _tell(outcome: Event, as_json: bool, printer: Printer) -> int:
+def tell(outcome: Event, as_json: bool, printer: Printer, **more: object) -> bool:
+    """Print how a turn ended, in words or as JSON with `more` in it; whether it is done."""
     reason = outcome.get("reason", "failed")
     if as_json:
         keys = ("text", "session", "cost", "reason", "error", "hint", "steps", "usage", "seconds")
         document = {key: outcome.get(key) for key in keys}
-        print(json.dumps({**document, "parked": outcome["parked"]}, ensure_ascii=False))
-        return 0 if reason == "done" else 1
+        print(json.dumps({**document, **more, "parked": outcome["parked"]}, ensure_ascii=False))
+        return bool(reason == "done")
     # What was said before a turn broke off is not the answer.
     printer.close(outcome["text"] if reason == "done" else "")
     match reason:
@@ -207,4 +208,4 @@ def _tell(outcome: Event, as_json: bool, printer: Printer) -> int:
             print(f"session {outcome['session']} waits for a decision", file=sys.stderr)
         case "interrupted":
             print(f"interrupted; session {outcome['session']} keeps what was done", file=sys.stderr)
-    return 0 if reason == "done" else 1
+    return bool(reason == "done")

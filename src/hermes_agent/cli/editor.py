@@ -24,7 +24,7 @@ def edited(text: str, file_name: str) -> str:
     command = shlex.split(_chosen())
     with tempfile.TemporaryDirectory(prefix="hermes-edit-") as folder:
         path = os.path.join(folder, os.path.basename(file_name))
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         try:
             code = subprocess.run([*command, path], check=False).returncode
@@ -36,7 +36,7 @@ def edited(text: str, file_name: str) -> str:
         if code:
             raise HermesError(f"{command[0]} ended with code {code}", "nothing was changed")
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", newline="") as file:
                 return file.read()
         except (OSError, UnicodeDecodeError) as error:
             raise HermesError(
@@ -51,7 +51,8 @@ def kept_on_trouble(text: str, file_name: str) -> Iterator[None]:
         yield
     except HermesError as error:
         place = f"your text is in {_left(text, file_name)}"
-        error.hint = f"{error.hint}; {place}" if error.hint else place
+        between = "\n" if "\n" in error.hint else "; "
+        error.hint = f"{error.hint}{between}{place}" if error.hint else place
         raise
 
 
@@ -59,7 +60,7 @@ def _left(text: str, file_name: str) -> str:
     import tempfile
 
     path = os.path.join(tempfile.mkdtemp(prefix="hermes-draft-"), os.path.basename(file_name))
-    with open(path, "w", encoding="utf-8") as file:
+    with open(path, "w", encoding="utf-8", newline="") as file:
         file.write(text)
     return path
 

@@ -8,10 +8,11 @@ import argparse
 import time
 from typing import Any
 
+from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, natural, positive
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.show import clean, one_line
-from hermes_agent.cli.words import ago, print_json, stamp, table
+from hermes_agent.cli.words import ago, stamp, table
 from hermes_agent.core.errors import HermesError, UsageError
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
@@ -25,35 +26,31 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(act=_show, all=False)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
 
-    def action(name: str, act: Any, summary: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(act=act)
-        made.add_argument(
-            "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document"
-        )
-        return made
-
-    show = action("show", _show, "what a new session is shown")
+    show = add_action(actions, "show", _show, "what a new session is shown")
     show.add_argument("--all", action="store_true", help="also the notes that do not fit")
-    add = action("add", _add, "remember something")
+    add = add_action(actions, "add", _add, "remember something")
     add.add_argument("text", nargs="+", help="what to remember, in a sentence")
     add.add_argument("--user", action="store_true", help="it is about you: USER.md")
-    edit = action("edit", _edit, "write a note differently, or bring back one that was removed")
+    edit = add_action(
+        actions, "edit", _edit, "write a note differently, or bring back one that was removed"
+    )
     edit.add_argument("id", type=positive, metavar="ID")
     edit.add_argument("text", nargs="*", help="the new text; else $EDITOR opens")
-    remove = action("remove", _remove, "forget a note; it stays in the log")
+    remove = add_action(actions, "remove", _remove, "forget a note; it stays in the log")
     remove.add_argument("id", type=positive, metavar="ID")
-    log = action("log", _log, "what was changed, newest first")
+    log = add_action(actions, "log", _log, "what was changed, newest first")
     log.add_argument("id", type=positive, nargs="?", default=0, metavar="ID", help="of one note")
     log.add_argument("--limit", type=positive, default=30, help="how many (default 30)")
-    diff = action("diff", _diff, "what a change did to the notes")
+    diff = add_action(actions, "diff", _diff, "what a change did to the notes")
     diff.add_argument("batch", **_batch("which change, as `log` numbers them; else the last"))
-    undo = action("undo", _undo, "take a change back")
+    undo = add_action(actions, "undo", _undo, "take a change back")
     undo.add_argument("batch", **_batch("which change; else the last that was not taken back"))
-    search = action("search", _search, "find notes, also those that a session is not shown")
+    search = add_action(
+        actions, "search", _search, "find notes, also those that a session is not shown"
+    )
     search.add_argument("words", nargs="+", help="any of them may fit")
     search.add_argument("--limit", type=positive, default=20, help="how many (default 20)")
-    why = action("why", _why, "where a note comes from, and what became of it")
+    why = add_action(actions, "why", _why, "where a note comes from, and what became of it")
     why.add_argument("id", type=positive, metavar="ID")
 
 
@@ -62,12 +59,7 @@ def _batch(help: str) -> dict[str, Any]:
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
-    api.ensure()
-    told = options.act(api, options)
-    if options.json:
-        print_json(told)
-    return 0
+    return run_action(options)
 
 
 # looking
@@ -90,15 +82,24 @@ def memory_text(found: Row, *, everything: bool) -> str:
         lines += [_note_line(note) for note in shown] or ["  nothing yet"]
         listed = {note["id"] for note in shown}
         rest = [one for one in notes.values() if one["view"] == view and one["id"] not in listed]
-        if rest and everything:
-            lines += ["  not shown to new sessions:", *map(_note_line, rest)]
-        elif rest:
-            some = "1 more note does" if len(rest) == 1 else f"{len(rest):,} more notes do"
-            lines.append(f"  {some} not fit; `hermes memory show --all` lists them")
-        lines.append("")
+        lines += [f"  {one_line(remark, 400)}" for remark in facts["remarks"]]
+        lines += [*_unseen(facts["withheld"], rest, everything=everything), ""]
     if found["provider"]:
         lines.append(f"beside them: {one_line(found['provider'])}")
     return "\n".join([*lines, 'hint: hermes memory add "…" remembers something'])
+
+
+def _unseen(withheld: Row, rest: list[Row], *, everything: bool) -> list[str]:
+    """Notes that a new session is not shown: they are withheld, or do not fit."""
+    held = [note for note in rest if str(note["id"]) in withheld]
+    others = [note for note in rest if str(note["id"]) not in withheld]
+    lines: list[str] = []
+    for what, notes in (("withheld", held), ("do not fit", others)):
+        if notes and everything:
+            lines += [f"  {what}:", *map(_note_line, notes)]
+        elif notes:
+            lines.append(f"  {what}: {len(notes):,} more; `hermes memory show --all` lists them")
+    return lines
 
 
 def _note_line(note: Row) -> str:
@@ -154,9 +155,16 @@ def _diff(api: Api, options: argparse.Namespace) -> Any:
 
 def _why(api: Api, options: argparse.Namespace) -> Any:
     told = api.get(_note_path(options))
+    told["withheld"] = "" if told["shown"] else _withheld(api, told["note"])
     if not options.json:
         print(why_text(told, time.time()))
     return told
+
+
+def _withheld(api: Api, note: Row) -> str:
+    """Why no session is shown it; empty where it only does not fit."""
+    views = api.get("/v1/memory")["views"]
+    return str(views[note["view"]]["withheld"].get(str(note["id"]), ""))
 
 
 def why_text(told: Row, now: float) -> str:
@@ -190,6 +198,8 @@ def _standing(told: Row) -> str:
     if told["note"]["removed"]:
         return "removed"
     name = FILES.get(told["note"]["view"], told["note"]["view"])
+    if told["withheld"]:
+        return f"in {name}, and withheld from sessions: {one_line(told['withheld'], 300)}"
     return f"in {name}" if told["shown"] else f"does not fit into {name}; found by search"
 
 

@@ -7,11 +7,13 @@ import argparse
 import time
 from typing import Any
 
+from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.show import one_line, visible
-from hermes_agent.cli.words import ago, print_json, stamp, table
-from hermes_agent.core.errors import NotFound
+from hermes_agent.cli.skills_show import file_text, skill_path
+from hermes_agent.cli.words import ago, stamp, table
+from hermes_agent.core.errors import HermesError, NotFound
 
 Row = dict[str, Any]
 
@@ -22,34 +24,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     parser.set_defaults(act=_list, state="open")
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
-
-    def action(name: str, act: Any, summary: str) -> argparse.ArgumentParser:
-        made: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
-        made.set_defaults(act=act)
-        made.add_argument(
-            "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document"
-        )
-        return made
-
-    listing = action("list", _list, "those that are open")
+    listing = add_action(actions, "list", _list, "those that are open")
     listing.add_argument("--state", choices=STATES, default="open", help="default: open")
     for name, act, summary in (
         ("show", _show, "one of them whole, with its evidence"),
         ("accept", _decide, "do what it says"),
         ("reject", _decide, "do not"),
     ):
-        made = action(name, act, summary)
+        made = add_action(actions, name, act, summary)
         made.add_argument("id", type=positive, metavar="ID")
         made.set_defaults(decision=name)
 
 
 def run(options: argparse.Namespace) -> int:
-    api = Api()
-    api.ensure()
-    told = options.act(api, options)
-    if options.json:
-        print_json(told)
-    return 0
+    return run_action(options)
 
 
 def _list(api: Api, options: argparse.Namespace) -> Any:
@@ -78,13 +66,22 @@ def _show(api: Api, options: argparse.Namespace) -> Any:
         for row in api.get("/v1/proposals", state=state):
             if row["id"] == options.id:
                 if not options.json:
-                    print(proposal_text(row))
+                    print(proposal_text(row, _improved(api, row)))
                 return row
     raise NotFound(f"no proposal {options.id}", "`hermes proposals` lists the open ones")
 
 
-def proposal_text(row: Row) -> str:
-    """A proposal, as somebody needs to see it to decide."""
+def _improved(api: Api, row: Row) -> Row | None:
+    """The skill that an open proposal would improve, as it is now."""
+    if row["kind"] != "skill" or row["state"] != "open" or not row["body"].get("base"):
+        return None
+    found: Row = api.get(skill_path(row["body"]["name"]))
+    return found
+
+
+def proposal_text(row: Row, skill: Row | None = None) -> str:
+    """A proposal, as somebody needs to see it to decide. What would become of a skill is shown as
+    what differs from it now."""
     by = f", by {one_line(row['by'])}" if row["by"] else ""
     lines = [
         f"{row['kind']} {row['id']}: {_plain(row['title']).replace(chr(10), ' ')}",
@@ -93,9 +90,32 @@ def proposal_text(row: Row) -> str:
         "evidence",
         *body_lines(row["evidence"], 1),
         "would be applied",
-        *body_lines(row["body"], 1),
+        *(body_lines(row["body"], 1) if skill is None else _improvement_lines(row["body"], skill)),
     ]
     return "\n".join(lines)
+
+
+def _improvement_lines(body: Row, skill: Row) -> list[str]:
+    others = {name: value for name, value in body.items() if name != "files"}
+    lines = body_lines(others, 1)
+    if skill["record"]["digest"] != body["base"]:
+        lines.append("    it was thought up for an earlier version, and is refused for this one")
+    for path, text in body["files"].items():
+        lines += [f"    {_plain(line)}" for line in _difference(skill, path, text)]
+    return lines
+
+
+def _difference(skill: Row, path: str, text: str) -> list[str]:
+    """How a file would change, line by line; line ends of other kinds are seen within a line."""
+    from difflib import unified_diff
+
+    try:
+        now = file_text(skill, path).split("\n") if path in skill["files"] else []
+    except HermesError:  # it is no text now, and is replaced whole
+        now = []
+    name = one_line(path)
+    names = (f"version {skill['record']['version']}/{name}", f"proposed/{name}")
+    return list(unified_diff(now, text.split("\n"), *names, lineterm="")) or [f"{name}: as it is"]
 
 
 def body_lines(value: Any, depth: int) -> list[str]:

@@ -20,7 +20,7 @@ KINDS = {
 
 NEXT = {
     "session": "`hermes sessions show {ref}`",
-    "message": "`hermes sessions show {ref}`",
+    "message": "`hermes sessions show {session}`",
     "skill": "`hermes skills show {ref}`",
     "note": "`hermes memory why {ref}`",
 }
@@ -59,6 +59,6 @@ def found_text(rows: list[dict[str, Any]]) -> str:
         lines.append(f"    {one_line(row['snippet'], 200)}")
     if not lines:
         return "nothing found"
-    first = NEXT.get(rows[0]["kind"])
-    more = first.format(ref=one_line(rows[0]["ref"])) if first else ""
+    first, ref = NEXT.get(rows[0]["kind"], ""), one_line(rows[0]["ref"])
+    more = first.format(ref=ref, session=ref.partition(":")[0])  # before a message's number
     return "\n".join([*lines, f"hint: {more} shows more of the first"] if more else lines)

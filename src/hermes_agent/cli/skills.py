@@ -8,6 +8,7 @@ without it, and `report` shows what it changes."""
 import argparse
 from typing import Any
 
+from hermes_agent.cli.actions import add_action, runtime
 from hermes_agent.cli.arguments import json_option, natural, positive, terminal_option
 from hermes_agent.cli.show import clean, one_line
 from hermes_agent.cli.skills_edit import check, edit, new
@@ -15,7 +16,6 @@ from hermes_agent.cli.skills_show import (
     MAIN,
     PUT_AWAY,
     file_text,
-    runtime,
     skill_path,
     skill_text,
     skills_text,
@@ -25,6 +25,10 @@ from hermes_agent.core.errors import UsageError
 
 STRAY_WORDS = "options go before a skill's name: hermes skills run --policy NAME SKILL ARG"
 
+RUN_CODES = """\
+Exit code 0 when it is done or there was nothing to do, 3 when it is not for this case, 1 when it
+stopped or failed, 2 when it was not begun because the command is not right."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
@@ -33,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     _looking(actions)
     _changing(actions)
     run = _action(actions, "run", _run, "do what a skill says; a runbook needs no model")
+    run.description = f"{run.description}\n\n{RUN_CODES}"
     run.add_argument("arguments", nargs="*", metavar="ARG", help="its parameters, or NAME=VALUE")
     run.add_argument("--workspace", default="", help="where to work; default: this folder")
     run.add_argument("--policy", default="", help="policy profile")
@@ -76,13 +81,9 @@ def _changing(actions: Any) -> None:
 def _action(
     actions: Any, name: str, act: Any, summary: str, *, named: bool = True
 ) -> argparse.ArgumentParser:
-    made: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
+    made = add_action(actions, name, act, summary)
     if named:
         made.add_argument("name", metavar="NAME", help="the skill")
-    made.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document"
-    )
-    made.set_defaults(act=act)
     return made
 
 

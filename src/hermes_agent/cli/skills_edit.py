@@ -5,6 +5,7 @@ import argparse
 import os
 import sys
 
+from hermes_agent.cli.actions import runtime
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.editor import edited, has_terminal, kept_on_trouble
 from hermes_agent.cli.show import clean
@@ -13,13 +14,15 @@ from hermes_agent.cli.skills_show import (
     Row,
     file_text,
     problem_lines,
-    runtime,
     skill_path,
 )
 from hermes_agent.cli.words import print_json
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.errors import UsageError
 
 Files = dict[str, str]
+
+CHECKED = ("skill.md", "runbook.yaml")
+"""Files in which something can be so wrong that a skill cannot be used."""
 
 TEMPLATE = """\
 ---
@@ -78,12 +81,12 @@ def new(options: argparse.Namespace) -> int:
         )
     files = {MAIN: template(options.name, options.description.strip())}
     if not opens:
-        return _keep(api, options, files, "written by hand")
-    files = _written(api, options.name, files, MAIN)
-    with kept_on_trouble(files[MAIN], MAIN):
-        if UNDESCRIBED in files[MAIN]:
+        return _keep(api, options, {"files": files, "why": "written by hand"})
+    text = _written(api, options.name, files, MAIN)
+    with kept_on_trouble(text, MAIN):
+        if UNDESCRIBED in text:
             raise UsageError("the skill is not described; it was not kept", "describe it")
-        return _keep(api, options, files, "written by hand")
+        return _keep(api, options, {"files": {MAIN: text}, "why": "written by hand"})
 
 
 def edit(options: argparse.Namespace) -> int:
@@ -92,32 +95,33 @@ def edit(options: argparse.Namespace) -> int:
     if options.file not in found["files"]:
         given = ", ".join(found["files"])
         raise UsageError(f"{options.name} has no file {options.file!r}", f"it has: {given}")
-    files = {path: file_text(found, path) for path in found["files"]}
-    changed = _written(api, options.name, files, options.file)
-    if changed == files:
+    looked_at = (options.file, *(path for path in found["files"] if path.lower() in CHECKED))
+    files = {path: file_text(found, path) for path in looked_at}
+    text = _written(api, options.name, files, options.file)
+    if text == files[options.file]:
         if options.json:
             print_json(found["record"])
         else:
             print("nothing was changed")
         return 0
-    with kept_on_trouble(changed[options.file], options.file):
-        now = api.get(skill_path(options.name))["record"]
-        if now["digest"] != found["record"]["digest"]:
-            raise HermesError(
-                f"{options.name} became version {now['version']} meanwhile, and stays so",
-                f"`hermes skills diff {options.name}` shows what was changed",
-            )
-        return _keep(api, options, changed, "changed by hand")
+    changed: dict[str, object] = {
+        "files": {options.file: text},
+        "why": "changed by hand",
+        "keep": True,  # the other files, which may be no text
+        "base": found["record"]["digest"],
+    }
+    with kept_on_trouble(text, options.file):
+        return _keep(api, options, changed)
 
 
-def _written(api: Api, name: str, files: Files, path: str) -> Files:
-    """The files with what the editor made of one, again and again until it is well or left."""
+def _written(api: Api, name: str, files: Files, path: str) -> str:
+    """What the editor made of one of the files, again and again until it is well or left."""
     while True:
         files = {**files, path: edited(files[path], path)}
         problems = api.post("/v1/skills/check", {"name": name, "files": files})["problems"]
         errors = [one for one in problems if one["severity"] == "error"]
         if not errors:
-            return files
+            return files[path]
         for line in (line for one in errors for line in problem_lines(one)):
             print(line, file=sys.stderr)
         with kept_on_trouble(files[path], path):
@@ -130,9 +134,8 @@ def _again() -> bool:
     return sys.stdin.readline().strip().lower() not in ("n", "no")
 
 
-def _keep(api: Api, options: argparse.Namespace, files: Files, why: str) -> int:
-    body: dict[str, object] = {"name": options.name, "files": files, "why": why}
-    record = api.post("/v1/skills", body)
+def _keep(api: Api, options: argparse.Namespace, change: dict[str, object]) -> int:
+    record = api.post("/v1/skills", {"name": options.name, **change})
     if options.json:
         print_json(record)
         return 0

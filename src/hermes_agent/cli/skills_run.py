@@ -7,15 +7,13 @@ import sys
 from typing import Any
 
 from hermes_agent.cli.arguments import chosen_terminals
-from hermes_agent.cli.ask import answering, budget_used_up, watch
+from hermes_agent.cli.ask import answering, tell, watch
 from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.follow import follow
 from hermes_agent.cli.show import Printer, clean
-from hermes_agent.cli.words import print_json
-from hermes_agent.core.errors import HermesError
 
-STOPPED = "stopped:"
-"""How the answer of a runbook begins that did not come to its end."""
+ENDS = {"stopped:": 1, "this runbook is not for this case:": 3}
+"""How the answer of a runbook begins that was not worked through, and its exit code."""
 
 Event = dict[str, Any]
 
@@ -42,26 +40,13 @@ def run_skill(api: Api, path: str, options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         api.post(f"{session_path(sent['session'])}/interrupt")
         outcome = watch(events, printer, outcome, None)
-    return tell(outcome, options.json, printer)
+    return told(outcome, options.json, printer)
 
 
-def tell(outcome: Event, as_json: bool, printer: Printer) -> int:
+def told(outcome: Event, as_json: bool, printer: Printer) -> int:
     """Print how it ended; the exit code."""
-    reason, text = outcome.get("reason", "failed"), outcome.get("text") or ""
-    ok = reason == "done" and not text.startswith(STOPPED)
-    if as_json:
-        keys = ("text", "session", "cost", "reason", "error", "hint", "steps", "usage", "seconds")
-        document = {key: outcome.get(key) for key in keys}
-        print_json({**document, "ok": ok, "parked": outcome["parked"]})
-        return 0 if ok else 1
-    printer.close(clean(text) if reason == "done" else "")
-    match reason:
-        case "failed":
-            raise HermesError(outcome["error"], outcome["hint"])
-        case "budget":
-            raise budget_used_up(outcome)
-        case "parked":
-            print(f"session {outcome['session']} waits for a decision", file=sys.stderr)
-        case "interrupted":
-            print(f"interrupted; session {outcome['session']} keeps what was done", file=sys.stderr)
-    return 0 if ok else 1
+    text = outcome.get("text") or ""
+    code = next((code for begin, code in ENDS.items() if text.startswith(begin)), 0)
+    shown = outcome if as_json else {**outcome, "text": clean(text)}
+    ok = outcome.get("reason") == "done" and not code
+    return code if tell(shown, as_json, printer, ok=ok) else 1

@@ -3,7 +3,6 @@
 import os
 from typing import Any
 
-from hermes_agent.cli.client import Api
 from hermes_agent.cli.show import clean, one_line
 from hermes_agent.cli.words import stamp, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
@@ -12,12 +11,6 @@ Row = dict[str, Any]
 
 PUT_AWAY = ("demoted", "retired", "quarantined")
 MAIN = "SKILL.md"
-
-
-def runtime() -> Api:
-    api = Api()
-    api.ensure()
-    return api
 
 
 def skill_path(name: str) -> str:
@@ -62,8 +55,12 @@ def file_text(found: Row, path: str) -> str:
         return str(found["text"])
     if path not in found["files"]:
         raise NotFound(f"{name} has no file {path!r}", f"it has: {', '.join(found['files'])}")
+    if not found["folder"]:
+        raise HermesError(
+            f"the folder of {name} is gone", f"`hermes skills restore {name}` brings it back"
+        )
     try:
-        with open(os.path.join(found["folder"], path), encoding="utf-8") as file:
+        with open(os.path.join(found["folder"], path), encoding="utf-8", newline="") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise HermesError(f"cannot read {path}: {error}", f"it is in {found['folder']}") from None

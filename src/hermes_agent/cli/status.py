@@ -91,7 +91,11 @@ def _learning(learning: dict[str, Any]) -> list[str]:
     if learning.get("proposals"):
         lines.append(f"proposals  {learning['proposals']}; `hermes proposals` lists them")
     if learning.get("trouble"):
-        lines.append(f"memory     {one_line(learning['trouble'], 200)}")
+        lines.append(f"learning   {one_line(learning['trouble'], 200)}")
+    if given_up := learning.get("given_up"):
+        some = "1 thing" if len(given_up) == 1 else f"{len(given_up):,} things"
+        said = one_line(f"{some} given up: {'; '.join(given_up)}", 200)
+        lines.append(f"learning   {said}")
     return lines
 
 

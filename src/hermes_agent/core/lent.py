@@ -218,7 +218,9 @@ class Learned(Protocol):
         """Keep a new skill, or a new version of one, as a candidate."""
         ...
 
-    async def recall(self, query: str, kinds: Sequence[str], limit: int) -> str: ...
+    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: "Writer") -> str:
+        """What is found; the call that asks is not."""
+        ...
 
 
 class Writer(Struct, frozen=True):

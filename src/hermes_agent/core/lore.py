@@ -188,7 +188,18 @@ class Proposal(Struct, frozen=True):
     by: str = ""
 
 
-ChoreKind = Literal["review", "summary", "proof", "remember"]
+ChoreKind = Literal["turn", "review", "summary", "proof", "remember"]
+"""`turn`: to see what is to be learned from one that has ended. It is wanted as the turn ends, in
+the same transaction, so that no death comes in between."""
+AFTER_TURN = 60.0
+"""Seconds until a turn's chore falls due; the runtime that worked the turn does it at once."""
+TRIALS = "proof"
+"""The source of sessions from which nothing is learned."""
+
+
+def turn_chore(turn: int) -> str:
+    """The key of a turn's chore."""
+    return f"turn {turn}"
 
 
 class Chore(Struct, frozen=True):
@@ -347,6 +358,18 @@ class Lore(Protocol):
 
     async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
         """It is to be done later; `tried` counts as a try that failed."""
+        ...
+
+    async def drop_chore(self, key: str) -> None:
+        """It is done, and never comes again."""
+        ...
+
+    async def given_up(self, since: float) -> Sequence[Chore]:
+        """Those that were given up and were due since then, newest first."""
+        ...
+
+    async def forget_chores(self, before: float) -> None:
+        """Forget those that were done or given up and were due before."""
         ...
 
     async def close_chore(self, key: str, state: str, result: str = "") -> None: ...

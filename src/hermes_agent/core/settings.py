@@ -235,7 +235,7 @@ class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Look back over all that was done each time so many turns have ended."""
     summary_turns: Count = 10
     """Summarise a session each time so many turns have ended."""
-    summary_idle_seconds: Seconds = 1_800.0
+    summary_idle_seconds: Seconds = 900.0
     """Summarise a session that has rested for so long."""
     day_tokens: Count = 500_000
     """Tokens that learning may use in one day (UTC): reviews, summaries and proofs."""

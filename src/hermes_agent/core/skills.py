@@ -73,6 +73,8 @@ class Opened(Struct, frozen=True, omit_defaults=True):
     arguments: str = ""
     runbook: Runbook | None = None
     """To be worked through without a model, where that was asked for."""
+    text: str = ""
+    """What the model reads of it, where a message opened it."""
 
 
 class Recalled(Struct, frozen=True, omit_defaults=True):

@@ -50,6 +50,8 @@ class ShownView(Struct, frozen=True):
     """Notes that are live and not shown."""
     remarks: tuple[str, ...] = ()
     """What the model does not see of the file, and why."""
+    withheld: dict[int, str] = {}
+    """Notes that stand in the file and look dangerous, with the reason."""
 
 
 class Shown(Struct, frozen=True):
@@ -242,12 +244,14 @@ class MemoryBook:
         lines = self._views.entries(view)
         limit = self._views.limit(view)
         remarks: list[str] = []
+        withheld: dict[int, str] = {}
         parts, shown, room = [], [], limit
         for line in lines:
             if room <= 0:
                 break
             if reason := self._danger(line.text):
                 remarks.append(f"(an entry of {FILES[view]} is withheld: {reason})")
+                withheld[line.id] = reason
                 continue
             part = f"{entry(self._redact(line.text))}\n"
             parts.append(part[:room])
@@ -258,7 +262,9 @@ class MemoryBook:
             remarks.append(f"({FILES[view]} is longer than its {limit:,} characters: it is cut)")
         inside = {line.id for line in lines}
         evicted = sum(note.view == view and note.id not in inside for note in notes)
-        return ShownView("".join(parts), chars, limit, tuple(shown), evicted, tuple(remarks))
+        return ShownView(
+            "".join(parts), chars, limit, tuple(shown), evicted, tuple(remarks), withheld
+        )
 
     async def _checked(self, edit: NoteEdit, notes: Mapping[int, Note], by: Author) -> NoteEdit:
         """The edit as it can be made, or why it cannot."""

@@ -56,6 +56,8 @@ class Seen(Struct, frozen=True):
     def shown(self) -> str:
         """In a few words: the code, and the end of the output."""
         lines = [line for line in self.output.splitlines() if line.strip()]
+        if self.exit is None:  # what is wrong stands before the advice for a model
+            lines = [line for line in lines if not line.startswith(("hint: ", "retry: "))]
         last = lines[-1].strip() if lines else ""
         last = last if len(last) <= SHOWN_CHARS else f"{last[: SHOWN_CHARS - 1]}…"
         if self.exit is None:

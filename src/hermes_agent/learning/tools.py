@@ -111,4 +111,5 @@ async def recall(
 ) -> ToolResult:
     """Search everything seen before: past sessions and their messages, notes, skills, incidents."""
     kinds = (kind,) if kind else SEARCHED
-    return ToolResult(await _learned(context).recall(query, kinds, max(1, min(limit, 50))))
+    most = max(1, min(limit, 50))
+    return ToolResult(await _learned(context).recall(query, kinds, most, _writer(context)))

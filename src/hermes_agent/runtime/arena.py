@@ -13,12 +13,15 @@ from msgspec.structs import replace
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
-from hermes_agent.core.lore import Case, Trial
+from hermes_agent.core.lore import TRIALS, Case, Doc, Trial
 from hermes_agent.core.places import SandboxPlace
 from hermes_agent.core.protocols import Command, Terminal
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Recalled
 from hermes_agent.learning.asking import NoBudget
+from hermes_agent.learning.recall_shown import offered
+from hermes_agent.learning.skill_file import parse
+from hermes_agent.learning.skill_folder import main_file
 from hermes_agent.runtime.family import MANY
 from hermes_agent.runtime.ledger import Ledger
 
@@ -27,8 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.learning")
 
-SOURCE = "proof"
-"""The source of sessions that are trials: nothing is learned from them, and they go at the end."""
 PLACE = "sandbox"
 TOOLS = (
     "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
@@ -37,10 +38,6 @@ TOOLS = (
 SCRIPT_SECONDS = 60.0
 CASE_SECONDS = 600.0
 """A trial that takes longer has failed."""
-OFFER = (
-    "<found-in-memory>\nskill {name}: open it with the tool `skill` before you begin\n"
-    "</found-in-memory>"
-)
 
 
 class Trialled(NamedTuple):
@@ -49,6 +46,11 @@ class Trialled(NamedTuple):
     name: str
     digest: str
     files: Mapping[str, bytes]
+
+    @property
+    def about(self) -> str:
+        main = main_file(self.files)
+        return parse(self.files[main].decode(errors="replace")).facts.description if main else ""
 
 
 class Arena:
@@ -73,7 +75,7 @@ class Arena:
                 return None
             if await self._holds(session, terminal, case.check) is not False:
                 return None
-            end, opened = await self._work(session, case, files is not None)
+            end, opened = await self._work(session, case)
             if end.reason == "budget":
                 raise NoBudget(end.error or "what learning may use today is used up")
             if end.reason == "failed" and not end.steps:
@@ -107,8 +109,8 @@ class Arena:
         session = await self._runtime.open_session(
             workspace=folder,
             policy="sandbox",
-            source=SOURCE,
-            key=f"{SOURCE}:{case.skill}",
+            source=TRIALS,
+            key=f"{TRIALS}:{case.skill}",
             terminals=(PLACE,),
             use=(*TOOLS, *(("skill",) if files is not None else ())),
             share=share,
@@ -117,12 +119,12 @@ class Arena:
             self.lent[session.id] = Trialled(case.skill, digest, files)
         return session
 
-    async def _work(
-        self, session: Session, case: Case, offered: bool
-    ) -> tuple[ev.TurnFinished, bool]:
-        offer = OFFER.format(name=case.skill)
-        recalled = Recalled(offer, (case.skill,)) if offered else Recalled()
-        await self._runtime.submit(session, Inbound("task", case.task, SOURCE, recalled=recalled))
+    async def _work(self, session: Session, case: Case) -> tuple[ev.TurnFinished, bool]:
+        recalled = Recalled()
+        if (trialled := self.lent.get(session.id)) is not None:
+            offer = offered([Doc("skill", trialled.name, trialled.name, trialled.about)])
+            recalled = Recalled(offer, (trialled.name,))
+        await self._runtime.submit(session, Inbound("task", case.task, TRIALS, recalled=recalled))
         try:
             async with asyncio.timeout(CASE_SECONDS):
                 end = await self._end(session.id)
@@ -159,12 +161,14 @@ class Arena:
         effect = Effect(
             f"{session.id}-case", "terminal", {"command": script}, session.id, terminal.workspace,
             await terminal.where(), PLACE, PLACE, ("process", "filesystem"), script,
-            actor=Actor("agent", SOURCE, SOURCE), time=self._runtime.clock(),
+            actor=Actor("agent", TRIALS, TRIALS), time=self._runtime.clock(),
         )  # fmt: skip
         verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
         if verdict.action != "allow":
             log.warning("a case of a proof was refused: %s", verdict.reason)
             return None
+        if verdict.input is not None:
+            script = str(verdict.input["command"])
         command = Command(f"case-{uuid.uuid4().hex[:8]}", f"(\n{script}\n)", SCRIPT_SECONDS)
         done = await terminal.run(command)
         await terminal.forget(command.id)
@@ -173,7 +177,7 @@ class Arena:
     async def clear(self) -> None:
         """Remove trials that a runtime has left behind: their proof begins again."""
         for session in await self._runtime.store.sessions(MANY):
-            if session.source == SOURCE:
+            if session.source == TRIALS:
                 await self._leave(session)
         left = self._runtime.home.path / "proofs"
         await asyncio.to_thread(shutil.rmtree, left, ignore_errors=True)

@@ -232,10 +232,15 @@ class Choosing:
         return held
 
     async def answer(
-        self, use: Use, chosen: str, request: Request, accounts: Sequence[Account]
+        self,
+        use: Use,
+        chosen: str,
+        request: Request,
+        accounts: Sequence[Account],
+        paid: Callable[[int, float | None], Awaitable[None]],
     ) -> Reply:
-        """One reply to a question that belongs to no session, within these budgets and the
-        day's."""
+        """One reply to a question that belongs to no session, within these budgets and the day's.
+        `paid` hears of all tokens and dollars, those of tries that failed among them."""
         model = self._uses.route(use, chosen)
         if model is None:
             raise HermesError(f"no model is named for {use}", f"name one: models.uses.{use}")
@@ -243,6 +248,7 @@ class Choosing:
         async def pay(part: Paid) -> None:
             if part.usage.total:
                 await self._store.charge(part.model or model.name, use, part.usage, part.cost)
+                await paid(part.usage.total, part.cost)
 
         every = [*budget.day_accounts(self._settings(), self.spent_today), *accounts]
         async with aclosing(self._paid_for(use, model, request, every, pay)) as chunks:

@@ -5,7 +5,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,97 +13,46 @@ from msgspec.structs import replace
 from hermes_agent.agent.budget import today
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, HermesError, ModelError, NotFound, OverBudget
+from hermes_agent.core.errors import (
+    Degraded,
+    HermesError,
+    ModelError,
+    NotFound,
+    UsageError,
+)
 from hermes_agent.core.lent import Writer
 from hermes_agent.core.lore import Chore, Proposal
-from hermes_agent.core.messages import Prompt, Request, UserMessage
-from hermes_agent.core.records import Session, Use
+from hermes_agent.core.records import Session
+from hermes_agent.runtime.lessons import Later, Lessons
 
 if TYPE_CHECKING:
-    from hermes_agent.learning.asking import Answer
-    from hermes_agent.learning.proof import Prover
-    from hermes_agent.learning.review import Reviewer
-    from hermes_agent.learning.standing import Standing
-    from hermes_agent.learning.transcript import Transcript
     from hermes_agent.runtime.learning import Learning
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.learning")
 
-PROOF = "proof"
-"""The source of sessions that are trials."""
 LOOK_SECONDS = 60.0
 """How often it is looked for work that has become due."""
 DAY = 86_400.0
 TRIES = 3
 """How often work is tried that fails for a reason that may pass."""
 AGAIN_SECONDS = 600.0
+KEPT_SECONDS = 30 * DAY
+"""How long it is remembered what was done."""
 EMBEDDED = 32
 """Documents whose meaning is worked out at once."""
 SUMMARY_STEPS = 3
 """A session with fewer replies says itself what it was about."""
 
 
-class Later(Exception):
-    """It is too early for a chore."""
-
-
 class Chores:
     def __init__(self, runtime: "Runtime", learning: "Learning") -> None:
         self._runtime = runtime
         self._learning = learning
+        self.lessons = Lessons(runtime, learning)
         self._woken = asyncio.Event()
         self.busy = False
         """Whether work is under way."""
-
-    # parts
-
-    @cached_property
-    def reviewer(self) -> "Reviewer":
-        from hermes_agent.learning.review import Reviewer
-
-        return Reviewer(
-            ask=self._ask,
-            lore=self._runtime.store.lore,
-            memory=self._learning.memory,
-            skills=self._learning.book,
-            settings=lambda: self._learning.settings,
-            clock=self._runtime.clock,
-        )
-
-    @cached_property
-    def prover(self) -> "Prover":
-        from hermes_agent.learning.proof import Prover
-
-        return Prover(
-            ask=self._ask,
-            lore=self._runtime.store.lore,
-            arena=self._learning.arena,
-            settings=lambda: self._learning.settings,
-        )
-
-    @cached_property
-    def standing(self) -> "Standing":
-        from hermes_agent.learning.standing import Standing
-
-        return Standing(
-            lore=self._runtime.store.lore, skills=self._learning.book, clock=self._runtime.clock
-        )
-
-    async def _ask(self, use: Use, system: str, prompt: str, most: int) -> "Answer":
-        """One question to a model of learning's own, within its own budget."""
-        from hermes_agent.learning.asking import Answer, NoBudget
-
-        runtime, ledger = self._runtime, self._learning.ledger
-        request = Request(Prompt(system), (UserMessage(runtime.redact(prompt)),), max_output=most)
-        try:
-            reply = await runtime.choosing.answer(
-                use, runtime.settings.model, request, ledger.accounts()
-            )
-        except OverBudget as error:
-            raise NoBudget(error.message, error.hint) from None
-        await ledger.add(reply.usage.total, reply.cost)
-        return Answer(reply.text, reply.model, reply.usage, reply.cost)
 
     @property
     def _has_model(self) -> bool:
@@ -131,13 +79,22 @@ class Chores:
             body: dict[str, Any] = {"session": session.id, "after": talk.turn_began - 1}
             await lore.want(Chore(f"remember {session.id} {turn}", "remember", body, now))
             self._woken.set()
+        done = await lore.count("turns", 1)
+        if done % settings.every == 0:
+            await self._settle_all()
         if not self._has_model:
             return
         if settings.notes != "off" or settings.skills != "off":
             await self._want_reviews(session, talk, events, now)
+            if done % settings.every == 0:
+                body = {"over": done, "last": settings.every}
+                await lore.want(Chore(f"review over all {done}", "review", body, now))
         if talk.whole.steps >= SUMMARY_STEPS:
-            body = {"session": session.id, "turn": turn}
-            due = now if turn % settings.summary_turns == 0 else now + settings.summary_idle_seconds
+            nudge = turn % settings.summary_turns == 0
+            body = {
+                "session": session.id, "turn": turn, "upto": events[-1].number, "nudge": nudge,
+            }  # fmt: skip
+            due = now if nudge else now + settings.summary_idle_seconds
             await lore.want(Chore(f"summary {session.id} {turn}", "summary", body, due))
         self._woken.set()
 
@@ -157,14 +114,10 @@ class Chores:
             }
             key = f"review {session.id} {talk.turns}"
             await lore.want(Chore(key, "review", body, now))
-        done = await lore.count("turns", 1)
-        if done % settings.every == 0:
-            body = {"over": done, "last": settings.every}
-            await lore.want(Chore(f"review over all {done}", "review", body, now))
 
     async def want_proof(self, name: str) -> str:
         """A proof of the skill as it is now, because somebody asks for it."""
-        await self._learning.book.sync()
+        await self._learning.sync()
         record = await self._runtime.store.lore.skill(name)
         now = self._runtime.clock()
         key = f"proof {name} {record.digest} {now:.0f}"
@@ -179,9 +132,13 @@ class Chores:
         number = turn.id if turn is not None else 0
         lore, evidence = self._runtime.store.lore, f"session {by.session}"
         records = {record.name: record for record in await lore.skills()}
-        if name in records and records[name].by == "person":
+        mode, known = self._learning.settings.skills, records.get(name)
+        if mode == "off":
+            raise UsageError("no skills are to be learned here (learning.skills: off)")
+        if mode == "ask" or (known is not None and known.by == "person"):
             body = {
-                "action": "improve", "name": name, "why": why, "base": records[name].digest,
+                "action": "improve" if known else "create", "name": name, "why": why,
+                "base": known.digest if known else "",
                 "files": {path: data.decode() for path, data in files.items()},
                 "session": by.session, "turn": number,
             }  # fmt: skip
@@ -190,10 +147,10 @@ class Chores:
             made = (
                 same[0]
                 if same
-                else await lore.propose("skill", f"improve {name}", body, evidence, by.model)
+                else await lore.propose("skill", f"skill {name}", body, evidence, by.model)
             )
-            return f"proposal {made.id}, for a person wrote it and must agree (`hermes proposals`)"
-        kept = await self.reviewer.keep_skill(
+            return f"proposal {made.id}: a person must agree (`hermes proposals`)"
+        kept = await self.lessons.reviewer.keep_skill(
             name, files, by="agent", model=by.model, why=f"{why} ({evidence})",
             session=by.session, turn=number,
         )  # fmt: skip
@@ -208,14 +165,22 @@ class Chores:
             raise NotFound(f"no open proposal {id}", "`hermes proposals list` shows them")
         if not accept:
             return await lore.decide_proposal(id, "rejected", "person")
-        await self.reviewer.accept(found[0], "person")
+        await self.lessons.reviewer.accept(found[0], "person")
         self._woken.set()
         return replace(found[0], state="accepted", by="person")
+
+    async def _settle_all(self) -> None:
+        """Candidates that nobody needs are put away."""
+        try:
+            for words in await self.lessons.standing.settle_all():
+                log.warning("skills: %s", words)
+        except HermesError as error:
+            log.warning("the standing of skills is not settled: %s", error.message)
 
     async def settle(self, name: str) -> None:
         """See what becomes of a skill after a use."""
         try:
-            done = await self.standing.settle(name)
+            done = await self.lessons.standing.settle(name)
         except HermesError as error:
             log.warning("the standing of %s is not settled: %s", name, error.message)
             return
@@ -226,10 +191,13 @@ class Chores:
 
     async def tend(self) -> None:
         """Do what is due, for as long as the runtime lives."""
-        await self._begin()
+        begun = False
         while True:
             self._woken.clear()
             try:
+                if not begun:
+                    await self._begin()
+                    begun = True
                 await self._do_due()
             except Exception:
                 log.exception("learning broke; it goes on")
@@ -240,11 +208,10 @@ class Chores:
                     await self._woken.wait()
 
     async def _begin(self) -> None:
+        if self._runtime.store.health.state == "well":
+            await self._runtime.store.lore.forget_chores(self._runtime.clock() - KEPT_SECONDS)
         if (self._runtime.home.path / "proofs").is_dir():
-            try:
-                await self._learning.arena.clear()
-            except HermesError as error:
-                log.warning("old trials were not removed: %s", error.message)
+            await self._learning.arena.clear()
 
     async def _do_due(self) -> None:
         if self._runtime.store.health.state != "well":
@@ -264,7 +231,7 @@ class Chores:
             while await self._learning.recalling.embed_some(EMBEDDED):
                 pass
         except NoSemantics as error:
-            self._learning.say(f"only words count: {error.message}")
+            self._learning.say("meaning", f"only words count: {error.message}")
 
     async def _do(self, chore: Chore) -> None:
         from hermes_agent.learning.asking import NoBudget
@@ -303,94 +270,13 @@ class Chores:
     async def _work(self, chore: Chore) -> str:
         body = chore.body
         match chore.kind:
+            case "turn":
+                return await self._learning.catch_up(body["session"], body["turn"])
             case "review":
-                return await self._review(body)
+                return await self.lessons.review(body)
             case "summary":
-                return await self._summarise(body["session"], body["turn"])
+                return await self.lessons.summarise(body)
             case "proof":
-                return await self._prove(body)
+                return await self.lessons.prove(body)
             case "remember":
                 return await self._learning.tell_provider(body["session"], body["after"])
-
-    async def _review(self, body: Mapping[str, Any]) -> str:
-        from hermes_agent.learning.transcript import Transcript
-        from hermes_agent.learning.triggers import Trigger
-
-        store = self._runtime.store
-        triggers: Sequence[Trigger] = ()
-        if "over" in body:
-            listed = await store.sessions(body["last"], parent="")
-            await self.standing.settle_all()
-            transcripts = [
-                Transcript(one.id, 0, await store.events(one.id), one.title)
-                for one in listed
-                if one.source != PROOF
-            ]
-        else:
-            triggers = msgspec.convert(body["triggers"], list[Trigger])
-            transcripts = [await self._transcript(body["session"], body["after"], body["upto"])]
-        proposed = await self.reviewer.review(transcripts, triggers, over_all="over" in body)
-        done = [one for one in await self.reviewer.apply(proposed) if one.state != "off"]
-        return "; ".join(f"{one.state} {one.words}" for one in done) or "nothing to learn"
-
-    async def _transcript(self, session: str, after: int, upto: int) -> "Transcript":
-        from hermes_agent.learning.transcript import Transcript
-
-        events = [
-            one for one in await self._runtime.store.events(session, after) if one.number <= upto
-        ]
-        turns = [one.event.turn for one in events if isinstance(one.event, ev.TurnStarted)]
-        return Transcript(session, turns[-1] if turns else 0, events)
-
-    async def _prove(self, body: Mapping[str, Any]) -> str:
-        """Find cases, play them, and do what comes of it."""
-        from hermes_agent.learning.asking import NoBudget
-
-        name, digest = body["skill"], body["digest"]
-        if body.get("session") in self._runtime.working:
-            raise Later("the turn that it comes from is not over")
-        if await self.prover.needs_cases(name):
-            turn = body.get("session", ""), body.get("turn", 0)
-            used = await self.prover.turn_for(name) or ("", 0)
-            transcript = await self._turn(*(turn if turn[1] else used))
-            if transcript is None:
-                return "no cases: no turn is known in which it was of use"
-            await self.prover.add_cases(name, transcript)
-        verdict = await self.prover.prove(name, digest)
-        if verdict.later:
-            raise NoBudget(verdict.why)
-        return await self.standing.decide(verdict) or verdict.why
-
-    async def _turn(self, session: str, turn: int) -> "Transcript | None":
-        """One turn of a session by its id; None where it is gone."""
-        try:
-            events = await self._runtime.store.events(session) if session else ()
-        except NotFound:
-            return None
-        first, last = None, events[-1].number if events else 0
-        for one in events:
-            if isinstance(one.event, ev.TurnStarted) and one.event.turn == turn:
-                first = one.number
-            elif isinstance(one.event, ev.TurnFinished) and one.event.turn == turn:
-                last = one.number
-        return None if first is None else await self._transcript(session, first - 1, last)
-
-    async def _summarise(self, id: str, turn: int) -> str:
-        from hermes_agent.learning.summary import summarise
-
-        try:
-            session = await self._runtime.store.session(id)
-        except NotFound:
-            return "the session is gone"
-        if session.turns != turn or session.state != "idle":
-            return "the session went on"
-        events = await self._runtime.store.events(id)
-        before = [one.event for one in events if isinstance(one.event, ev.Summarised)]
-        upto = before[-1].upto if before else 0
-        since = [one for one in events if one.number > upto]
-        summary = await summarise(self._ask, since, before[-1].summary if before else "")
-        if summary is None:
-            return "nothing was said"
-        await self._runtime.add(session, ev.Summarised(summary.text, summary.upto, summary.model))
-        await self._learning.index(id)
-        return "summarised"

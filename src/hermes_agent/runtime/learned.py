@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
+from hermes_agent.core.foreign import framed
 from hermes_agent.core.lent import OpenedSkill, Writer
 from hermes_agent.core.lore import NoteEdit, View
 
@@ -79,14 +80,18 @@ class LearnedTools:
 
     # recall
 
-    async def recall(self, query: str, kinds: Sequence[str], limit: int) -> str:
+    async def recall(self, query: str, kinds: Sequence[str], limit: int, by: Writer) -> str:
+        number = by.effect.removeprefix(f"{by.session}-").partition("-")[0]
+        asking = ("message", f"{by.session}:{number}")
         with _told():
-            hits = await self._learning.recalling.search(query, kinds, limit)
+            found = await self._learning.recalling.search(query, kinds, limit + 1)
+        hits = [hit for hit in found if (hit.kind, hit.ref) != asking][:limit]
         if not hits:
             return "nothing was found"
-        return "\n".join(
+        lines = [
             f"{hit.kind} {hit.ref} ({_day(hit.time)}) {hit.title}: {hit.snippet}" for hit in hits
-        )
+        ]
+        return framed("recalled", "memory", "\n".join(lines))
 
 
 @contextmanager

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError
-from hermes_agent.core.lore import SkillUse
+from hermes_agent.core.lore import TRIALS, SkillUse, turn_chore
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.settings import LearningSettings, MemorySettings
 from hermes_agent.core.skills import OFFERED, Recalled
-from hermes_agent.runtime.chores import PROOF, Chores
+from hermes_agent.runtime.chores import Chores
 from hermes_agent.runtime.learned import LearnedTools
 from hermes_agent.runtime.ledger import Ledger
 from hermes_agent.runtime.skills import Skills
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.learning")
 
 SHIPPED = Path(__file__).parent.parent / "skills"
+WEEK = 7 * 86_400.0
 _SLASH = re.compile(r"/(?P<name>[\w-]{1,64})(?:\s+(?P<rest>.*))?\Z", re.DOTALL)
 
 
@@ -117,12 +118,14 @@ class Learning:
         if memory not in self._providers:
             from hermes_agent.learning.providers import open_provider
 
-            self._providers[memory] = open_provider(memory, self._runtime.secret)
+            self._providers[memory] = open_provider(
+                memory, self._runtime.secret, self._runtime.clock
+            )
         return self._providers[memory]
 
     def lent(self, session: Session) -> LearnedTools:
         """What a session's tools reach of it."""
-        trial = self.arena.lent.get(session.id) if session.source == PROOF else None
+        trial = self.arena.lent.get(session.id) if session.source == TRIALS else None
         return LearnedTools(self, trial)
 
     # a session opens
@@ -130,19 +133,26 @@ class Learning:
     async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
         """What the prompt of a new session says of memory and skills. What is wrong with them keeps
         no session from being opened."""
-        if source == PROOF:
+        if source == TRIALS:
             return "", ""
         try:
             memory = "" if parent or "memory" not in tools else (await self.memory.snapshot()).text
             skills = ""
             if "skill" in tools:
-                await self.book.sync()
-                skills = self.book.index(await self.book.offered(tools))
+                await self.sync()
+                # A candidate is offered where it fits, and there in half of the cases only.
+                known = await self.book.offered(tools)
+                skills = self.book.index([one for one in known if one.state != "candidate"])
         except HermesError as error:
             self.say("opening", f"memory and skills could not be read: {error.message}")
             return "", ""
         self.say("opening", "")
         return memory, skills
+
+    async def sync(self) -> None:
+        """Take in what was changed by hand in the skills, and say what came of it."""
+        for words in await self.book.sync():
+            log.warning("skills: %s", words)
 
     def say(self, part: str, trouble: str) -> None:
         """What is wrong with a part; empty when it is well again."""
@@ -156,7 +166,7 @@ class Learning:
 
     async def arrived(self, session: Session, message: Inbound) -> Inbound:
         """The message with the skill that it names, or with what fits it."""
-        if session.source == PROOF or message.skills or message.recalled != Recalled():
+        if session.source == TRIALS or message.skills or message.recalled != Recalled():
             return message
         slash = _SLASH.match(message.text.strip())
         if slash is not None and await self._knows(slash["name"]):
@@ -169,19 +179,24 @@ class Learning:
         self.say("recall", "")
         return message
 
+    async def expect(self, text: str) -> None:
+        """A message that names a skill wrongly is refused before a session is opened for it."""
+        slash = _SLASH.match(text.strip())
+        if slash is not None and await self._knows(slash["name"]):
+            await self.book.open(slash["name"], (slash["rest"] or "").strip())
+
     async def _knows(self, name: str) -> bool:
-        await self.book.sync()
+        await self.sync()
         return any(record.name == name for record in await self._runtime.store.lore.skills())
 
     async def _with_skill(self, message: Inbound, name: str, arguments: str) -> Inbound:
         found = await self.book.open(name, arguments.strip())
-        parts, at = [], 0
-        for snippet in found.snippets:
-            # No turn has begun that could run it: the model runs it, like any command.
-            parts += [found.text[at : snippet.start], f"(what `{snippet.command}` prints)"]
-            at = snippet.end
-        text = f"{message.text.strip()}\n\n{''.join([*parts, found.text[at:]])}"
-        return replace(message, text=text, skills=(found.opened,))
+        text = found.text
+        if found.snippets:
+            # What the commands in its text print is known only in a turn, where they are judged.
+            given = f"name={name!r}, arguments={arguments.strip()!r}"
+            text = f"[the user opens the skill {name}: begin with skill({given})]"
+        return replace(message, skills=(replace(found.opened, text=text),))
 
     async def _with_recalled(self, session: Session, message: Inbound) -> Inbound:
         prompt = await self._runtime.store.prompt(session.prompt)
@@ -219,23 +234,37 @@ class Learning:
     # a turn has ended
 
     async def turn_ended(self, session: Session, talk: Conversation) -> None:
-        if session.source == PROOF or self._runtime.store.health.state != "well":
+        if session.source == TRIALS or self._runtime.store.health.state != "well":
             return
         events = await self._runtime.store.events(session.id, talk.turn_began - 1)
-        await self._note_uses(session, talk, events)
-        if session.parent:
-            return
-        await self.index(session.id)
-        await self.chores.after(session, talk, events)
+        ends = (at for at, one in enumerate(events) if isinstance(one.event, ev.TurnFinished))
+        events = events[: next(ends) + 1]
+        started = next(one.event for one in events if isinstance(one.event, ev.TurnStarted))
+        await self._note_uses(session, talk, started.turn, events)
+        if not session.parent:
+            await self.index(session.id)
+            await self.chores.after(session, talk, events)
+        await self._runtime.store.lore.drop_chore(turn_chore(started.turn))
+
+    async def catch_up(self, id: str, turn: int) -> str:
+        """A turn that ended just before its runtime did."""
+        session = await self._runtime.store.session(id)
+        prompt = await self._runtime.store.prompt(session.prompt)
+        talk = Conversation(id, prompt)
+        for one in await self._runtime.store.events(id):
+            talk.apply(one)
+            if isinstance(one.event, ev.TurnFinished) and one.event.turn == turn:
+                break
+        await self.turn_ended(session, talk)
+        return "caught up"
 
     async def _note_uses(
-        self, session: Session, talk: Conversation, events: Sequence[ev.Recorded]
+        self, session: Session, talk: Conversation, turn: int, events: Sequence[ev.Recorded]
     ) -> None:
         """How the turn went, for each skill that fitted it; and what its message says of how the
         one before went."""
         from hermes_agent.learning.triggers import outcome
 
-        turn = next(one.event.turn for one in events if isinstance(one.event, ev.TurnStarted))
         opened = {one.skill: one.digest for one in talk.opened}
         fitting = {
             name: ""
@@ -324,10 +353,13 @@ class Learning:
     async def status(self) -> dict[str, object]:
         lore = self._runtime.store.lore
         skills = await lore.skills()
+        week = self._runtime.clock() - WEEK
         return {
             "trouble": self.trouble,
             "proposals": len(await lore.proposals()),
             "skills": sum(record.state in OFFERED for record in skills),
+            "quarantined": [one.name for one in skills if one.state == "quarantined"],
+            "given_up": [f"{one.key}: {one.result}" for one in await lore.given_up(week)],
             "candidates": sum(record.state == "candidate" for record in skills),
             "chores": len(await lore.chores(self._runtime.clock())),
             "tokens_today": int(await self.ledger.tokens()),

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.lore import Note, NoteEdit
 from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.runtime.skills import EVERY
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.learning import Learning
@@ -31,6 +32,10 @@ class NewSkill(Struct, forbid_unknown_fields=True):
     name: str
     files: dict[str, str]
     why: str = ""
+    base: str = ""
+    """The digest of the version that it was made from; another one since is not overwritten."""
+    keep: bool = False
+    """Files that are not named stay as they are."""
 
 
 class Checked(Struct, forbid_unknown_fields=True):
@@ -162,9 +167,15 @@ class LearningApi:
     async def write_skill(self, request: Request) -> Response:
         new = body_of(await request.body(), NewSkill)
         files = {path: text.encode() for path, text in new.files.items()}
-        book = self._learning.book
-        await book.sync()
-        return reply(await book.write(new.name, files, by="person", state="given", why=new.why))
+        book, lore = self._learning.book, self._runtime.store.lore
+        await self._learning.sync()
+        if new.keep:
+            record = await lore.skill(new.name)
+            files = {**await lore.files(new.name, record.version), **files}
+        kept = await book.write(
+            new.name, files, by="person", state="given", why=new.why, base=new.base
+        )
+        return reply(kept)
 
     async def check_skill(self, request: Request) -> Response:
         given = body_of(await request.body(), Checked)
@@ -194,7 +205,7 @@ class LearningApi:
         from hermes_agent.learning.lift import lift
 
         lore = self._runtime.store.lore
-        return reply(lift(await lore.skills(), await lore.uses(), await lore.trials()))
+        return reply(lift(await lore.skills(), await lore.uses(limit=EVERY), await lore.trials()))
 
     async def run_skill(self, request: Request) -> Response:
         given = body_of(await request.body(), RunSkill)

@@ -26,6 +26,8 @@ from hermes_agent.runtime.replies import body_of, guarded, reply
 from hermes_agent.runtime.runtime import Runtime
 
 MOST_SESSIONS = 100_000
+RESERVED = ("proof", "agent")
+"""Sources of messages that nobody outside sends."""
 KEEP_ALIVE_SECONDS = 15.0
 """A stream that says nothing for longer is dead, and its listener comes back."""
 
@@ -146,9 +148,12 @@ class Api:
     async def message(self, request: Request) -> Response:
         new = body_of(await request.body(), NewMessage)
         runtime = self._runtime
+        if new.source in RESERVED:
+            raise UsageError(f"the source {new.source!r} is Hermes' own", "take another name")
         if not new.text.strip() and not new.files:
             raise UsageError("the message is empty", 'say something: hermes ask "…"')
         key = new.key or secrets.token_hex(8)
+        await runtime.learning.expect(new.text)
         session = await self._session_for(new, key)
         after = await runtime.store.last_number(session.id)
         inbound = Inbound(key, new.text, new.source, new.interactive, new.files)

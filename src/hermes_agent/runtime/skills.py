@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.records import Inbound
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
 
 SOURCE = "runbook"
+EVERY = 100_000
+"""Uses that are counted."""
 
 
 class Skills:
@@ -23,8 +27,8 @@ class Skills:
     async def listed(self) -> list[dict[str, Any]]:
         """Every skill, a row each."""
         book, lore = self._learning.book, self._runtime.store.lore
-        await book.sync()
-        uses = Counter(one.skill for one in await lore.uses() if one.opened)
+        await self._learning.sync()
+        uses = Counter(one.skill for one in await lore.uses(limit=EVERY) if one.opened)
         known = book.known()
         return [
             {
@@ -95,7 +99,7 @@ class Skills:
         )  # fmt: skip
         after = await self._runtime.store.last_number(session.id)
         key = secrets.token_hex(8)
-        text = f"{OPENING}\n\n{found.text}"
-        inbound = Inbound(key, text, source, interactive, skills=(found.opened,))
+        opened = replace(found.opened, text=found.text)
+        inbound = Inbound(key, OPENING, source, interactive, skills=(opened,))
         await self._runtime.submit(session, inbound)
         return {"session": session.id, "key": key, "after": after}

@@ -27,9 +27,10 @@ from hermes_agent.core.events import (
     encode,
     kind_of,
 )
+from hermes_agent.core.lore import AFTER_TURN, TRIALS, Chore, turn_chore
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Turn
-from hermes_agent.store import audit
+from hermes_agent.store import audit, lore_chores
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.search import index, spoken
 
@@ -245,6 +246,12 @@ def _finish_turn(place: Place, event: TurnFinished) -> None:
         "where session = ? and turn = ? and state = 'parked'",
         (place.now, place.key, place.turn),
     )
+    if place.source != TRIALS and place.turn is not None:
+        chore = Chore(
+            turn_chore(place.turn), "turn", {"session": place.session, "turn": place.turn},
+            place.now + AFTER_TURN,
+        )  # fmt: skip
+        lore_chores.want(place.db, chore)
 
 
 _PROJECTIONS: dict[type[Event], Callable[[Place, Any], None]] = {

@@ -202,6 +202,15 @@ class StoredLore(Lore):
     async def put_off(self, key: str, until: float, why: str, *, tried: bool = True) -> None:
         await self._write("put_off", lambda db: lore_chores.put_off(db, key, until, why, tried))
 
+    async def drop_chore(self, key: str) -> None:
+        await self._write("drop_chore", lambda db: lore_chores.drop(db, key))
+
+    async def given_up(self, since: float) -> Sequence[Chore]:
+        return await self._read(lambda db: lore_chores.given_up(db, since))
+
+    async def forget_chores(self, before: float) -> None:
+        await self._write("forget_chores", lambda db: lore_chores.forget(db, before))
+
     async def close_chore(self, key: str, state: str, result: str = "") -> None:
         await self._write("close_chore", lambda db: lore_chores.close(db, key, state, result))
 

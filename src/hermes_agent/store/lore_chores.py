@@ -87,6 +87,24 @@ def chores(db: apsw.Connection, now: float) -> list[Chore]:
     return [Chore(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
 
 
+def given_up(db: apsw.Connection, since: float) -> list[Chore]:
+    found = rows(
+        db,
+        "select key, kind, body, due, tries, state, result from chores "
+        "where state = 'given-up' and due >= ? order by due desc limit 20",
+        (since,),
+    )
+    return [Chore(*[*row[:2], msgspec.json.decode(row[2]), *row[3:]]) for row in found]
+
+
+def drop(db: apsw.Connection, key: str) -> None:
+    db.execute("delete from chores where key = ?", (key,))
+
+
+def forget(db: apsw.Connection, before: float) -> None:
+    db.execute("delete from chores where state <> 'due' and due < ?", (before,))
+
+
 def put_off(db: apsw.Connection, key: str, until: float, why: str, tried: bool) -> None:
     """One that went with its session stays gone, and one that is closed stays closed."""
     db.execute(

@@ -1,0 +1,305 @@
+"""Looking back, through a whole runtime: when, what comes of it, and what it may cost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.lore import Chore
+from hermes_agent.core.records import Session
+from hermes_agent.core.settings import LearningSettings, UseSettings
+from tests.support.families import answers, say, shell
+from tests.support.pupils import Clock, Pupil, looker, pupil, reviewing, skill_text
+
+NOTE = {
+    "view": "memory",
+    "text": "the web server is restarted with rc-service",
+    "evidence": [1],
+    "confidence": 0.9,
+}
+SKILL = {
+    "action": "create",
+    "name": "restart-web",
+    "why": "it took many tries",
+    "evidence": [1],
+    "files": {"SKILL.md": skill_text("restart-web", "Restarts the web server. Use when it hangs.")},
+}
+DAY = 86_400.0
+
+
+def working(folder: Path) -> str:
+    """A model that works much when it is told to."""
+    many = [shell(f"echo {number}") for number in range(8)]
+    return answers(
+        folder, "worker", work=[*many, say("done")], look=[shell("ls"), say("it is there")],
+        wrong=[shell("ls"), say("sorry, it is mended")],
+    )  # fmt: skip
+
+
+def looking(folder: Path, *skills: dict[str, Any], notes: tuple[Any, ...] = (NOTE,)) -> str:
+    ideas = {"notes": list(notes), "skills": list(skills)}
+    return looker(folder, ('"cases"', {"cases": []}), ("Summarise", "It hung."), (".", ideas))
+
+
+async def worked(h: Pupil, folder: Path, text: str = "work hard on the web server") -> Session:
+    session = await h.open(working(folder))
+    await h.say(session, text)
+    await h.learned()
+    return session
+
+
+async def notes(h: Pupil) -> list[str]:
+    return [note.text for note in await h.runtime.store.lore.notes()]
+
+
+async def waiting(h: Pupil) -> Chore:
+    """The one review that is to be done within a day."""
+    due = await h.runtime.store.lore.chores(h.runtime.clock() + DAY)
+    (found,) = [chore for chore in due if chore.kind == "review"]
+    return found
+
+
+# when
+
+
+async def test_a_turn_with_many_calls_is_looked_back_on(tmp_path: Path) -> None:
+    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+        session = await worked(h, tmp_path)
+        (note,) = await h.runtime.store.lore.notes()
+        assert (note.text, note.by) == (NOTE["text"], "review")
+        assert note.source.startswith(f"session {session.id}")
+        chores = await h.chores("review")
+    assert list(chores) == [f"review {session.id} 1"]
+    assert chores[f"review {session.id} 1"] == ("done", f"kept noted: {NOTE['text']}")
+
+
+async def test_a_turn_that_the_user_corrects_is_looked_back_on(tmp_path: Path) -> None:
+    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+        session = await worked(h, tmp_path, "look at the web server")
+        assert await h.chores("review") == {}
+        await h.say(session, "No, that is wrong: it is restarted with rc-service")
+        await h.learned()
+        assert list(await h.chores("review")) == [f"review {session.id} 2"]
+        assert await notes(h) == [NOTE["text"]]
+
+
+async def test_every_so_many_turns_all_are_looked_back_on(tmp_path: Path) -> None:
+    async with pupil(tmp_path, **reviewing(looking(tmp_path), every=2)) as h:
+        await worked(h, tmp_path, "look at this")
+        assert await h.chores("review") == {}
+        await worked(h, tmp_path, "look at that")
+        chores = await h.chores("review")
+    assert [(key, state) for key, (state, _) in chores.items()] == [("review over all 2", "done")]
+
+
+async def test_a_script_does_not_look_back_unless_it_is_named_for_it(tmp_path: Path) -> None:
+    async with pupil(tmp_path, model=working(tmp_path)) as h:
+        await worked(h, tmp_path)
+        assert await h.chores() == {}
+
+
+async def test_children_are_not_looked_back_on(tmp_path: Path) -> None:
+    task = {"calls": [{"tool": "delegate", "with": {"tasks": [{"task": "work for me"}]}}]}
+    many = [shell(f"echo {number}") for number in range(8)]
+    model = answers(tmp_path, "parent", plan=[task, say("done")], work=[*many, say("done")])
+    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+        await h.say(await h.open(model), "plan")
+        await h.learned()
+        assert await h.chores("review") == {}
+
+
+# what comes of it
+
+
+async def test_a_skill_that_is_kept_is_a_candidate_and_its_proof_is_wanted(tmp_path: Path) -> None:
+    async with pupil(tmp_path, **reviewing(looking(tmp_path, SKILL, notes=()))) as h:
+        await worked(h, tmp_path)
+        record = await h.runtime.store.lore.skill("restart-web")
+        proofs = await h.chores("proof")
+        folder = h.runtime.home.path / "skills" / "restart-web"
+        assert (folder / "SKILL.md").is_file()
+    assert (record.state, record.by) == ("candidate", "review")
+    assert [state for state, _ in proofs.values()] == ["done"]
+
+
+async def test_what_is_to_be_asked_about_waits_for_a_persons_word(tmp_path: Path) -> None:
+    settings = reviewing(looking(tmp_path, SKILL), notes="ask", skills="ask")
+    async with pupil(tmp_path, **settings) as h:
+        await worked(h, tmp_path)
+        assert await notes(h) == []
+        first, second = await h.get("/v1/proposals")
+        assert (first["kind"], second["kind"]) == ("note", "skill")
+        assert (await h.get("/v1/status"))["learning"]["proposals"] == 2
+        done = await h.post(f"/v1/proposals/{first['id']}", {"decision": "accept"})
+        assert done["state"] == "accepted"
+        await h.post(f"/v1/proposals/{second['id']}", {"decision": "reject"})
+        assert await notes(h) == [NOTE["text"]]
+        assert await h.get("/v1/proposals") == []
+        assert (await h.refused(f"/v1/proposals/{first['id']}", {"decision": "accept"}))[0] == 404
+        assert (await h.refused("/v1/proposals/1", {"decision": "perhaps"}))[0] == 400
+        rejected = await h.get("/v1/proposals", state="rejected")
+        assert [one["title"] for one in rejected] == ["create the skill restart-web"]
+        names = [record.name for record in await h.runtime.store.lore.skills()]
+        assert "restart-web" not in names
+        await worked(h, tmp_path)
+        assert await h.get("/v1/proposals") == [], "what was rejected is not proposed again"
+
+
+async def test_an_accepted_skill_becomes_a_candidate_and_is_tried(tmp_path: Path) -> None:
+    settings = reviewing(looking(tmp_path, SKILL, notes=()), skills="ask")
+    async with pupil(tmp_path, **settings) as h:
+        await worked(h, tmp_path)
+        (one,) = await h.get("/v1/proposals")
+        await h.post(f"/v1/proposals/{one['id']}", {"decision": "accept"})
+        await h.learned()
+        assert (await h.runtime.store.lore.skill("restart-web")).state == "candidate"
+        assert len(await h.chores("proof")) == 1
+
+
+async def test_with_learning_off_nothing_is_looked_back_on(tmp_path: Path) -> None:
+    settings = reviewing(looking(tmp_path, SKILL), notes="off", skills="off")
+    async with pupil(tmp_path, **settings) as h:
+        await worked(h, tmp_path)
+        assert await h.chores("review") == {}
+        assert await notes(h) == []
+
+
+async def test_a_near_duplicate_becomes_a_pending_version_of_what_there_is(tmp_path: Path) -> None:
+    """What a review wrote and was proven is improved beside it; what a person wrote is proposed."""
+    again = {**SKILL, "name": "restart-web-server", "why": "better"}
+    again["files"] = {
+        "SKILL.md": skill_text(
+            "restart-web-server", "Restarts the web server. Use when it hangs.", "Look, then act!"
+        )
+    }
+    async with pupil(tmp_path, **reviewing(looking(tmp_path, again, notes=()))) as h:
+        book, lore = h.runtime.learning.book, h.runtime.store.lore
+        files = {path: text.encode() for path, text in SKILL["files"].items()}
+        await book.write("restart-web", files, by="review", state="proven")
+        before = await lore.skill("restart-web")
+        await worked(h, tmp_path)
+        assert await lore.skill("restart-web") == before
+        assert [one.by for one in await lore.versions("restart-web")] == ["review", "review"]
+        assert "restart-web-server" not in [record.name for record in await lore.skills()]
+        (key,) = await h.chores("proof")
+        assert key.startswith("proof restart-web ")
+
+
+async def test_a_persons_skill_is_only_changed_by_their_word(tmp_path: Path) -> None:
+    better = {**SKILL, "action": "improve"}
+    better["files"] = {
+        "SKILL.md": skill_text(
+            "restart-web", "Restarts the web server. Use when it hangs.", "Restart it twice."
+        )
+    }
+    async with pupil(tmp_path, **reviewing(looking(tmp_path, better, notes=()))) as h:
+        await h.skill("restart-web", SKILL["files"]["SKILL.md"])
+        before = await h.runtime.store.lore.skill("restart-web")
+        await worked(h, tmp_path, "work: the web server hangs, restart it")
+        assert await h.runtime.store.lore.skill("restart-web") == before
+        (one,) = await h.get("/v1/proposals")
+        assert one["title"] == "improve the skill restart-web"
+
+
+# what it may cost, and what goes wrong
+
+
+async def test_when_the_budget_is_used_up_it_is_put_off_until_tomorrow(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    settings = reviewing(looking(tmp_path), day_tokens=20_000)
+    async with pupil(tmp_path, clock=clock, **settings) as h:
+        await h.runtime.learning.ledger.add(19_000, None)
+        session = await worked(h, tmp_path)
+        assert await notes(h) == []
+        assert "learning rests until tomorrow" in caplog.text
+        chore = await waiting(h)
+        assert (chore.key, chore.due) == (f"review {session.id} 1", clock.now // DAY * DAY + DAY)
+        clock.now += 6 * 3600
+        await h.learned()
+        assert await notes(h) == []
+        clock.now += 8 * 3600
+        await h.learned()
+        assert await notes(h) == [NOTE["text"]]
+        assert 0 < (await h.get("/v1/status"))["learning"]["tokens_today"] < 20_000
+
+
+async def test_dollars_of_learning_are_bounded_too(tmp_path: Path) -> None:
+    price = {"input": 1_000.0, "output": 1_000.0}
+    ideas = {"notes": [NOTE], "skills": []}
+    look = looker(tmp_path, (".", ideas), price=price)
+    async with pupil(tmp_path, **reviewing(look, day_dollars=0.5)) as h:
+        await worked(h, tmp_path)
+        assert await notes(h) == []
+        assert (await h.get("/v1/status"))["learning"]["dollars_today"] == 0.0
+
+
+async def test_what_a_review_used_is_counted_and_shown_by_its_use(tmp_path: Path) -> None:
+    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+        await worked(h, tmp_path)
+        used = (await h.get("/v1/status"))["learning"]["tokens_today"]
+        costs = (await h.get("/v1/costs", by="use"))["costs"]
+        (cost,) = [one for one in costs if one["name"] == "review"]
+        assert used == cost["usage"]["input"] + cost["usage"]["output"] > 0
+
+
+async def test_a_model_that_fails_is_asked_again_later_and_given_up_after_three_tries(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    broken = looker(tmp_path, ("^zzz$", "x"))
+    async with pupil(tmp_path, clock=clock, **reviewing(broken)) as h:
+        session = await worked(h, tmp_path)
+        key = f"review {session.id} 1"
+        for minutes in (10, 20):
+            chore = await waiting(h)
+            assert (chore.key, chore.due) == (key, clock.now + minutes * 60)
+            clock.now += minutes * 60
+            await h.learned()
+        state, why = (await h.chores("review"))[key]
+    assert state == "given-up"
+    assert "used up" in why
+    assert f"{key} is given up" in caplog.text
+
+
+async def test_answers_that_are_no_json_are_given_up_and_nothing_is_kept(tmp_path: Path) -> None:
+    clock = Clock()
+    async with pupil(tmp_path, clock=clock, **reviewing(looker(tmp_path, (".", "Sure!")))) as h:
+        await worked(h, tmp_path)
+        clock.now += DAY
+        await h.learned()
+        clock.now += DAY
+        await h.learned()
+        assert [state for state, _ in (await h.chores("review")).values()] == ["given-up"]
+        assert await notes(h) == []
+
+
+async def test_days_without_a_budget_are_no_failures(tmp_path: Path) -> None:
+    clock = Clock()
+    settings = reviewing(looking(tmp_path), day_tokens=20_000)
+    async with pupil(tmp_path, clock=clock, **settings) as h:
+        await h.runtime.learning.ledger.add(20_000, None)
+        await worked(h, tmp_path)
+        for _ in range(3):
+            clock.now += DAY
+            await h.runtime.learning.ledger.add(20_000, None)
+            await h.learned()
+        assert (await waiting(h)).tries == 0
+
+
+async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pupil(tmp_path, **reviewing(looking(tmp_path))) as h:
+        await h.runtime.store.lore.want(Chore("review odd", "review", {}, 0.0))
+        await worked(h, tmp_path)
+        assert await notes(h) == [NOTE["text"]]
+        assert "review odd broke" in caplog.text
+
+
+async def test_the_cheap_model_looks_back_where_none_is_named(tmp_path: Path) -> None:
+    uses = UseSettings(cheap=(looking(tmp_path),))
+    async with pupil(tmp_path, uses=uses, learning=LearningSettings(every=1_000)) as h:
+        await worked(h, tmp_path)
+        assert await notes(h) == [NOTE["text"]]

@@ -1,0 +1,143 @@
+"""Runbooks over the API: worked through without a model, which is woken when something differs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.messages import Usage
+from tests.support.families import answers, say, shell
+from tests.support.pupils import Pupil, pupil, skill_text
+
+BOOK = """\
+when:
+  - run: test -e stale
+steps:
+  - name: remove the lock
+    run: rm stale
+    verify: {run: test ! -e stale}
+  - run: echo {{word}} > state
+verify:
+  - run: cat state
+    expect: {output: "^{{word}}$"}
+"""
+TEXT = skill_text(
+    "clear-lock", "Removes a stale lock. Use when a lock is stale.",
+    hermes_parameters="word: what to write",
+)  # fmt: skip
+
+
+async def ready(h: Pupil, text: str = TEXT, book: str = BOOK) -> None:
+    (h.work / "stale").touch()
+    await h.skill("clear-lock", text, runbook_yaml=book)
+
+
+async def run(h: Pupil, **more: Any) -> tuple[list[Any], ev.TurnFinished]:
+    given = {"workspace": str(h.work), "arguments": "word=up", "policy": "sandbox", **more}
+    started = await h.post("/v1/skills/clear-lock/run", given)
+    session = await h.runtime.store.session(started["session"])
+    journal = await h.idle(session)
+    assert isinstance(journal[-1], ev.TurnFinished)
+    return journal, journal[-1]
+
+
+def judged(journal: list[Any]) -> list[str]:
+    return [one.action for one in journal if isinstance(one, ev.CallJudged)]
+
+
+async def test_a_runbook_runs_without_any_model(tmp_path: Path) -> None:
+    async with pupil(tmp_path) as h:
+        await ready(h)
+        journal, end = await run(h)
+        assert (end.reason, end.text.splitlines()[0]) == ("done", "done: clear-lock")
+        assert (end.usage, end.cost) == (Usage(), 0.0)
+        assert judged(journal) == ["allow"] * 6
+        assert (h.work / "state").read_text() == "up\n"
+        (h.work / "stale").touch()
+        again = (await run(h))[1]
+        assert again.text.startswith("nothing to do: all is as it should be")
+        uses = await h.runtime.store.lore.uses("clear-lock")
+        assert [(use.opened, use.outcome, use.tokens) for use in uses] == [(True, "good", 0)] * 2
+
+
+async def test_without_a_model_a_runbook_that_meets_a_difference_stops_and_says_what_it_saw(
+    tmp_path: Path,
+) -> None:
+    async with pupil(tmp_path) as h:
+        await ready(h, book=BOOK.replace("run: rm stale", "run: rm stale elsewhere"))
+        _, end = await run(h)
+        (use,) = await h.runtime.store.lore.uses("clear-lock")
+    assert end.text.startswith("stopped: step 1 of 2: remove the lock")
+    assert "No such file" in end.text
+    assert "nobody was woken: no model is set up" in end.text
+    assert not (h.work / "state").exists()
+    assert use.outcome == "bad"
+
+
+async def test_with_a_model_what_differs_wakes_it(tmp_path: Path) -> None:
+    moved = [say("a step")] * 3  # each command of the runbook counts as a reply
+    model = answers(tmp_path, automatically=[*moved, shell("echo up > state"), say("mended")])
+    async with pupil(tmp_path, model=model) as h:
+        await ready(h, book=BOOK.replace("run: rm stale", "run: rm stale elsewhere"))
+        journal, end = await run(h)
+    assert (end.reason, end.text) == ("done", "mended")
+    by = [one.model for one in journal if isinstance(one, ev.Replied)]
+    assert by == ["runbook/clear-lock"] * 3 + [model] * 2
+    assert (h.work / "state").read_text() == "up\n"
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+async def test_a_runbook_is_refused_what_the_gate_refuses(tmp_path: Path, bounded: bool) -> None:
+    """By the rules, where nobody can be asked, or by the skill's own bounds."""
+    text = TEXT.replace("metadata:", "allowed-tools: terminal(test:*) terminal(cat:*)\nmetadata:")
+    async with pupil(tmp_path) as h:
+        await ready(h, text=text if bounded else TEXT)
+        journal, end = await run(h, policy="sandbox" if bounded else "observe")
+        assert "refused" in end.text
+        assert "deny" in judged(journal) or "ask" in judged(journal)
+        assert (h.work / "stale").exists()
+
+
+async def test_a_candidate_runs_only_when_somebody_insists(tmp_path: Path) -> None:
+    async with pupil(tmp_path) as h:
+        (h.work / "stale").touch()
+        files = {"SKILL.md": TEXT.encode(), "runbook.yaml": BOOK.encode()}
+        book = h.runtime.learning.book
+        await book.write("clear-lock", files, by="review", state="candidate")
+        given = {"workspace": str(h.work), "arguments": "word=up"}
+        code, told = await h.refused("/v1/skills/clear-lock/run", given)
+        assert (code, "candidate" in told["error"]) == (400, True)
+        assert "--anyway" in told["hint"]
+        assert await h.runtime.store.sessions() == []
+        assert (await run(h, anyway=True))[1].text.startswith("done: clear-lock")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code", "told"),
+    [
+        ("clear-lock", "", 400, "word"),
+        ("clear-lock", "word='a\nb'", 400, "line break"),
+        ("no-such-skill", "", 404, "no skill called"),
+        ("write-a-skill", "", 400, "has no runbook.yaml"),
+    ],
+)
+async def test_a_runbook_that_cannot_be_run_is_refused_before_anything_is_kept(
+    tmp_path: Path, name: str, arguments: str, code: int, told: str
+) -> None:
+    async with pupil(tmp_path) as h:
+        await ready(h)
+        given = {"workspace": str(h.work), "arguments": arguments}
+        answered, said = await h.refused(f"/v1/skills/{name}/run", given)
+        assert answered == code
+        assert told in said["error"]
+        assert await h.runtime.store.sessions() == []
+
+
+async def test_values_stay_values_whatever_they_hold(tmp_path: Path) -> None:
+    async with pupil(tmp_path) as h:
+        await ready(h)
+        _, end = await run(h, arguments="word='x; touch evil $(touch evil) `touch evil`'")
+        assert end.text.startswith("done: clear-lock")
+        assert (h.work / "state").read_text() == "x; touch evil $(touch evil) `touch evil`\n"
+        assert not (h.work / "evil").exists()
