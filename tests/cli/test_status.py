@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,8 +110,8 @@ def test_what_learning_could_not_do_is_told_in_lines_that_are_not_too_long() -> 
         "trouble": "only words count\x1b[2J",
         "given_up": ["proof feed-cats: no sandbox", "summary ab: " + "no model " * 100],
     }
-    status = {**dict.fromkeys(KEYS), "state": "running", "version": "1", "uptime": 1.0,
-              "working": [], "learning": learning}  # fmt: skip
+    status: dict[str, Any] = {**dict.fromkeys(KEYS), "state": "running", "version": "1",
+              "uptime": 1.0, "working": [], "learning": learning}  # fmt: skip
     trouble, given_up = (line for line in status_lines(status) if line.startswith("learning   "))
     assert trouble == "learning   only words count[2J"
     assert given_up.startswith("learning   2 things given up: proof feed-cats: no sandbox; summary")

@@ -74,6 +74,7 @@ class Lending:
                 model=self._talk.model,
                 carve=self._carver(effect),
             ),
+            note=open_call.intended.note if open_call.intended else {},
             aside=bool(open_call.by),
         )
 

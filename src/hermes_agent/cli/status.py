@@ -90,6 +90,9 @@ def _learning(learning: dict[str, Any]) -> list[str]:
     lines = []
     if learning.get("proposals"):
         lines.append(f"proposals  {learning['proposals']}; `hermes proposals` lists them")
+    if names := learning.get("quarantined"):
+        shown = one_line(", ".join(names), 150)
+        lines.append(f"skills     look dangerous and are not used: {shown}")
     if learning.get("trouble"):
         lines.append(f"learning   {one_line(learning['trouble'], 200)}")
     if given_up := learning.get("given_up"):

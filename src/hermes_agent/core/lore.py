@@ -348,6 +348,10 @@ class Lore(Protocol):
         """Once: one that is decided already raises `UsageError`."""
         ...
 
+    async def reopen_proposal(self, id: int) -> None:
+        """What was accepted could not be done: it waits for a person's word again."""
+        ...
+
     async def want(self, chore: Chore) -> bool:
         """Keep work to be done. False when the key is known: it is done once."""
         ...

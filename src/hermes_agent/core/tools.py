@@ -85,6 +85,8 @@ class ToolContext:
     """Where results of this session that were too large are kept whole: `EFFECT.txt`."""
     call: Call | None = None
     lent: Lent = Lent()
+    note: Mapping[str, Any] = field(default_factory=dict)
+    """What `prepare` returned for this call."""
     aside: bool = False
     """A program makes the call, and may make others at the same time."""
 

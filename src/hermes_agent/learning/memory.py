@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -82,6 +82,7 @@ class MemoryBook:
         self._danger = lru_cache(1_000)(scan)
         self._redact = redact
         self._indexed: dict[int, tuple[str, float]] | None = None
+        self._under_way: set[asyncio.Future[Any]] = set()
 
     async def sync(self) -> Sequence[NoteChange]:
         """Take in what was edited by hand and bring the views up to date; what was taken in."""
@@ -157,12 +158,11 @@ class MemoryBook:
         await self.sync()
         return await self._lore.note_changes(limit, note=note)
 
-    async def diff(self, batch: int = 0, since: float | None = None) -> str:
-        """What a batch did to the notes, or all that was done since a time; the newest batch when
-        neither is said."""
+    async def diff(self, batch: int = 0) -> str:
+        """What a batch did to the notes; the newest when none is named."""
         await self.sync()
         changes = await self._lore.note_changes(ALL)
-        return difference(await self._lore.notes(removed=True), changes, batch, since)
+        return difference(await self._lore.notes(removed=True), changes, batch)
 
     async def undo(self, batch: int = 0, by: Author = "person") -> Sequence[Note]:
         """Take a batch back; the newest that is not taken back yet when none is named. Nothing is
@@ -212,7 +212,10 @@ class MemoryBook:
                     "see to its folder `memories` in the home and what is in it",
                 ) from error
 
-        return await asyncio.shield(asyncio.ensure_future(alone()))
+        task = asyncio.ensure_future(alone())
+        self._under_way.add(task)  # the loop itself holds no task
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
 
     async def _settle(self) -> bool:
         """Bring the files, the notes and what can be recalled of them in step; whether any note

@@ -25,23 +25,16 @@ def _before(
     return earlier
 
 
-def difference(
-    notes: Sequence[Note], changes: Sequence[NoteChange], batch: int, since: float | None
-) -> str:
-    """What one batch did (the newest when it is 0), or all that was done since a time, as a
-    unified diff. `changes` are all there are, newest first."""
-    now = _texts(notes)
-    if since is not None:
-        first = _before(now, (change for change in changes if change.time >= since))
-        last = now
-    else:
-        if not changes:
-            return ""
-        batch = batch or changes[0].batch
-        if all(change.batch != batch for change in changes):
-            raise NotFound(f"no batch {batch} in the log", LOG_HINT)
-        last = _before(now, (change for change in changes if change.batch > batch))
-        first = _before(last, (change for change in changes if change.batch == batch))
+def difference(notes: Sequence[Note], changes: Sequence[NoteChange], batch: int) -> str:
+    """What one batch did (the newest when it is 0), as a unified diff. `changes` are all there are,
+    newest first."""
+    if not changes:
+        return ""
+    batch = batch or changes[0].batch
+    if all(change.batch != batch for change in changes):
+        raise NotFound(f"no batch {batch} in the log", LOG_HINT)
+    last = _before(_texts(notes), (change for change in changes if change.batch > batch))
+    first = _before(last, (change for change in changes if change.batch == batch))
     lines: list[str] = []
     for view in VIEWS:
         ids = [note.id for note in notes if note.view == view]

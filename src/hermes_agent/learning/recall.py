@@ -93,9 +93,7 @@ class Recall:
             tuple(int(doc.ref) for doc in notes),
         )
 
-    async def search(
-        self, query: str, kinds: Collection[str], limit: int, since: float | None = None
-    ) -> Sequence[Hit]:
+    async def search(self, query: str, kinds: Collection[str], limit: int) -> Sequence[Hit]:
         """Everything that fits, best first: documents by words (and by meaning), messages by all
         words or else by the rarest."""
         said = terms(query)
@@ -108,20 +106,19 @@ class Recall:
         hits: dict[tuple[str, str], Hit] = {}
         for one in fits:
             doc = one.doc
-            if since is None or doc.time >= since:
-                hits[doc.kind, doc.ref] = Hit(
-                    doc.kind, doc.ref, doc.title, snippet(doc, said), 0.0, doc.time
-                )
+            hits[doc.kind, doc.ref] = Hit(
+                doc.kind, doc.ref, doc.title, snippet(doc, said), 0.0, doc.time
+            )
         messages = []
         if "message" in kinds:
-            for found in await self._messages(query, said, SearchFilter(since=since, limit=limit)):
+            for found in await self._messages(query, said, SearchFilter(limit=limit)):
                 ref = f"{found.session}:{found.number}"
                 messages.append(("message", ref))
                 hits["message", ref] = Hit(
                     "message", ref, found.title, found.snippet, 0.0, found.time
                 )
         documents = [(one.doc.kind, one.doc.ref) for one in fits]
-        scores = fused([one for one in documents if one in hits], messages)
+        scores = fused(documents, messages)
         best = sorted(scores, key=lambda one: -scores[one])[:limit]
         return [_scored(hits[one], scores[one]) for one in best]
 

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from hermes_agent.core.errors import NotFound, ToolError, UsageError
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
 from hermes_agent.core.lore import (
     Author,
     Chore,
@@ -79,6 +79,12 @@ class Skills(Likeness, Protocol):
         """Keep a version that does not take the place of the current one yet."""
         ...
 
+    async def adopt(
+        self, name: str, version: int, *, state: SkillState, why: str, by: str
+    ) -> SkillRecord:
+        """A version that was pending becomes the current one."""
+        ...
+
 
 class Applied(Struct, frozen=True):
     """What became of it."""
@@ -142,33 +148,34 @@ class Reviewer:
     async def apply(self, proposed: Sequence[Proposed]) -> Sequence[Applied]:
         """Keep it, put it to a person, or neither, by the settings. What a person wrote is not
         changed without their word."""
-        done = []
-        for one in proposed:
+        return [await self._apply(one) for one in proposed]
+
+    async def _apply(self, one: Proposed) -> Applied:
+        try:
             consent = await self._consent(one)
             if consent == "off":
-                done.append(Applied(one, "off"))
-            elif consent == "ask":
-                kept = await self._lore.propose(
-                    one.kind, one.title, one.body, one.evidence, one.model
-                )
-                done.append(Applied(one, "asked", f"proposal {kept.id}: {one.title}"))
-            else:
-                done.append(await self._keep(one))
-        return done
+                return Applied(one, "off")
+            if consent == "automatic":
+                return Applied(one, "kept", await self._do(one))
+            made = await self._lore.propose(one.kind, one.title, one.body, one.evidence, one.model)
+        except Degraded:
+            raise  # the others would fare no better: they come again
+        except HermesError as error:
+            return Applied(one, "refused", error.message)
+        return Applied(one, "asked", f"proposal {made.id}: {one.title}")
 
     async def accept(self, proposal: Proposal, by: str) -> str:
-        """Do what a proposal says and close it; what was done."""
-        if proposal.state != "open":
-            raise UsageError(
-                f"proposal {proposal.id} is {proposal.state} already",
-                "`hermes proposals list` shows the open ones",
-            )
+        """Close a proposal and do what it says; what was done. It is closed first, so that nobody
+        rejects meanwhile what is being done; it is open again where it cannot be done."""
+        await self._lore.decide_proposal(proposal.id, "accepted", by)
         one = Proposed(
             proposal.kind, proposal.title, proposal.body, proposal.evidence, proposal.model
         )
-        words = await self._do(one)
-        await self._lore.decide_proposal(proposal.id, "accepted", by)
-        return words
+        try:
+            return await self._do(one)
+        except Exception:
+            await self._lore.reopen_proposal(proposal.id)
+            raise
 
     async def keep_skill(
         self,
@@ -224,18 +231,18 @@ class Reviewer:
             return False
         return (await self._lore.skill(one.body["name"])).by == "person"
 
-    async def _keep(self, one: Proposed) -> Applied:
-        try:
-            return Applied(one, "kept", await self._do(one))
-        except (UsageError, ToolError) as error:
-            return Applied(one, "refused", error.message)
-
     async def _do(self, one: Proposed) -> str:
         body = one.body
         if one.kind == "note":
             edit = NoteEdit(body["text"], body["id"], body["view"], body["confidence"])
             await self._memory.edit([edit], "review", one.evidence, model=one.model)
             return f"noted: {one.title}"
+        if number := body.get("version"):
+            await self._unchanged(body["name"], body["base"])
+            await self._skills.adopt(
+                body["name"], number, state="proven", why=body["why"], by="review"
+            )
+            return f"{body['name']}: version {number} is in use"
         kept = await self.keep_skill(
             body["name"],
             await self._files(body["name"], body["files"], body["base"]),
@@ -252,10 +259,14 @@ class Reviewer:
         files = {path: text.encode() for path, text in texts.items()}
         if not base:
             return files
+        record = await self._unchanged(name, base)
+        return {**await self._lore.files(name, record.version), **files}
+
+    async def _unchanged(self, name: str, base: str) -> SkillRecord:
         record = await self._lore.skill(name)
         if record.digest != base:
             raise UsageError(
                 f"the skill {name!r} has changed since this was thought up",
                 "reject it; a later review sees the skill as it is now",
             )
-        return {**await self._lore.files(name, record.version), **files}
+        return record

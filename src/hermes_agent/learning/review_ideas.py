@@ -1,6 +1,7 @@
 """From what a review answered to what can be proposed: shown by lines that exist, not said before,
 and an improvement where there is such a skill already."""
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -10,9 +11,11 @@ from msgspec import Struct
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.lore import Lore, Note, SkillRecord
-from hermes_agent.learning.review_prompt import NearSkill, NoteIdea, SkillIdea
+from hermes_agent.learning.review_prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
 from hermes_agent.learning.skill_front import read_front
 from hermes_agent.learning.transcript import Line, Shown, Transcript, evidence
+
+log = logging.getLogger("hermes.learning")
 
 DUPLICATE = 0.8
 NEAREST = 6
@@ -48,7 +51,8 @@ class Likeness(Protocol):
 
 
 async def nearest(lore: Lore, transcripts: Sequence[Transcript]) -> list[NearSkill]:
-    """The skills that fit what was said, the nearest of them whole."""
+    """The skills that fit what was said, the nearest of them whole: a text that was cut is nothing
+    to write a new one from."""
     said = " ".join(
         one.event.text
         for transcript in transcripts
@@ -64,7 +68,8 @@ async def nearest(lore: Lore, transcripts: Sequence[Transcript]) -> list[NearSki
         files = await lore.files(record.name, record.version)
         text = files.get(MAIN, b"").decode("utf-8", "replace")
         description = read_front(text).text("description")
-        near.append(NearSkill(record.name, description, text if len(near) < WHOLE else ""))
+        room = sum(bool(one.text) for one in near) < WHOLE and len(text) <= SKILL_CHARS
+        near.append(NearSkill(record.name, description, text if room else ""))
     return near
 
 
@@ -108,12 +113,13 @@ async def skill_of(
     if not lines or not described or not whole or not all(map(_PATH.fullmatch, idea.files)):
         return None
     record = await _known(lore, idea.name)
-    if record is not None and not any(one.name == idea.name and one.text for one in near):
-        return None  # it was not shown what it would replace
     if record is None:
         alike = await likeness.near(idea.name, described, front.body)
         if alike and alike[0][1] >= DUPLICATE:
             record = await lore.skill(alike[0][0])
+    if record is not None and not any(one.name == record.name and one.text for one in near):
+        log.info("%s is dropped: %s would change unseen by its review", idea.name, record.name)
+        return None
     if record is None and await _too_many_wait(lore):
         return None
     if record is not None and record.state in {"quarantined", "retired"}:

@@ -1,7 +1,7 @@
 """What a review is asked, and the shape of its answer."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -14,6 +14,7 @@ from hermes_agent.learning.triggers import Trigger
 MOST_OUTPUT = 6_000
 NOTES_CHARS = 5_000
 SKILL_CHARS = 6_000
+"""The longest text of a skill that is shown."""
 MOST_NOTES = 3
 MOST_SKILLS = 1
 MOST_SKILLS_OVER_ALL = 2
@@ -44,7 +45,7 @@ ASKED = """{why}
 
 {{"notes": [{{"view": "memory" or "user", "text": "one or two sentences", "confidence": 0.0 to \
 1.0, "replaces": 0, "evidence": [12, 15]}}],
- "skills": [{{"action": "create" or "improve", "name": "lower-case-with-hyphens", "why": "one \
+ "skills": [{{"name": "lower-case-with-hyphens", "why": "one \
 sentence", "evidence": [3, 12], "files": {{"SKILL.md": "…"}}}}]}}
 
 {rules}
@@ -66,7 +67,7 @@ RULES_SKILLS = (
     "one line each (`service: the unit to look at`, `lines?=200: how many`) and stand in the text "
     "as {{{{service}}}}. Where every step is a command whose success can be checked, add "
     '"runbook.yaml" with steps (run, expect, verify). If one of the skills below is for the same '
-    'kind of task, use "improve" with its name and give the whole new text; only what makes it '
+    "kind of task and shown whole, use its name and give the whole new text; only what makes it "
     "better may change. At most {most} skill{s}."
 )
 
@@ -80,7 +81,6 @@ class NoteIdea(Struct, frozen=True):
 
 
 class SkillIdea(Struct, frozen=True):
-    action: Literal["create", "improve"]
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
     why: str
     evidence: list[int]
@@ -161,5 +161,5 @@ def _skills(near: Sequence[NearSkill]) -> list[str]:
     if not near:
         return []
     listed = "\n".join(f"{skill.name}: {skill.description}" for skill in near)
-    whole = [framed("skill", skill.name, skill.text[:SKILL_CHARS]) for skill in near if skill.text]
+    whole = [framed("skill", skill.name, skill.text) for skill in near if skill.text]
     return [framed("skills", "the skills that fit best", listed), *whole]

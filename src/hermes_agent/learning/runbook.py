@@ -20,16 +20,16 @@ from collections.abc import Callable, Mapping
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+from hermes_agent.learning.patterns import matches
+from hermes_agent.learning.placeholders import PLACEHOLDER, within
 from hermes_agent.policy.checks import near
 from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import Problem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar
 
 _NAME = "runbook.yaml"
-_PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z][\w-]*)\s*\}\}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_CODE = 255
-_BEFORE_WORD = frozenset(" \t\n;|&(")
 _CHECK = ("run", "expect", "timeout")
 _STEP = (*_CHECK, "verify", "name")
 _BOOK = ("steps", "when", "verify")
@@ -112,11 +112,11 @@ class _Reader(Reader):
         text = self.string(given["run"], "run")
         if not text.strip():
             self.wrong(given["run"], "the command is empty", "write what is to be run")
-        for found in _PLACEHOLDER.finditer(text):
-            within = _within(text, found.start())
-            if within and found[1] in self._values:
+        for found in PLACEHOLDER.finditer(text):
+            inside = within(text, found.start())
+            if inside and found[1] in self._values:
                 hint = "values are quoted by themselves: write it as a word of its own"
-                self.wrong(given["run"], f"{found[0]} stands within {within}", hint)
+                self.wrong(given["run"], f"{found[0]} stands within {inside}", hint)
         return self._filled(given["run"], text, shlex.quote)
 
     def _expect(self, given: Mapping[str, Node]) -> Expect:
@@ -152,10 +152,9 @@ class _Reader(Reader):
         node = said[name]
         filled = self._filled(node, self.string(node, name), re.escape)
         try:
-            re.compile(filled)
-        except (re.error, OverflowError, RecursionError) as error:
-            hint = "a plain text is written with \\ before signs such as . ( ["
-            self.wrong(node, f"{name} is no regular expression: {error}", hint)
+            matches(filled, "")
+        except UsageError as error:
+            self.wrong(node, f"{name}: {error.message}", error.hint)
         return filled
 
     def _filled(self, node: Node, text: str, quoted: Callable[[str], str]) -> str:
@@ -167,47 +166,4 @@ class _Reader(Reader):
             self.wrong(node, f"no parameter is called {found[1]!r}", hint)
             return ""
 
-        return _PLACEHOLDER.sub(value, text)
-
-
-def _within(text: str, position: int) -> str:
-    """What of the shell's signs a place in a command stands within, where a quoted value would
-    not stay one: empty where it would."""
-    inside, at = "", 0
-    while at < position:
-        sign = text[at]
-        if inside == "'":
-            inside = "" if sign == "'" else inside
-        elif sign == "\\":
-            at += 1
-        elif inside == "$'":
-            inside = "" if sign == "'" else inside
-        elif inside == '"':
-            if sign == "`" or text.startswith(("$(", "${"), at):
-                return "a substitution in quotes"
-            inside = "" if sign == '"' else inside
-        elif sign == "'":
-            inside = "$'" if text[:at].endswith("$") else "'"
-        elif sign == '"':
-            inside = '"'
-        elif sign == "#" and (not at or text[at - 1] in _BEFORE_WORD):
-            end = text.find("\n", at)
-            at = position if end < 0 else end
-        elif found := _odd(text, at):
-            return found
-        else:
-            at += 2 if text.startswith("<<<", at) else 0
-        at += 1
-    if at > position:
-        return "a comment or behind a backslash"
-    return "quotes" if inside else ""
-
-
-def _odd(text: str, at: int) -> str:
-    if text[at] == "`":
-        return "backticks"
-    if text.startswith("((", at):
-        return "arithmetic"
-    if text.startswith("<<", at) and not text.startswith("<<<", at):
-        return "a command with a here-document"
-    return ""
+        return PLACEHOLDER.sub(value, text)

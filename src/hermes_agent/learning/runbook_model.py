@@ -24,6 +24,7 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+from hermes_agent.learning.patterns import matches
 
 OPENING = (
     "This runbook is being worked through automatically. If you read this, something differed: "
@@ -33,6 +34,11 @@ OPENING = (
 is recalled from other sessions stands at the end of messages."""
 TERMINAL = "terminal"
 FREE = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
+RUNBOOK_MODEL = "runbook/"
+"""How the name begins by which replies of a runbook are known."""
+STOPPED = "stopped: "
+NOT_FOR_THIS = "this runbook is not for this case: "
+"""How reports begin that tell of no success."""
 SHOWN_CHARS = 200
 """How much of an output a report shows."""
 
@@ -94,7 +100,7 @@ class RunbookModel:
 
     @property
     def name(self) -> str:
-        return self._inner.name if self._inner is not None else f"runbook/{self._skill}"
+        return self._inner.name if self._inner is not None else f"{RUNBOOK_MODEL}{self._skill}"
 
     @property
     def facts(self) -> ModelFacts:
@@ -111,7 +117,7 @@ class RunbookModel:
             reply = self._reply(request.messages)
         except _Differs as differs:
             if inner is None:
-                reply = self._said(f"stopped: {differs}\nnobody was woken: no model is set up")
+                reply = self._said(f"{STOPPED}{differs}\nnobody was woken: no model is set up")
         if reply is not None:
             yield Delta(reply.text)
             yield reply
@@ -130,7 +136,8 @@ class RunbookModel:
 
     def _said(self, text: str, *calls: ToolCall) -> Reply:
         stop: Stop = "calls" if calls else "end"
-        return Reply(text, calls, stop=stop, model=f"runbook/{self._skill}", cost=0.0)
+        name = f"{RUNBOOK_MODEL}{self._skill}"
+        return Reply(text, calls, stop=stop, model=name, cost=0.0)
 
     def _reply(self, messages: Sequence[Message]) -> Reply:
         """What the runbook says next; raises `_Differs` where it has nothing to say any more."""
@@ -170,10 +177,12 @@ def difference(expect: Expect, found: Seen) -> str:
         return f"it did not come to its end: {found.shown}"
     if expect.exit is not None and found.exit != expect.exit:
         return f"saw {found.shown}"
-    if expect.output and not re.search(expect.output, found.output, re.MULTILINE):
+    if expect.output and not matches(expect.output, found.output):
         return f"saw no such output: {found.shown}"
-    if expect.no_output and (hit := re.search(expect.no_output, found.output, re.MULTILINE)):
-        return f"saw {hit[0][:SHOWN_CHARS]!r} in the output"
+    if expect.no_output and matches(expect.no_output, found.output):
+        lines = found.output.splitlines()
+        hit = next((line for line in lines if matches(expect.no_output, line)), "")
+        return f"saw {(hit or found.output)[:SHOWN_CHARS]!r} in the output"
     if expect.no_output and _CUT.search(found.output):
         return "the output is too long to be sure what is not in it"
     return ""
@@ -221,7 +230,7 @@ def _worked_through(book: Runbook, skill: str) -> Generator[_Move, Seen, str]:
             raise _Differs(_told(why, check, found))
         if difference(check.expect, found):
             return (
-                f"this runbook is not for this case: ran `{check.run}`, saw {found.shown}; "
+                f"{NOT_FOR_THIS}ran `{check.run}`, saw {found.shown}; "
                 f"it is for {_expected(check.expect)}"
             )
     done: list[str] = []

@@ -36,11 +36,19 @@ def model_folder() -> Path:
     """Where the model lies; `NoSemantics` when it is not installed."""
     spec = find_spec("wordllama")
     if spec is None or spec.origin is None:
-        raise NoSemantics(
-            "recall by meaning needs a package that is not installed, so only words count",
-            "pip install 'hermes-agent[semantic]', or set learning.semantic to false",
-        )
-    return Path(spec.origin).parent
+        raise _missing("a package that is not installed")
+    folder = Path(spec.origin).parent
+    for name in (WEIGHTS, TOKENS):
+        if not (folder / name).is_file():
+            raise _missing(f"{name} of wordllama, which is not there")
+    return folder
+
+
+def _missing(what: str) -> NoSemantics:
+    return NoSemantics(
+        f"recall by meaning needs {what}, so only words count",
+        "pip install 'hermes-agent[semantic]', or set learning.semantic to false",
+    )
 
 
 class Embedder:
@@ -59,9 +67,12 @@ class Embedder:
     @cached_property
     def _model(self) -> _Model:
         folder = model_folder()
-        import numpy as np
-        from safetensors.numpy import load_file
-        from tokenizers import Tokenizer
+        try:
+            import numpy as np
+            from safetensors.numpy import load_file
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise _missing(f"a package that cannot be loaded ({error})") from error
 
         weights = load_file(folder / WEIGHTS)["embedding.weight"]
         return _Model(Tokenizer.from_file(str(folder / TOKENS)), weights.astype(np.float32))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 NAME_CHARS, DESCRIPTION_CHARS, COMPATIBILITY_CHARS = 64, 1024, 500
 FENCE = "---"
+HEAD_CHARS, BRACKETS = 40_000, 500
+"""More is no head of a skill, and takes the reader of YAML very long."""
 
 Value = str | list["Value"] | dict[str, "Value"]
 
@@ -87,6 +89,8 @@ def _load(head: str) -> Value:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    if len(head) > HEAD_CHARS or sum(map(head.count, "[{")) > BRACKETS:
+        raise _Refused("it is too large, or too deep")
     try:
         events = iter(list(YAML(typ="rt", pure=True).parse(head)))
     except YAMLError as error:

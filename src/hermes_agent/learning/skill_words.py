@@ -9,15 +9,13 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.lent import Snippet
+from hermes_agent.learning.placeholders import NAME, PLACEHOLDER, within
 from hermes_agent.learning.skill_front import Trouble
 
 ALL = "$ARGUMENTS"
-_NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
-_PLACEHOLDER = re.compile(rf"(?<!\$)\{{\{{[ \t]*({_NAME})[ \t]*\}}\}}|\$ARGUMENTS\b")
-_PARAMETER = re.compile(rf"({_NAME})(\?)?(?:=(.*))?", re.DOTALL)
+_PLACEHOLDER = re.compile(rf"{PLACEHOLDER.pattern}|\$ARGUMENTS\b")
+_PARAMETER = re.compile(rf"({NAME})(\?)?(?:=(.*))?", re.DOTALL)
 _SNIPPET = re.compile(r"(?<![\\`])!`([^`\n]+)`")
-_ODD = re.compile(r"\(\(|\$'|(?:^|[\s;|&(])#")
-"""Arithmetic, quotes with escapes, and comments: no value is put behind them."""
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})(.*)")
 
 
@@ -156,30 +154,12 @@ def _misplaced(command: str, known: "set[str]") -> Iterator[Trouble]:
     it holds would be read by the shell."""
     for match in _PLACEHOLDER.finditer(command):
         ours = match.group() == ALL or match[1] in known
-        if ours and _quotes_fail(command[: match.start()]):
+        inside = within(command, match.start()) if ours else ""
+        if inside:
             yield Trouble(
-                f"{match.group()} stands within quotes, a comment or arithmetic in {command!r}",
+                f"{match.group()} stands within {inside} in {command!r}",
                 "write it as a word of its own: values are quoted when they are filled in",
             )
-
-
-def _quotes_fail(before: str) -> bool:
-    """Whether a quoted value after this shell text would not be one word."""
-    if _ODD.search(before):
-        return True
-    quote, position = "", 0
-    while position < len(before):
-        sign = before[position]
-        if sign == "\\" and quote != "'":
-            if position + 1 == len(before):
-                return True
-            position += 1
-        elif sign == quote:
-            quote = ""
-        elif not quote and sign in "'\"":
-            quote = sign
-        position += 1
-    return bool(quote)
 
 
 def _put(text: str, known: "set[str]", values: Mapping[str, str], arguments: str) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.lent import OpenedSkill
 from hermes_agent.core.lore import Author, Lore, SkillRecord, Version
@@ -84,10 +86,17 @@ class SkillBook:
             for name, each in self._shelf.known.items()
         }
 
-    async def open(self, name: str, arguments: str = "", *, run: bool = False) -> OpenedSkill:
-        """The skill with its values, and with its runbook where that is to be run."""
+    async def open(
+        self, name: str, arguments: str = "", *, run: bool = False, digest: str = ""
+    ) -> OpenedSkill:
+        """The skill with its values, and with its runbook where that is to be run. With `digest`,
+        as it was in that version."""
         await self._refresh()
         record = await self._usable(name)
+        if digest and digest != record.digest:
+            same = [each for each in await self._lore.versions(name) if each.digest == digest]
+            if same:
+                record = replace(record, version=same[-1].number, digest=digest)
         files = await self._lore.files(name, record.version)
         skill = _parsed(files, name)
         if skill.broken:

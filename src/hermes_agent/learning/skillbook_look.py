@@ -88,17 +88,17 @@ class Looker:
         settled: dict[str, Known] = {}
         for name, place in list(there.items()):
             before = known.get(name)
-            if before and before.shipped == self._is_shipped(place):
-                if before.signature and before.signature == skill_folder.signature(place):
-                    continue
-            else:
+            if before and before.shipped != self._is_shipped(place):
                 before = None
             try:
+                if before and before.signature:
+                    if before.signature == skill_folder.signature(place):
+                        continue
                 folder = self._read(place)
             except (FileNotFoundError, NotADirectoryError):
                 del there[name]  # it went while we looked
                 continue
-            except PermissionError as error:
+            except OSError as error:
                 odd.append(f"the skill {name!r} cannot be read: {error.strerror}")
                 continue
             if not skill_folder.main_file(folder.files):

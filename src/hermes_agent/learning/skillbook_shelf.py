@@ -7,9 +7,9 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from hermes_agent.core.errors import NotFound
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.lore import Author, Doc, Lore, SkillRecord, Version
 from hermes_agent.core.private import private_folder
 from hermes_agent.core.protocols import Clock
@@ -31,6 +31,7 @@ REMOVED = "removed by hand"
 KEPT_SECONDS, KEPT = 60.0, 16
 """How long, and how many, folders that were replaced are kept: an editor may still have a file of
 one open."""
+LOCK_SECONDS, LOCK_PAUSE = 30.0, 0.01
 DOC_CHARS = 2_000
 NEWS = 100
 
@@ -40,13 +41,21 @@ Keep = Callable[[], Awaitable[object]]
 
 class Shelf:
     def __init__(
-        self, folder: Path, lore: Lore, shipped: Path, scan: Callable[[str], str], clock: Clock
+        self,
+        folder: Path,
+        lore: Lore,
+        shipped: Path,
+        scan: Callable[[str], str],
+        clock: Clock,
+        patience: float = LOCK_SECONDS,
     ) -> None:
+        """`patience`: seconds for which another process may keep the skills locked."""
         self.known: dict[str, Known] = {}
         self.looker = Looker(folder, shipped, scan)
         self._folder = folder
         self._lore = lore
         self._clock = clock
+        self._patience = patience
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Future[Any]] = set()
         self._news: dict[str, None] = {}
@@ -58,8 +67,14 @@ class Shelf:
         asked for it has gone."""
 
         async def locked() -> T:
-            async with self._lock, self._held():
-                return await work()
+            try:
+                async with self._lock, self._held():
+                    return await work()
+            except OSError as error:
+                raise HermesError(
+                    f"the skills cannot be read or written: {error}",
+                    "see to the folder `skills` in the home and what is in it",
+                ) from error
 
         task = asyncio.ensure_future(locked())
         self._under_way.add(task)
@@ -71,15 +86,24 @@ class Shelf:
         private_folder(self._folder)
         handle = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await asyncio.sleep(0.01)  # another process; a wait in a thread outlives us
+            await self._locked(handle)
             yield
         finally:
             os.close(handle)
+
+    async def _locked(self, handle: int) -> None:
+        waited = 0.0
+        while True:
+            try:
+                return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waited >= self._patience:
+                    raise HermesError(
+                        "the skills are locked by another process",
+                        "end the one that does not let go of them",
+                    ) from None
+            await asyncio.sleep(LOCK_PAUSE)  # a wait in a thread outlives us
+            waited += LOCK_PAUSE
 
     # What is in the folders. Whoever calls these holds the lock.
 
@@ -197,13 +221,28 @@ class Shelf:
         if record is None or record.digest != seen.digest:
             said += await self._another(seen, record)
         elif record.state == "retired" and record.reason == REMOVED:
-            version = await self._version(seen.name, seen.digest)
-            state = standing(version) if version else "given"
-            await self._lore.set_skill(seen.name, state, "put back by hand", "person")
-            said.append(f"the skill {seen.name!r} was put back by hand")
+            said += await self._again(seen)
         if broken and (before is None or before.digest != seen.digest):
             said.append(f"the skill {seen.name!r} is not offered: {broken}")
         return said
+
+    async def _again(self, seen: Seen) -> Sequence[str]:
+        """A folder that was removed is back as it was: so is the skill."""
+        name, state, why = seen.name, *await self._before_removal(seen.name)
+        version = await self._version(name, seen.digest)
+        if seen.danger and not (version and version.good):
+            state, why = "quarantined", seen.danger
+        still = "" if state in OFFERED else f": it is {state} still"
+        await self._lore.set_skill(name, state, why if still else "put back by hand", "person")
+        return [f"the skill {name!r} was put back by hand{still}"]
+
+    async def _before_removal(self, name: str) -> tuple[SkillState, str]:
+        """The state that a skill had, and why."""
+        log = await self._lore.skill_changes(name)  # the newest first
+        gone = next(at for at, each in enumerate(log) if each.why == REMOVED)
+        states = {state: state for state in get_args(SkillState)}
+        found = ((states[each.what], each.why) for each in log[gone + 1 :] if each.what in states)
+        return next(found)
 
     async def _another(self, seen: Seen, record: SkillRecord | None) -> Sequence[str]:
         by: Author = "shipped" if seen.shipped else "person"

@@ -8,10 +8,12 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from hermes_agent.core.errors import UsageError
 from hermes_agent.core.lore import Lore, SkillRecord, SkillUse, Version
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.skills import OFFERED, SkillState
 from hermes_agent.learning.proof_figures import Verdict
+from hermes_agent.learning.skill_folder import decoded
 
 WINDOW = 3
 """Uses that a young skill is judged by: two of them bad are enough."""
@@ -186,15 +188,45 @@ class Standing:
 
     async def _decide_pending(self, record: SkillRecord, verdict: Verdict) -> str:
         """A pending version takes the place of the current one once it is proven, and not
-        otherwise."""
+        otherwise; that of a person's text only with their word."""
         if not verdict.promote or record.state not in OFFERED:
             return ""
-        versions: Sequence[Version] = await self._lore.versions(record.name)
-        pending = [one.number for one in versions if one.digest == verdict.digest]
+        versions = await self._lore.versions(record.name)
+        pending = [one for one in versions if one.digest == verdict.digest]
         if not pending:
             return ""
-        await self._skills.adopt(record.name, pending[-1], state="proven", why=verdict.why, by=BY)
-        return f"version {pending[-1]} of {record.name} is proven and in use: {verdict.why}"
+        name, number = record.name, pending[-1].number
+        if record.by == "person" and not await self._is_agreed(record, number):
+            return await self._propose(record, pending[-1], verdict.why)
+        await self._skills.adopt(name, number, state="proven", why=verdict.why, by=BY)
+        return f"version {number} of {name} is proven and in use: {verdict.why}"
+
+    async def _is_agreed(self, record: SkillRecord, number: int) -> bool:
+        """Whether a person has agreed that the text as it is now be improved, and the version was
+        made since."""
+        accepted = await self._lore.proposals(state="accepted")
+        names = [one.body["name"] for one in accepted if one.body.get("base") == record.digest]
+        return record.name in names and number > record.version
+
+    async def _propose(self, record: SkillRecord, version: Version, why: str) -> str:
+        """Put a version that is proven to a person, once."""
+        files = await self._lore.files(record.name, version.number)
+        texts = {path: decoded(data) for path, data in files.items()}
+        body = {
+            "action": "improve",
+            "name": record.name,
+            "files": {path: text for path, text in texts.items() if text is not None},
+            "why": why,
+            "base": record.digest,
+            "session": "",
+            "turn": 0,
+            "version": version.number,
+        }
+        if any(one.body == body for one in await self._lore.proposals(state="")):
+            return ""
+        title = f"improve the skill {record.name}"
+        made = await self._lore.propose("skill", title, body, f"proof: {why}", version.model)
+        return f"version {version.number} of {record.name} is proven: proposal {made.id}"
 
     async def _do(self, record: SkillRecord, move: Move) -> str:
         name, why = record.name, move.why
@@ -208,9 +240,13 @@ class Standing:
         name = record.name
         good = [one.number for one in await self._lore.versions(name) if one.good]
         if any(number != record.version for number in good):
-            now = await self._skills.revert(name, why, BY)
-            return f"{name} is back at version {now.version}: {why}"
-        if good:
+            try:
+                now = await self._skills.revert(name, why, BY)
+            except UsageError as error:  # the version before looks dangerous now
+                why = f"{why}; {error.message}"
+            else:
+                return f"{name} is back at version {now.version}: {why}"
+        if record.version in good:
             await self._lore.set_skill(name, record.state, why, BY, good=False)
         await self._skills.set_state(name, "demoted", why, BY)
         return f"{name} is demoted: {why}"

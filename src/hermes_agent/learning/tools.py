@@ -56,7 +56,7 @@ async def _opening(
     context: ToolContext, name: str, arguments: str = "", file: str = ""
 ) -> dict[str, Any]:
     """What becomes active is written down before any command of the skill runs."""
-    if file:
+    if file and not _is_the_skill(file):
         return {}
     opened = await _learned(context).open_skill(name, arguments)
     return {"opened": msgspec.to_builtins(opened.opened)}
@@ -66,14 +66,21 @@ async def _opening(
 async def skill(context: ToolContext, name: str, arguments: str = "", file: str = "") -> ToolResult:
     """Open a skill, with its arguments as words or name=value; or read one of its files."""
     learned = _learned(context)
-    if file:
+    if file and not _is_the_skill(file):
         return ToolResult(await learned.read_skill(name, file), {"skill": name, "file": file})
-    found = await learned.open_skill(name, arguments)
+    # What was written down is what is shown, whatever has become of the skill since.
+    digest = context.note.get("opened", {}).get("digest", "")
+    found = await learned.open_skill(name, arguments, digest)
     parts, at = [], 0
     for snippet in found.snippets:
         parts += [found.text[at : snippet.start], await _output(context, snippet.command)]
         at = snippet.end
     return ToolResult("".join([*parts, found.text[at:]]), {"skill": name})
+
+
+def _is_the_skill(file: str) -> bool:
+    """Whoever reads the text itself opens the skill: its bounds come with it."""
+    return file.removeprefix("./").casefold() == "skill.md"
 
 
 async def _output(context: ToolContext, command: str) -> str:

@@ -62,7 +62,8 @@ def shown(transcripts: Sequence[Transcript], most: int = SHOWN_CHARS) -> Shown:
     for transcript in transcripts:
         mine = _numbered(transcript, len(lines) + 1, share)
         lines += mine
-        text = "\n".join(f"L{line.number} {line.text}" for line in mine)
+        # Indented: no line of a text can pass for one of the transcript.
+        text = "\n".join(f"L{line.number} {line.text}".replace("\n", "\n    ") for line in mine)
         titled = f": {transcript.title}" if transcript.title else ""
         source = f"session {transcript.session}{titled}"
         blocks.append(framed("transcript", source, text))

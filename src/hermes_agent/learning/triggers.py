@@ -1,5 +1,6 @@
 """Which turns are worth looking back on, and how a turn went: pure functions of its events."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,9 +10,15 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.lore import Outcome
 from hermes_agent.core.settings import LearningSettings
 from hermes_agent.learning.cues import corrects, praises, wants_remembered
+from hermes_agent.learning.runbook_model import NOT_FOR_THIS, RUNBOOK_MODEL, STOPPED
 
 SERVES_TALK = frozenset({"ask_user", "todo", "read_on", "skill", "recall", "memory", "find_tools"})
 """Tools that only serve the conversation: they neither make a turn heavy nor end it well."""
+GIVEN_UP = ("the user interrupted", "the turn broke")
+"""How the results of calls begin that had not ended when the turn did: nothing says that they would
+have failed."""
+IN_VAIN = 3
+"""So often the very same call failed, when a model is stuck."""
 SHOWN_CHARS = 120
 
 TriggerKind = Literal["calls", "recovered", "correction", "remember"]
@@ -36,17 +43,18 @@ def outcome(events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
     ends = [one.event for one in events if isinstance(one.event, ev.TurnFinished)]
     if not ends:
         return "unknown", "it has not ended"
-    end, finished = ends[-1], _finished(events)
+    end, failed = ends[-1], _last_failed(events)
     if end.reason != "done":
-        told = f": {_short(end.error)}" if end.error else ""
-        return "bad", f"it ended as {end.reason}{told}"
-    if end.text.startswith("stopped:"):
-        return "bad", _short(end.text)
-    if not finished:
+        told = f"it ended as {end.reason}" + (f": {_short(end.error)}" if end.error else "")
+        if failed or (end.reason == "failed" and _is_stuck(events)):
+            return "bad", f"{told}; {failed}" if failed else told
+        return "unknown", told  # an outage, a budget or a person ended it
+    if _is_runbooks_word(events):
+        return _by_runbook(end.text)
+    if not _finished(events):
         return "unknown", "nothing was done that could be judged"
-    last = finished[-1][1]
-    if not last.ok and (not says_no(last) or _is_in_a_skill(last, events)):
-        return "bad", f"its last call, {last.tool}, failed: {_short(last.text)}"
+    if failed:
+        return "bad", failed
     if gives_up(end.text):
         return "unknown", "its answer says that something could not be done"
     return "good", "it was done, and its last call worked"
@@ -59,6 +67,56 @@ def outcome_after(next_message: str) -> tuple[Outcome, str] | None:
     if right := praises(next_message):
         return "good", f"the user was content: {_short(right)}"
     return None
+
+
+def _is_runbooks_word(events: Sequence[ev.Recorded]) -> bool:
+    """Whether a runbook spoke to the end: it handed over to no model."""
+    ran = any(
+        opened.runbook is not None
+        for one in events
+        if isinstance(one.event, ev.MessageTaken)
+        for opened in one.event.skills
+    )
+    replies = [one.event for one in events if isinstance(one.event, ev.Replied)]
+    return ran and bool(replies) and replies[-1].model.startswith(RUNBOOK_MODEL)
+
+
+def _by_runbook(said: str) -> tuple[Outcome, str]:
+    """A runbook says itself how it went. To be for another case is no fault of it."""
+    if said.startswith(STOPPED):
+        return "bad", _short(said)
+    return "unknown" if said.startswith(NOT_FOR_THIS) else "good", _short(said)
+
+
+def _last_failed(events: Sequence[ev.Recorded]) -> str:
+    """How the last call failed that came to its end; empty where it did not fail."""
+    calls = [call for _, call in _finished(events) if not _was_given_up(call)]
+    if not calls or calls[-1].ok:
+        return ""
+    last = calls[-1]
+    if says_no(last) and not _is_in_a_skill(last, events):
+        return ""
+    return f"its last call, {last.tool}, failed: {_short(last.text)}"
+
+
+def _was_given_up(call: ev.CallFinished) -> bool:
+    return not call.ok and call.text.removeprefix("not run: ").startswith(GIVEN_UP)
+
+
+def _is_stuck(events: Sequence[ev.Recorded]) -> bool:
+    """Whether the model made the very same call again and again in vain."""
+    made = {
+        call.id: (call.name, call.arguments)
+        for one in events
+        if isinstance(one.event, ev.Replied)
+        for call in one.event.calls
+    }
+    failed = Counter(
+        made.get(one.event.call_id)
+        for one in events
+        if isinstance(one.event, ev.CallFinished) and not one.event.ok
+    )
+    return any(call is not None and count >= IN_VAIN for call, count in failed.items())
 
 
 def says_no(call: ev.CallFinished) -> bool:
@@ -74,6 +132,8 @@ def _is_in_a_skill(call: ev.CallFinished, events: Sequence[ev.Recorded]) -> bool
         if (isinstance(one.event, ev.CallFinished) and one.event.tool == "skill")
         or (isinstance(one.event, ev.MessageTaken) and one.event.skills)
     ]
+    taken = [one.event for one in events if isinstance(one.event, ev.MessageTaken)]
+    told += [opened.text for message in taken for opened in message.skills]
     calls = (
         made for one in events if isinstance(one.event, ev.Replied) for made in one.event.calls
     )

@@ -15,7 +15,7 @@ from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.core.lore import TRIALS, Case, Doc, Trial
 from hermes_agent.core.places import SandboxPlace
-from hermes_agent.core.protocols import Command, Terminal
+from hermes_agent.core.protocols import Command
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Recalled
 from hermes_agent.learning.asking import NoBudget
@@ -70,17 +70,16 @@ class Arena:
         session: Session | None = None
         try:
             session = await self._open(case, str(folder), files, digest)
-            terminal = self._runtime.terminal_of(session, PLACE)
-            if not await self._holds(session, terminal, case.setup):
+            if not await self._holds(session, case.setup):
                 return None
-            if await self._holds(session, terminal, case.check) is not False:
+            if await self._holds(session, case.check) is not False:
                 return None
             end, opened = await self._work(session, case)
             if end.reason == "budget":
                 raise NoBudget(end.error or "what learning may use today is used up")
             if end.reason == "failed" and not end.steps:
                 raise ModelError("unreachable", f"no trial could be made: {end.error}", end.hint)
-            ok = end.reason == "done" and await self._holds(session, terminal, case.check) is True
+            ok = end.reason == "done" and await self._holds(session, case.check) is True
             return Trial(
                 case.skill, digest, case.id, "without" if files is None else "with", round,
                 self._runtime.clock(), ok, end.steps, end.seconds, end.usage.total, end.cost,
@@ -155,24 +154,28 @@ class Arena:
         except HermesError as error:
             log.warning("trial %s could not be removed: %s", session.id, error.message)
 
-    async def _holds(self, session: Session, terminal: Terminal, script: str) -> bool | None:
-        """Whether a script of the case ends well, in a shell of its own. The gate judges it like a
-        call of the trial; None when it refuses."""
-        effect = Effect(
-            f"{session.id}-case", "terminal", {"command": script}, session.id, terminal.workspace,
-            await terminal.where(), PLACE, PLACE, ("process", "filesystem"), script,
-            actor=Actor("agent", TRIALS, TRIALS), time=self._runtime.clock(),
-        )  # fmt: skip
-        verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
-        if verdict.action != "allow":
-            log.warning("a case of a proof was refused: %s", verdict.reason)
-            return None
-        if verdict.input is not None:
-            script = str(verdict.input["command"])
-        command = Command(f"case-{uuid.uuid4().hex[:8]}", f"(\n{script}\n)", SCRIPT_SECONDS)
-        done = await terminal.run(command)
-        await terminal.forget(command.id)
-        return done.state == "exited" and done.code == 0
+    async def _holds(self, session: Session, script: str) -> bool | None:
+        """Whether a script of the case ends well; None when the gate, which judges it like a call
+        of the trial, refuses. It has a shell of its own each time: what a trial makes of its shell
+        decides nothing."""
+        terminal = self._runtime.terminal_beside(session, PLACE)
+        try:
+            effect = Effect(
+                f"{session.id}-case", "terminal", {"command": script}, session.id,
+                terminal.workspace, await terminal.where(), PLACE, PLACE,
+                ("process", "filesystem"), script,
+                actor=Actor("agent", TRIALS, TRIALS), time=self._runtime.clock(),
+            )  # fmt: skip
+            verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
+            if verdict.action != "allow":
+                log.warning("a case of a proof was refused: %s", verdict.reason)
+                return None
+            if verdict.input is not None:
+                script = str(verdict.input["command"])
+            done = await terminal.run(Command("case", script, SCRIPT_SECONDS))
+            return done.state == "exited" and done.code == 0
+        finally:
+            await terminal.destroy()
 
     async def clear(self) -> None:
         """Remove trials that a runtime has left behind: their proof begins again."""

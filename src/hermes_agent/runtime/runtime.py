@@ -210,8 +210,9 @@ class Runtime:
     def gate(self, session: Session) -> Gate:
         return self._gates.gate(session.policy)
 
-    def terminal_of(self, session: Session, name: str) -> Terminal:
-        return self._shelf.terminals(session)[name]
+    def terminal_beside(self, session: Session, name: str) -> Terminal:
+        """A terminal in the session's folder that is not its own; whoever asks destroys it."""
+        return self._shelf.beside(session, name)
 
     async def at_rest(self, session: str) -> None:
         """Returns when no turn of the session is under way."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,6 +72,11 @@ class Shelf:
             environ=self._environ,
             clock=self._clock,
         )
+
+    def beside(self, session: Session, name: str) -> Terminal:
+        """A terminal of its own in the session's folder, which nobody keeps."""
+        own = f"{session.id}-{uuid.uuid4().hex[:8]}"
+        return self._open(own, session.workspace, name, self.place(name))
 
     def _of(self, session: str) -> list[Terminal]:
         return [one for (owner, _), one in self._terminals.items() if owner == session]

@@ -156,7 +156,8 @@ def add_cost(
 
 
 def _reply(place: Place, event: Replied) -> None:
-    _spend(place, event.model, "main", event.usage, event.cost)
+    use = TRIALS if place.source == TRIALS else "main"
+    _spend(place, event.model, use, event.usage, event.cost)
 
 
 def _compact(place: Place, event: Compacted) -> None:

@@ -193,6 +193,9 @@ class StoredLore(Lore):
             "decide_proposal", lambda db: lore_chores.decide(db, id, state, by)
         )
 
+    async def reopen_proposal(self, id: int) -> None:
+        await self._write("reopen_proposal", lambda db: lore_chores.reopen(db, id))
+
     async def want(self, chore: Chore) -> bool:
         return await self._write("want", lambda db: lore_chores.want(db, chore))
 

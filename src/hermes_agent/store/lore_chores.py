@@ -64,6 +64,10 @@ def decide(db: apsw.Connection, id: int, state: str, by: str) -> Proposal:
     return proposal(db, id)
 
 
+def reopen(db: apsw.Connection, id: int) -> None:
+    db.execute("update proposals set state = 'open', by = '' where id = ?", (id,))
+
+
 def want(db: apsw.Connection, chore: Chore) -> bool:
     before = db.total_changes()
     db.execute(
