@@ -358,7 +358,7 @@ async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: Hous
         after = data_of(first)["next"]
         rest = await client.call_tool("session", {"id": "papers", "after": after})
         cost = await client.call_tool("cost", {"by": "session"})
-    assert set(tools) == {"ask", "answer", "search", "sessions", "session", "cost"}
+    assert set(tools) == {"ask", "answer", "search", "sessions", "session", "skills", "cost"}
     assert set(tools["ask"].input_schema["properties"]) == {
         "prompt", "session", "workspace", "model", "wait",
     }  # fmt: skip
@@ -370,6 +370,17 @@ async def test_what_was_said_is_searched_listed_paged_and_counted(lived_in: Hous
     assert f"read on with after={after}" in text_of(first)
     assert data_of(rest)["next"] is None
     assert {row["name"] for row in data_of(cost)["costs"]} == {row["id"] for row in rows}
+
+
+async def test_skills_are_listed_and_read(lived_in: House) -> None:
+    async with connected(lived_in) as client:
+        rows = data_of(await client.call_tool("skills", {}))["skills"]
+        page = await client.call_tool("skills", {"name": "disk-full"})
+        missing = await client.call_tool("skills", {"name": "feed-goats"})
+    assert {"disk-full", "service-down"} <= {row["name"] for row in rows}
+    assert "## Procedure" in text_of(page)
+    assert missing.is_error
+    assert "no skill" in text_of(missing)
 
 
 async def test_sessions_are_resources(lived_in: House) -> None:
@@ -548,7 +559,7 @@ def test_the_inspector_lists_calls_and_reads(house: House) -> None:
         return json.loads(done.stdout)
 
     names = {tool["name"] for tool in inspect("--method", "tools/list")["tools"]}
-    assert names >= {"ask", "answer", "search", "sessions", "session", "cost"}
+    assert names >= {"ask", "answer", "search", "sessions", "session", "skills", "cost"}
     asked = ("--method", "tools/call", "--tool-name", "ask", "--tool-arg", "prompt=good day")
     told = inspect(*asked)["structuredContent"]
     assert told["text"] == "Good day to you."

@@ -1,5 +1,6 @@
 """Reviews: what a model makes of a turn, what of it can be kept, and what becomes of it."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hermes_agent.core.settings import LearningSettings
 from hermes_agent.learning.asking import NoBudget
 from hermes_agent.learning.review import Reviewer
 from hermes_agent.learning.review_ideas import MOST_CANDIDATES, Proposed
+from hermes_agent.learning.review_prompt import SKILL_CHARS
 from hermes_agent.learning.transcript import Transcript
 from hermes_agent.learning.triggers import Trigger
 from tests.support.learned import Learned, Scripted, as_json, learned, skill_files, skill_text
@@ -35,7 +37,7 @@ def note(text: str = "The billing unit is billing-worker@1", **more: Any) -> dic
 
 
 def skill(name: str = "restart-worker", text: str = "", **more: Any) -> dict[str, Any]:
-    given = {"action": "create", "name": name, "why": "it took two tries", "evidence": [2, 4]}
+    given = {"name": name, "why": "it took two tries", "evidence": [2, 4]}
     return given | {"files": {"SKILL.md": text or skill_text(name)}} | more
 
 
@@ -220,6 +222,33 @@ async def test_a_near_duplicate_becomes_an_improvement_of_what_there_is(tmp_path
         assert "name: restart-the-worker" not in one.body["files"]["SKILL.md"]
 
 
+async def test_a_near_duplicate_of_what_it_was_not_shown_is_dropped(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        about, steps = "Paints a cat. Use for cats.", "1. Take the brush with the red hair."
+        kept = skill_text("paint-a-cat", about, steps)
+        files = {"SKILL.md": kept.encode()}
+        await bench.skills.write("paint-a-cat", files, by="review", state="candidate")
+        twin = kept.replace("name: paint-a-cat", "name: paint-cats")
+        assert await proposed(bench, answer(skills=[skill("paint-cats", twin)])) == []
+
+
+async def test_a_text_that_is_too_long_to_be_shown_is_neither_cut_nor_replaced(
+    tmp_path: Path,
+) -> None:
+    async with learned(tmp_path) as bench:
+        steps = "\n".join(f"{n}. Restart the billing worker." for n in range(SKILL_CHARS // 20))
+        for name in ("restart-worker", "restart-billing", "billing-report"):
+            long = steps if name == "restart-worker" else ""
+            files = skill_files(name, steps=long)
+            await bench.skills.write(name, files, by="review", state="proven")
+        mine, ask = reviewer(bench, answer(skills=[skill()]))
+        assert await mine.review([TURN]) == []
+        prompt = ask.asked[0][2]
+        assert "restart-worker: Does restart-worker" in prompt
+        assert '<skill from="restart-worker">' not in prompt
+        assert prompt.count("<skill from=") == 2
+
+
 async def test_a_skill_that_it_was_not_shown_cannot_be_overwritten(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         await bench.skills.write(
@@ -299,7 +328,7 @@ async def test_an_improvement_waits_beside_what_works(tmp_path: Path) -> None:
         files = {**skill_files("restart-worker"), "assets/logo.png": b"\x89PNG\xff"}
         old = await bench.skills.write("restart-worker", files, by="review", state="proven")
         better = skill_text("restart-worker", steps="1. List the units first.")
-        made = answer(skills=[skill(text=better, action="improve")])
+        made = answer(skills=[skill(text=better)])
         assert await told(bench, made) == [
             ("kept", "restart-worker: candidate (version 2, pending)")
         ]
@@ -344,8 +373,24 @@ async def test_a_proposal_is_accepted_once(tmp_path: Path) -> None:
         (proposal,) = await bench.lore.proposals()
         await mine.accept(proposal, "kim")
         (accepted,) = await bench.lore.proposals(state="accepted")
-        with pytest.raises(UsageError, match="accepted already"):
+        with pytest.raises(UsageError, match="was accepted by kim"):
             await mine.accept(accepted, "kim")
+
+
+async def test_of_two_who_decide_at_once_one_has_the_word(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        for text in (f"Fact number {n}" for n in range(20)):
+            mine, _ = reviewer(bench, answer(notes=[note(text)]), notes="ask")
+            await mine.apply(await mine.review([TURN]))
+            (proposal,) = await bench.lore.proposals()
+            accepted, rejected = await asyncio.gather(
+                mine.accept(proposal, "kim"),
+                bench.lore.decide_proposal(proposal.id, "rejected", "max"),
+                return_exceptions=True,
+            )
+            kept = text in [one.text for one in await bench.lore.notes()]
+            assert isinstance(accepted, UsageError) != isinstance(rejected, UsageError)
+            assert kept == isinstance(rejected, UsageError)
 
 
 async def test_what_was_refused_or_waits_is_not_proposed_again(tmp_path: Path) -> None:
@@ -372,7 +417,16 @@ async def test_an_improvement_of_what_has_changed_since_is_not_accepted(tmp_path
         (proposal,) = await bench.lore.proposals()
         with pytest.raises(UsageError, match="changed since"):
             await mine.accept(proposal, "kim")
-        assert len(await bench.lore.proposals()) == 1
+        assert await bench.lore.proposals() == [proposal]
+
+
+async def test_what_cannot_be_kept_does_not_take_the_rest_with_it(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        (tmp_path / "memories").write_text("in the way")
+        outcome = await told(bench, answer(notes=[note()], skills=[skill()]))
+        assert [state for state, _ in outcome] == ["refused", "kept"]
+        assert "the memory cannot be read or written" in outcome[0][1]
+        assert (await bench.lore.skill("restart-worker")).state == "candidate"
 
 
 async def test_what_looks_dangerous_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -71,8 +71,13 @@ def test_a_runbook_is_read_with_its_placeholders_filled() -> None:
         ("steps: [{run: x, timeout: 5m}]", "line 1, column 27: timeout must be a number", ""),
         (
             "steps: [{run: x, expect: {output: '(['}}]",
-            "line 1, column 35: output is no regular expression",
+            "line 1, column 35: output: '([' is no regular expression: missing ]",
             "a plain text",
+        ),
+        (
+            "steps: [{run: x, expect: {no_output: '(?=x)'}}]",
+            "line 1, column 38: no_output: '(?=x)' is no regular expression",
+            "without looking ahead or back",
         ),
         (
             "steps:\n  - run: x {{unti}}\n",
@@ -110,6 +115,8 @@ WITHIN = [
     ("echo $(( {{x}} ))", "arithmetic"),
     ("# '\necho '{{x}}'", "quotes"),
     (r"echo \{{x}}", "a comment or behind a backslash"),
+    ("echo a ># {{x}}", "a comment or behind a backslash"),
+    ("(ls)# {{x}}", "a comment or behind a backslash"),
 ]
 
 

@@ -247,7 +247,8 @@ def test_results_of_commands_are_read_as_they_are_shown(
         (Expect(exit=None), Seen(None, "x"), "it did not come to its end: x"),
         (Expect(output=r"^b\d$"), Seen(0, "a\nb1\nc"), ""),
         (Expect(output="z"), Seen(0, "a"), "saw no such output: exit 0, a"),
-        (Expect(no_output="err"), Seen(0, "an error"), "saw 'err' in the output"),
+        (Expect(no_output=r"a\nb"), Seen(0, "x\na\nb"), "saw 'x\\na\\nb' in the output"),
+        (Expect(no_output="err"), Seen(0, "ok\nan error\nok"), "saw 'an error' in the output"),
         (
             Expect(no_output="err"),
             Seen(0, "a\n[… 12 characters left out; read_on(result=\"e\") shows the whole …]\nb"),
@@ -259,3 +260,11 @@ def test_what_was_seen_is_held_against_what_was_expected(
     expect: Expect, found: Seen, told: str
 ) -> None:
     assert difference(expect, found) == told
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", ".*.*.*.*=", r"(\w+\s?)*:$"])
+def test_no_pattern_takes_longer_than_its_text_is_long(pattern: str) -> None:
+    book = load(f"steps: [{{run: x, expect: {{output: '{pattern}'}}}}]", {})
+    found = Seen(0, "a" * 100_000 + "!")
+    assert difference(book.steps[0].expect, found).startswith("saw no such output")

@@ -4,7 +4,10 @@ import random
 from pathlib import Path
 
 from hermes_agent.core.lore import Outcome, SkillRecord, SkillUse
+from hermes_agent.core.settings import LearningSettings
 from hermes_agent.learning.proof_figures import Verdict
+from hermes_agent.learning.review import Reviewer
+from hermes_agent.learning.skill_folder import digest
 from hermes_agent.learning.standing import (
     DAY_SECONDS,
     DAYS,
@@ -14,7 +17,7 @@ from hermes_agent.learning.standing import (
     after_proof,
     after_use,
 )
-from tests.support.learned import Learned, learned, skill_files
+from tests.support.learned import Learned, Scripted, learned, skill_files
 
 NAME = "clear-disk"
 
@@ -274,7 +277,7 @@ async def test_an_improvement_takes_over_when_it_is_proven_and_not_before(
     tmp_path: Path,
 ) -> None:
     async with learned(tmp_path) as bench:
-        old = await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
+        old = await bench.skills.write(NAME, skill_files(NAME), by="shipped", state="given")
         better = skill_files(NAME, steps="1. Look first.")
         new = await bench.skills.keep_pending(NAME, better, by="review", model="m")
         folder = tmp_path / "skills" / NAME / "SKILL.md"
@@ -310,3 +313,83 @@ async def test_a_candidate_that_nothing_fits_is_put_away_in_time(tmp_path: Path)
         bench.now += (DAYS + 1) * DAY_SECONDS
         assert await standing(bench).settle_all() == [f"{NAME} is retired: unproven after 30 days"]
         assert await standing(bench).settle_all() == []
+
+
+def reviewer(bench: Learned) -> Reviewer:
+    return Reviewer(
+        ask=Scripted(),
+        lore=bench.lore,
+        memory=bench.memory,
+        skills=bench.skills,
+        settings=LearningSettings,
+        clock=bench.clock,
+    )
+
+
+async def test_what_a_person_has_edited_since_is_replaced_only_with_their_word(
+    tmp_path: Path,
+) -> None:
+    async with learned(tmp_path) as bench:
+        await bench.skills.write(NAME, skill_files(NAME), by="review", state="proven")
+        logo = {"assets/logo.png": b"\x89PNG\xff"}
+        better = skill_files(NAME, steps="1. Look first.") | logo
+        new = await bench.skills.keep_pending(NAME, better, by="review", model="m")
+        edited = tmp_path / "skills" / NAME / "SKILL.md"
+        edited.write_bytes(skill_files(NAME, steps="1. By hand.")["SKILL.md"])
+        await bench.skills.sync()
+        mine = await bench.lore.skill(NAME)
+        verdict = Verdict(NAME, new.digest, True, "it helps: n=7")
+        assert await standing(bench).decide(verdict) == f"version 2 of {NAME} is proven: proposal 1"
+        assert await standing(bench).decide(verdict) == "", "it is said once"
+        assert await bench.lore.skill(NAME) == mine
+        (proposal,) = await bench.lore.proposals()
+        assert (proposal.evidence, proposal.model) == ("proof: it helps: n=7", "m")
+        assert proposal.body["files"] == {"SKILL.md": better["SKILL.md"].decode()}
+        assert proposal.body["base"] == mine.digest
+        told = await reviewer(bench).accept(proposal, "kim")
+        assert told == f"{NAME}: version 2 is in use"
+        now = await bench.lore.skill(NAME)
+        assert (now.digest, now.state) == (new.digest, "proven")
+        assert edited.read_bytes() == better["SKILL.md"]
+
+
+async def test_a_version_that_a_person_refused_is_not_proposed_again(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
+        better = skill_files(NAME, steps="1. Look first.")
+        new = await bench.skills.keep_pending(NAME, better, by="review")
+        verdict = Verdict(NAME, new.digest, True, "it helps")
+        await standing(bench).decide(verdict)
+        await bench.lore.decide_proposal(1, "rejected", "kim")
+        assert await standing(bench).decide(verdict) == ""
+        assert await bench.lore.proposals() == []
+
+
+async def test_what_a_person_agreed_to_takes_over_when_it_is_proven(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        old = await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
+        better = skill_files(NAME, steps="1. Look first.")["SKILL.md"]
+        body = {
+            "action": "improve", "name": NAME, "files": {"SKILL.md": better.decode()},
+            "why": "w", "base": old.digest, "session": "s1", "turn": 1,
+        }  # fmt: skip
+        proposal = await bench.lore.propose("skill", "improve it", body, "session s1")
+        await reviewer(bench).accept(proposal, "kim")
+        _, new = await bench.lore.versions(NAME)
+        told = await standing(bench).decide(Verdict(NAME, new.digest, True, "it helps"))
+        assert "version 2" in told
+        assert (await bench.lore.skill(NAME)).digest == new.digest
+        assert await bench.lore.proposals() == []
+
+
+async def test_a_skill_whose_version_before_looks_dangerous_is_demoted(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        evil = skill_files(NAME, steps="1. Be evil.")
+        await bench.lore.keep_version(NAME, evil, digest(evil), "person", "given", good=True)
+        bench.now += 60
+        await bench.skills.write(NAME, skill_files(NAME), by="person", state="given")
+        await add_bad_uses(bench, 2)
+        assert "is demoted" in await standing(bench).settle(NAME)
+        now = await bench.lore.skill(NAME)
+        assert (now.state, now.version) == ("demoted", 2)
+        assert "version 1 of the skill 'clear-disk' looks dangerous" in now.reason

@@ -1,11 +1,18 @@
 """Which turns are worth looking back on, and how a turn went."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings import LearningSettings
+from hermes_agent.core.skills import Opened, Runbook, RunStep
 from hermes_agent.learning.triggers import outcome, outcome_after, worth
-from tests.support.told import call, turn
+from hermes_agent.models.scripted import ScriptedModel
+from tests.support.told import call, recorded, turn
+from tests.support.turns import bench
 
 SETTINGS = LearningSettings(calls=3)
 WORKED = call("terminal", "ok", command="ls")
@@ -71,12 +78,48 @@ def test_a_wish_to_remember_is_worth_a_review() -> None:
     assert kinds(turn("Remember that I use zsh")) == ["remember"]
 
 
-@pytest.mark.parametrize("reason", ["failed", "interrupted", "budget"])
-def test_a_turn_that_did_not_end_well_is_bad(reason: ev.TurnEnd) -> None:
-    how, why = outcome(turn("do it", WORKED, reason=reason, error="the model is stuck"))
-    assert how == "bad"
+ENDS: list[ev.TurnEnd] = ["failed", "interrupted", "budget"]
+
+
+@pytest.mark.parametrize("reason", ENDS)
+def test_a_turn_that_something_else_ended_says_nothing_of_what_was_done(
+    reason: ev.TurnEnd,
+) -> None:
+    how, why = outcome(turn("do it", WORKED, reason=reason, error="the service is overloaded"))
+    assert how == "unknown"
     assert reason in why
-    assert "stuck" in why
+    assert "overloaded" in why
+    assert outcome(turn("do it", reason=reason))[0] == "unknown"
+
+
+@pytest.mark.parametrize("reason", ENDS)
+def test_a_turn_that_was_ended_after_a_failure_is_bad(reason: ev.TurnEnd) -> None:
+    how, why = outcome(turn("do it", WORKED, FAILED, reason=reason))
+    assert how == "bad"
+    assert "no such unit" in why
+
+
+def test_a_model_that_makes_the_same_call_in_vain_went_wrong() -> None:
+    look = call("recall", "the index is damaged", ok=False, query="disk")
+    assert outcome(turn("do it", WORKED, look, look, look, reason="failed"))[0] == "bad"
+    assert outcome(turn("do it", WORKED, look, look, look, reason="budget"))[0] == "unknown"
+    other = call("recall", "the index is damaged", ok=False, query="full disk")
+    assert outcome(turn("do it", WORKED, look, other, look, reason="failed"))[0] == "unknown"
+
+
+async def test_a_call_that_was_interrupted_has_not_failed(tmp_path: Path) -> None:
+    sleeping = ToolCall.of("c1", "terminal", command="echo begun; sleep 60")
+    async with bench(tmp_path, ScriptedModel(Reply("", (sleeping,)))) as b:
+        worker = await b.worker_for("wait for it")
+        end = asyncio.create_task(worker.run())
+        while not any(isinstance(one.event, ev.OutputArrived) for one in b.published):
+            await asyncio.sleep(0.01)
+        await worker.interrupt()
+        await end
+        events = await b.store.events(b.session.id)
+    (done,) = [one.event for one in events if isinstance(one.event, ev.CallFinished)]
+    assert not done.ok
+    assert outcome(events) == ("unknown", "it ended as interrupted")
 
 
 def test_a_turn_whose_last_call_failed_is_bad() -> None:
@@ -87,8 +130,40 @@ def test_a_turn_whose_last_call_worked_is_good() -> None:
     assert outcome(turn("do it", FAILED, WORKED))[0] == "good"
 
 
-def test_a_runbook_that_was_stopped_is_bad() -> None:
-    assert outcome(turn("run it", WORKED, answer="stopped: step 2 differs"))[0] == "bad"
+def run(said: str, *calls: list[ev.Event], model: str = "runbook/web") -> list[ev.Recorded]:
+    """A turn of a runbook; `model` is who had the last word."""
+    opened = Opened("web", "d", runbook=Runbook((RunStep("true"),)))
+    return recorded(
+        ev.TurnStarted(1),
+        ev.MessageTaken("m1", "run it", skills=(opened,)),
+        *(event for one in calls for event in one),
+        ev.Replied(2, said, model=model),
+        ev.TurnFinished(1, "done", said),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "went"),
+    [
+        ("done: web\n1. true: exit 0", "good"),
+        ("nothing to do: all is as it should be", "good"),
+        ("this runbook is not for this case: ran `true`, saw exit 1", "unknown"),
+        ("stopped: step 2 differs", "bad"),
+    ],
+)
+def test_a_runbook_says_itself_how_it_went(said: str, went: str) -> None:
+    assert outcome(run(said, FAILED))[0] == went
+    assert outcome(run(said))[0] == went
+
+
+def test_a_runbook_that_woke_the_model_is_judged_by_what_was_done_then() -> None:
+    assert outcome(run("stopped: no, it runs again", WORKED, model="m"))[0] == "good"
+    assert outcome(run("done: all of it", FAILED, model="m"))[0] == "bad"
+
+
+def test_a_runbook_that_needed_no_model_needs_no_review() -> None:
+    assert kinds(run("done: web", FAILED, WORKED, WORKED, WORKED)) == []
+    assert kinds(run("It runs.", FAILED, WORKED, WORKED, model="m")) == ["calls", "recovered"]
 
 
 def test_a_turn_without_anything_to_judge_by_is_unknown() -> None:

@@ -37,7 +37,7 @@ async def test_a_note_is_in_the_next_sessions_prompt_and_not_in_this_ones(tmp_pa
         assert await h.prompt(first) == before
         assert fact not in before
         second = await h.open(model)
-        assert "<memory>\nMEMORY (1%, " in await h.prompt(second)
+        assert "\nMEMORY (1%, " in await h.prompt(second)
         assert fact in await h.prompt(second)
         assert fact in (h.runtime.home.path / "memories" / "MEMORY.md").read_text()
 
@@ -220,5 +220,5 @@ async def test_a_session_without_the_tools_is_shown_neither_notes_nor_skills(
         prompt = await h.prompt(session)
         with pytest.raises(NotFound):
             await h.runtime.learning.memory.find("nothing of that kind")
-    assert "<memory>" not in prompt
+    assert "MEMORY (" not in prompt
     assert "Skills are procedures" not in prompt

@@ -28,12 +28,11 @@ def case(setup: str = "true", check: str = "test -e made", task: str = "make it 
 def worker(folder: Path, *commands: str, **facts: Any) -> str:
     """A model that runs these in a trial, and opens the skill first where it has one."""
     steps = [shell(command) for command in commands]
-    turns = {"found-in-memory": [OPEN, *steps, say("done")], "now": [*steps, say("done")]}
+    turns = {"make-it": [OPEN, *steps, say("done")], "now": [*steps, say("done")]}
     return answers(folder, "worker", **turns, facts=facts)
 
 
 async def play(h: Pupil, one: Case, files: Mapping[str, bytes] | None = None) -> Trial | None:
-    await h.learned()  # what the last runtime left is cleared away first
     return await h.runtime.learning.arena.play(one, files, 0, "digest")
 
 
@@ -201,7 +200,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
     ]
     look = looker(tmp_path, ('"cases"', {"cases": cases}), (".", {"notes": [], "skills": []}))
     turns = {
-        "found-in-memory": [OPEN, shell("touch made"), say("done")],
+        "make-it": [OPEN, shell("touch made"), say("done")],
         "now": [*[shell("ls")] * 5, shell("touch made"), say("done")],
     }
     model = answers(tmp_path, "worker", **turns)
@@ -212,7 +211,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
         session = await h.open(model)
         await h.say(session, "make it now")
         turn = next(one.turn for one in await h.journal(session) if isinstance(one, ev.TurnStarted))
-        keep = h.runtime.learning.chores.reviewer.keep_skill
+        keep = h.runtime.learning.chores.lessons.reviewer.keep_skill
         await keep("make-it", FILES, by="review", model="m", why="", session=session.id, turn=turn)
         first: list[Trial] = []
         days = 0

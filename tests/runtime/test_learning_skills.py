@@ -189,19 +189,34 @@ async def test_bounds_hold_for_programs_too(tmp_path: Path) -> None:
 async def test_a_message_that_names_a_skill_opens_it(tmp_path: Path) -> None:
     model = answers(tmp_path, hello=[shell("touch b"), say("done")])
     text = ECHOES.replace("metadata:", "allowed-tools: terminal(ls:*)\nmetadata:")
+    text = text.replace("!`ls; echo looked > looked`", "files")
     async with pupil(tmp_path) as h:
         await h.skill("greet-host", text)
         session = await h.open(model)
         await h.say(session, "/greet-host web2")
         taken = next(one for one in await h.journal(session) if isinstance(one, ev.MessageTaken))
         (said, *_) = await h.shown(session)
-        assert [one.skill for one in taken.skills] == ["greet-host"]
-        assert said.startswith("/greet-host web2\n")
+        assert (taken.text, taken.skills[0].skill) == ("/greet-host web2", "greet-host")
+        assert said.startswith("/greet-host web2\n\n[the skill greet-host, version 1]")
         assert "Say hello to web2 2 times." in said
-        assert "(what `ls; echo looked > looked` prints)" in said
         assert [one.action for one in await judged(h, session)] == ["deny"]
         (use,) = await h.runtime.store.lore.uses("greet-host")
         assert (use.opened, use.session) == (True, session.id)
+
+
+async def test_commands_in_a_skill_that_a_message_names_run_in_the_turn(tmp_path: Path) -> None:
+    model = answers(tmp_path, greet=[opening("greet-host", "web2"), say("done")])
+    async with pupil(tmp_path) as h:
+        await h.skill("greet-host", ECHOES)
+        session = await h.open(model)
+        await h.say(session, "/greet-host web2")
+        (said, *_) = await h.shown(session)
+        *_, done = await h.calls(session, "skill")
+        assert "begin with skill(name='greet-host', arguments='web2')" in said
+        assert "Say hello to web2 2 times." in done.text
+        assert [one.action for one in await judged(h, session)] == ["allow"]
+        (use,) = await h.runtime.store.lore.uses("greet-host")
+        assert use.opened
 
 
 async def test_wrong_arguments_are_said_before_anything_is_kept(tmp_path: Path) -> None:

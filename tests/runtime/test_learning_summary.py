@@ -1,6 +1,7 @@
 """Summaries of sessions, through a whole runtime."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,10 @@ def looking(folder: Path) -> str:
         folder, ("Below is the summary", "Both, in one."), ("Summarise", SUMMARY),
         (".", {"notes": [], "skills": []}),
     )  # fmt: skip
+
+
+def resting(folder: Path) -> dict[str, Any]:
+    return reviewing(looking(folder), summary_idle_seconds=1_800.0)
 
 
 async def summaries(h: Pupil, session: Session) -> list[ev.Summarised]:
@@ -58,7 +63,7 @@ async def test_a_session_is_summarised_when_it_has_rested_and_then_on_from_there
     tmp_path: Path,
 ) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **reviewing(looking(tmp_path))) as h:
+    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
         session = await h.open(working(tmp_path))
         await h.say(session, "look at this")
         await h.say(session, "look at that")
@@ -79,7 +84,7 @@ async def test_a_session_is_summarised_when_it_has_rested_and_then_on_from_there
 
 async def test_a_session_that_went_on_is_not_summarised_too_early(tmp_path: Path) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **reviewing(looking(tmp_path))) as h:
+    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
         session = await h.open(working(tmp_path))
         await h.say(session, "look at this")
         await h.say(session, "look at that")
@@ -93,7 +98,7 @@ async def test_a_session_that_went_on_is_not_summarised_too_early(tmp_path: Path
 
 async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **reviewing(looking(tmp_path))) as h:
+    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
         await h.say(await h.open(working(tmp_path)), "hi there")
         clock.now += 10_000
         await h.learned()
@@ -103,7 +108,7 @@ async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> Non
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_deleted_session_takes_its_chores_along(tmp_path: Path, named: bool) -> None:
     clock = Clock()
-    async with pupil(tmp_path, clock=clock, **reviewing(looking(tmp_path))) as h:
+    async with pupil(tmp_path, clock=clock, **resting(tmp_path)) as h:
         session = await h.open(working(tmp_path), name="talk" if named else "")
         await h.say(session, "look at this")
         await h.say(session, "look at that")

@@ -135,3 +135,37 @@ async def test_a_skill_that_does_harm_in_two_uses_is_offered_no_more(tmp_path: P
         assert [row["state"] for row in rows if row["name"] == "restart-web"] == ["demoted"]
         await h.post("/v1/skills/restart-web/restore", {})
         assert "restart-web" in await h.prompt(await h.open(using(tmp_path)))
+
+
+async def test_what_comes_after_a_turn_is_made_up_for_by_the_next_runtime(tmp_path: Path) -> None:
+    """Once, a minute after a turn whose runtime was gone too early."""
+    clock = Clock()
+    settings = {"clock": clock, **reviewing(looker(tmp_path, *NOTHING), calls=1)}
+    wait = shell("until [ -e go ]; do sleep 0.02; done")
+    opening = {"calls": [call("skill", name="restart-web")]}
+    model = answers(tmp_path, hangs=[opening, wait, say("it is back")])
+    async with pupil(tmp_path, **settings) as h:
+        await h.skill("restart-web", TEXT)
+        session = await h.open(model)
+        await h.send(session, "the web server hangs")
+        h.runtime._desk.close()
+        (h.work / "go").touch()
+
+        async def ended() -> bool:
+            return (await h.now(session)).state == "idle"
+
+        await until(ended)
+        assert await used(h) == []
+    async with pupil(tmp_path, **settings) as h:
+        assert await h.get("/v1/recall", query="web server hangs", kind="session") == []
+        clock.now += 61
+        await h.learned()
+        assert await used(h) == [(True, "good")]
+        (hit,) = await h.get("/v1/recall", query="web server hangs", kind="session")
+        assert hit["ref"] == session.id
+        chores = await h.chores("review")
+        assert [state for state, _ in chores.values()] == ["done"]
+        clock.now += 61
+        await h.learned()
+        assert await used(h) == [(True, "good")]
+        assert await h.chores("review") == chores

@@ -109,7 +109,10 @@ class Pupil(House):
 async def pupil(folder: Path, **more: Any) -> AsyncIterator[Pupil]:
     """As `house`. It learns nothing by itself unless a model for reviews is named."""
     async with house(folder, **more) as h:
-        yield Pupil(h.folder, h.runtime)
+        made = Pupil(h.folder, h.runtime)
+        for _ in range(2):  # the first look clears away what the last runtime left
+            await made.learned()
+        yield made
 
 
 def reviewing(look: str, **more: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import getdoc
 from typing import Any, Literal, ParamSpec, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from anyio.to_thread import run_sync
@@ -68,7 +69,10 @@ def build_server(api: Api, workspace: str, leaving: Callable[[], bool]) -> MCPSe
         request_state_security=RequestStateSecurity.ephemeral(ttl=ANSWER_SECONDS),
     )
     server.add_tool(tools.ask, description=getdoc(tools.ask), annotations=ACTS)
-    for tool in (tools.answer, tools.search, tools.sessions, tools.session, tools.cost):
+    reading = (
+        tools.answer, tools.search, tools.sessions, tools.session, tools.skills, tools.cost,
+    )  # fmt: skip
+    for tool in reading:
         server.add_tool(tool, description=getdoc(tool), annotations=READS)
     server.resource(
         "hermes://sessions",
@@ -244,6 +248,17 @@ class Tools:
         row = await self._session(id)
         text, data = page_of(await self._journal(row), after, _between(limit, 1, 500))
         return result(text, {**_shown(row), **data})
+
+    @told
+    async def skills(self, name: str = "") -> CallToolResult:
+        """The procedures that Hermes knows; with `name`, the text of one. `ask` with the prompt
+        `/NAME arguments` to have it followed."""
+        if name:
+            page = await self._reach(lambda: self._api.get(f"/v1/skills/{quote(name, safe='')}"))
+            return result(page["text"], page)
+        rows = await self._reach(lambda: self._api.get("/v1/skills"))
+        lines = [f"{row['name']} ({row['state']}): {row['description']}" for row in rows]
+        return result("\n".join(lines) or "no skills", {"skills": rows})
 
     @told
     async def cost(

@@ -136,6 +136,8 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Prob
             folder = read_folder(skill)
         except NotADirectoryError:
             return [Problem("error", f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")]
+        except OSError as error:
+            return [Problem("error", f"{str(skill)!r} cannot be read: {error.strerror}")]
         found += [Problem("warning", said, hint) for said, hint in folder.left_out]
         found += _of_files(folder.files, name or skill.resolve().name)
     else:

@@ -91,9 +91,9 @@ class Looker:
             if before and before.shipped != self._is_shipped(place):
                 before = None
             try:
-                if before and before.signature:
-                    if before.signature == skill_folder.signature(place):
-                        continue
+                same = before.signature if before else ()
+                if same and same == skill_folder.signature(place):
+                    continue
                 folder = self._read(place)
             except (FileNotFoundError, NotADirectoryError):
                 del there[name]  # it went while we looked

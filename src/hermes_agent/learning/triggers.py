@@ -34,6 +34,8 @@ class Trigger(Struct, frozen=True):
 
 def worth(events: Sequence[ev.Recorded], settings: LearningSettings) -> Sequence[Trigger]:
     """Why a finished turn is worth a review; empty when it is not."""
+    if _is_runbooks_word(events):
+        return ()  # it needed no model, and needs none to look back on it
     found = [_many_calls(events, settings.calls), _recovered(events), *_said(events)]
     return [trigger for trigger in found if trigger is not None]
 
@@ -105,18 +107,15 @@ def _was_given_up(call: ev.CallFinished) -> bool:
 
 def _is_stuck(events: Sequence[ev.Recorded]) -> bool:
     """Whether the model made the very same call again and again in vain."""
-    made = {
-        call.id: (call.name, call.arguments)
-        for one in events
-        if isinstance(one.event, ev.Replied)
-        for call in one.event.calls
-    }
-    failed = Counter(
-        made.get(one.event.call_id)
-        for one in events
-        if isinstance(one.event, ev.CallFinished) and not one.event.ok
-    )
-    return any(call is not None and count >= IN_VAIN for call, count in failed.items())
+    made: dict[str, tuple[str, str]] = {}
+    failed: Counter[tuple[str, str]] = Counter()
+    for one in events:
+        if isinstance(one.event, ev.Replied):
+            made = {call.id: (call.name, call.arguments) for call in one.event.calls}
+        elif isinstance(one.event, ev.CallFinished) and not one.event.ok:
+            call = made.get(one.event.call_id)
+            failed.update([call] if call is not None else [])
+    return any(count >= IN_VAIN for count in failed.values())
 
 
 def says_no(call: ev.CallFinished) -> bool:

@@ -1,6 +1,7 @@
 """What active skills declare, as a second word after the rules: bounds can only refuse. Each skill
 bounds by itself, and what it does not declare it does not bound. What cannot be read refuses."""
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,18 @@ from hermes_agent.core.skills import Bounds
 from hermes_agent.policy import globs
 from hermes_agent.policy import hosts as host_patterns
 from hermes_agent.policy.acts import ELSEWHERE, describe, is_elsewhere, shortened
+from hermes_agent.policy.bounds_programs import (
+    OPEN,
+    TOLD,
+    is_filled_in,
+    is_redirected,
+    loose_words,
+    other_hosts,
+    other_places,
+    reaches_out,
+    tells_hosts,
+    works_where_it_stands,
+)
 from hermes_agent.policy.globs import Words
 from hermes_agent.policy.hosts import Hosts
 from hermes_agent.policy.match import Facts, is_unnamed
@@ -28,51 +41,9 @@ AS_ANOTHER = frozenset(
 """Wrappers that give a program more than it has: a skill that allows the program does not mean
 these. It names both: `terminal(sudo systemctl:*)`."""
 
-_TOLD = frozenset(
-    {"cat", "tac", "nl", "head", "tail", "ls", "dir", "vdir", "stat", "readlink", "realpath",
-     "basename", "dirname", "wc", "grep", "egrep", "fgrep", "diff", "cmp", "comm", "join", "paste",
-     "fold", "fmt", "expand", "unexpand", "cut", "sort", "uniq", "tr", "strings", "od", "xxd",
-     "hexdump", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "b2sum",
-     "cksum", "sum", "find", "du", "sed", "awk", "gawk", "mawk", "cp", "mv", "rm", "rmdir", "mkdir",
-     "touch", "ln", "chmod", "chown", "chgrp", "tee", "dd", "truncate", "shred", "echo", "printf",
-     "cd", "pushd", "popd", "pwd", "true", "false", ":", "test", "[", "export", "read", "set",
-     "unset", "local", "declare", "shift", "return", "exit", "break", "continue", "wait", "exec",
-     "date", "sleep", "seq", "whoami", "id", "uname", "nproc", "uptime", "yes"}
-)  # fmt: skip
-"""Programs of which the words tell all that they touch. Of any other a skill that bounds paths or
-hosts must name the program: then whoever wrote it has thought of it."""
-_TELLS_HOSTS = frozenset(
-    {"curl", "wget", "ssh", "scp", "sftp", "rsync", "git", "nc", "ncat", "netcat", "psql", "ping"}
-)
-"""Those that tell all hosts when they tell any."""
-_REACHES_OUT = _TELLS_HOSTS - {"git", "rsync"} | frozenset(
-    {"http", "https", "xh", "httpie", "aria2c", "axel", "lynx", "links", "w3m", "elinks", "ftp",
-     "tftp", "mosh", "autossh", "telnet", "socat", "nmap", "mail", "mailx", "sendmail", "mutt",
-     "msmtp", "mysql", "mariadb", "redis-cli", "mongosh", "gh", "glab", "hub", "kubectl", "oc",
-     "helm", "aws", "gcloud", "bq", "gsutil", "az", "rclone", "s3cmd", "mc", "s5cmd", "azcopy",
-     "vault", "op", "bw", "skopeo", "apt", "apt-get", "dnf", "yum", "apk", "pacman", "zypper",
-     "brew", "snap", "flatpak", "pip", "pip3", "pipx", "uv", "uvx", "npm", "pnpm", "yarn", "npx",
-     "gem", "cargo", "dig", "host", "nslookup", "whois", "restic", "sentry-cli"}
-)  # fmt: skip
-_VERBS_THAT_REACH_OUT = {
-    "git": frozenset(
-        {"push", "pull", "fetch", "clone", "ls-remote", "submodule", "remote", "archive", "svn",
-         "send-email", "request-pull", "lfs"}
-    ),
-    "docker": frozenset({"pull", "push", "login", "run", "build", "search", "buildx", "create"}),
-    "podman": frozenset({"pull", "push", "login", "run", "build", "search", "create"}),
-    "hg": frozenset({"push", "pull", "clone", "incoming", "outgoing"}),
-    "svn": frozenset({"checkout", "co", "update", "up", "commit", "ci", "switch", "export"}),
-}  # fmt: skip
-_LISTS_WHERE_IT_STANDS = frozenset({"ls", "dir", "vdir", "du", "find"})
-_SEARCHES_WHERE_IT_STANDS = frozenset({"grep", "egrep", "fgrep"})
-_ALL_BELOW = frozenset(
-    {"-r", "-R", "--recursive", "--dereference-recursive", "-d", "--directories"}
-)
-
 _RESTRICTED = re.compile(r"([^()\s]+)\((.*)\)", re.DOTALL)
-_OPEN = re.compile(r"[$`…*?\[]")
-"""Signs of a word that may become another one, several or none."""
+_GLOB = re.compile(r"[*?\[]")
+_WORKSPACE = ("{workspace}/**",)
 
 
 class Refusal(Struct, frozen=True):
@@ -90,7 +61,7 @@ class _Command(Struct, frozen=True):
         for position, pattern in enumerate(self.words):
             if pattern == "*" and position == len(self.words) - 1:
                 return True
-            if position >= len(words) or _OPEN.search(words[position]):
+            if position >= len(words) or OPEN.search(words[position]):
                 return False
             if not Words((pattern,)).fit(words[position]):
                 return False
@@ -105,6 +76,8 @@ class _Declared(Struct, frozen=True):
     named: Words
     """Tools that are named, and not by a `*` that is for all."""
     commands: tuple[_Command, ...]
+    paths: tuple[str, ...]
+    """A plain path is what is there, and all below it."""
     hosts: Hosts
     trouble: str
 
@@ -130,7 +103,7 @@ def _objections(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Itera
     by = declared.by
     if declared.trouble:
         yield f"the skill {by.skill} allows nothing: {declared.trouble}"
-    for refused in _by_tools(declared, facts.effect, acts):
+    for refused in _by_tools(declared, facts, acts):
         yield _said(by, refused, "tools", by.tools)
     if by.paths and "**" not in by.paths:
         for refused in _by_paths(declared, facts, acts):
@@ -148,7 +121,8 @@ def _said(by: Bounds, refused: str, what: str, declared: Sequence[str]) -> str:
 # tools
 
 
-def _by_tools(declared: _Declared, effect: Effect, acts: Sequence[Act]) -> Iterator[str]:
+def _by_tools(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
+    effect = facts.effect
     if not declared.by.tools or declared.tools.fit(effect.tool):
         return
     allowed = [command for command in declared.commands if command.tool.fit(effect.tool)]
@@ -164,6 +138,22 @@ def _by_tools(declared: _Declared, effect: Effect, acts: Sequence[Act]) -> Itera
         words = _words(act)
         if not any(command.fits(words) for command in allowed):
             yield f"`{shortened(' '.join(words))}`" if _outer(act) else describe(act)
+    if not declared.by.paths:
+        yield from _by_redirections(facts, acts)
+
+
+def _by_redirections(facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
+    """Whoever allows a program allows what it writes, and not the shell to write anywhere."""
+    inside = facts.roots.pattern(_WORKSPACE)
+    for act in acts:
+        if act.kind != "path" or _carriers(act, acts):
+            continue
+        (place,) = act.places
+        of_the_call = not act.program and (place.access, place.given) in facts.effect.paths
+        if place.access == "read" or of_the_call or _fits(inside, place):
+            continue
+        if is_redirected(act, acts):
+            yield f"{_place(act, place)} by a redirection out of the workspace"
 
 
 def _outer(act: Act) -> tuple[str, ...]:
@@ -189,32 +179,41 @@ def _carriers(act: Act, acts: Sequence[Act]) -> list[Act]:
 
 
 def _by_paths(declared: _Declared, facts: Facts, acts: Sequence[Act]) -> Iterator[str]:
-    here = facts.effect.folder or facts.effect.workspace
     for act in acts:
         roots = facts.elsewhere if is_elsewhere(act) else facts.roots
-        within = roots.pattern(declared.by.paths)
+        within = roots.pattern(declared.paths)
         if act.kind == "path":
-            for place in act.places:
-                paths = () if is_unnamed(place) else (place.named, *place.real)
-                if not paths or not all(within.fullmatch(path) for path in paths):
-                    yield _place(act, place)
+            yield from (_place(act, each) for each in act.places if not _fits(within, each))
         elif act.kind == "unknown":
             yield _unknown(act)
-        elif act.kind == "program" and not _is_named(declared, act, acts):
-            if act.program not in _TOLD:
+        elif act.kind == "program":
+            for option in other_places(act, acts):
+                yield f"{describe(act)}: {option} leads to places that nobody can tell"
+            if act.program in TOLD:
+                yield from _by_words(declared, facts.effect, within, act)
+            elif not _is_named(declared, act, acts):
                 yield f"{describe(act)}, of which nobody can tell what it touches"
-            if _works_where_it_stands(act) and not within.fullmatch(here):
-                yield f"{describe(act)} in {here}, where the shell stands"
     yield from _closed_calls(declared, facts.effect, "what it touches")
 
 
-def _works_where_it_stands(act: Act) -> bool:
-    """On a folder that it does not name."""
-    if act.program in _SEARCHES_WHERE_IT_STANDS:
-        return not _ALL_BELOW.isdisjoint(act.flags)
-    return act.program in _LISTS_WHERE_IT_STANDS and all(
-        word.startswith("-") for word in act.arguments[:1]
-    )
+def _by_words(
+    declared: _Declared, effect: Effect, within: re.Pattern[str], act: Act
+) -> Iterator[str]:
+    """Of a program whose words tell what it touches. One that is named word for word is meant."""
+    if any(one.words[-1] != "*" and one.fits(_words(act)) for one in declared.commands):
+        return
+    here = "~" if is_elsewhere(act) else effect.folder or effect.workspace
+    if works_where_it_stands(act) and not within.fullmatch(here):
+        yield f"{describe(act)} in {here}, where the shell stands"
+    for word in loose_words(act):
+        listed = posixpath.normpath(posixpath.join(here, word))
+        if is_filled_in(word) or ".." in word.split("/") or not within.fullmatch(listed):
+            yield f"{describe(act)}: nobody can tell what {shortened(word)} becomes"
+
+
+def _fits(pattern: re.Pattern[str], place: Place) -> bool:
+    paths = (place.named, *place.real)
+    return not is_unnamed(place) and all(pattern.fullmatch(path) for path in paths)
 
 
 def _place(act: Act, place: Place) -> str:
@@ -232,24 +231,13 @@ def _by_hosts(declared: _Declared, effect: Effect, acts: Sequence[Act]) -> Itera
                 yield describe(act)
         elif act.kind == "unknown":
             yield _unknown(act)
-        elif act.kind == "program" and not _tells_hosts(declared, act, acts):
-            yield f"{describe(act)}, of which nobody can tell which hosts it reaches"
+        elif act.kind == "program":
+            for option in other_hosts(act):
+                yield f"{describe(act)}: {option} can lead to any host"
+            named = _is_named(declared, act, acts) and (bool(act.hosts) or not reaches_out(act))
+            if not named and not tells_hosts(act):
+                yield f"{describe(act)}, of which nobody can tell which hosts it reaches"
     yield from _closed_calls(declared, effect, "which hosts it reaches")
-
-
-def _tells_hosts(declared: _Declared, act: Act, acts: Sequence[Act]) -> bool:
-    """Whether all hosts that a program reaches are acts of their own."""
-    if act.program in _TOLD or (act.hosts and act.program in _TELLS_HOSTS):
-        return True
-    return _is_named(declared, act, acts) and (bool(act.hosts) or not _reaches_out(act))
-
-
-def _reaches_out(act: Act) -> bool:
-    verbs = _VERBS_THAT_REACH_OUT.get(act.program, frozenset())
-    first = act.verb.partition(" ")[0]
-    # A verb that is not there or may be any one may be one of these.
-    unsure = bool(verbs) and (not first or bool(_OPEN.search(first)))
-    return act.program in _REACHES_OUT or first in verbs or unsure
 
 
 # what nobody can see into
@@ -285,9 +273,15 @@ def _declared(bounds: Bounds) -> _Declared:
         tools=Words(whole),
         named=Words(name for name in whole if name.strip("*")),
         commands=tuple(_command(name) for name in bounds.tools if "(" in name) if not wrong else (),
+        paths=tuple(each for path in bounds.paths for each in _with_all_below(path)),
         hosts=Hosts(bounds.hosts),
         trouble=wrong[0] if wrong else "",
     )
+
+
+def _with_all_below(path: str) -> tuple[str, ...]:
+    plain = not _GLOB.search(path.rpartition("/")[2])
+    return (path, f"{path.rstrip('/')}/**") if plain else (path,)
 
 
 def _troubles(bounds: Bounds) -> Iterator[str]:

@@ -74,9 +74,10 @@ class Shelf:
         )
 
     def beside(self, session: Session, name: str) -> Terminal:
-        """A terminal of its own in the session's folder, which nobody keeps."""
-        own = f"{session.id}-{uuid.uuid4().hex[:8]}"
-        return self._open(own, session.workspace, name, self.place(name))
+        """A terminal of its own in the session's folder, which nobody keeps. What is left of it
+        goes with the session."""
+        own = f"{name}-{uuid.uuid4().hex[:8]}"
+        return self._open(session.id, session.workspace, own, self.place(name))
 
     def _of(self, session: str) -> list[Terminal]:
         return [one for (owner, _), one in self._terminals.items() if owner == session]

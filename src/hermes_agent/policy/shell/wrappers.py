@@ -109,16 +109,18 @@ def _parallel(run: "Run", name: str, fields: list[Field]) -> str | None:
 
 _FIND_FILES: dict[str, tuple[Access, int]] = {
     "-fprint": ("write", 1), "-fprint0": ("write", 1), "-fls": ("write", 1),
-    "-fprintf": ("write", 2), "-newer": ("read", 1),
-    "-samefile": ("read", 1),
+    "-fprintf": ("write", 2), "-newer": ("read", 1), "-anewer": ("read", 1),
+    "-cnewer": ("read", 1), "-samefile": ("read", 1),
 }  # fmt: skip
 _FIND_VALUES = frozenset(
     {"-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex",
      "-lname", "-ilname", "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin",
      "-amin", "-cmin", "-user", "-group", "-uid", "-gid", "-perm", "-maxdepth", "-mindepth",
      "-printf", "-fstype", "-inum", "-links", "-used", "-regextype", "-context", "-newermt",
-     "-newerct", "-anewer", "-cnewer", "-D"}
+     "-newerct", "-D"}
 )  # fmt: skip
+_FIND_LEADS = re.compile(r"-[HLPD]|-O\d*")
+"""Options that stand before the folders."""
 _FIND_PLAIN = re.compile(
     r"-(?:print0?|ls|depth|d|mount|xdev|follow|noleaf|empty|readable|writable|executable|prune"
     r"|quit|true|false|nouser|nogroup|not|a|o|and|or|daystart|warn|nowarn|[HLP]|O[0-9]|delete"
@@ -134,6 +136,7 @@ def _find(run: "Run", name: str, fields: list[Field]) -> str | None:
     commands: list[list[Field]] = []
     at = 1
     access: Access = "read"
+    tests = False
     while at < len(fields):
         field = fields[at]
         text = field.text
@@ -142,10 +145,11 @@ def _find(run: "Run", name: str, fields: list[Field]) -> str | None:
             run.unknown(text, f"may be an option of {name}", name)
             roots.append(field)
         elif field.dynamic or not text.startswith("-"):
-            if not flags and text not in {"(", ")", "!", ","}:
+            if not tests and text not in {"(", ")", "!", ","}:
                 roots.append(field)
         else:
             flags.append(text)
+            tests = tests or not _FIND_LEADS.fullmatch(text)
             if text in {"-exec", "-execdir", "-ok", "-okdir"}:
                 end = at
                 while (
