@@ -1,7 +1,7 @@
 """Memory: notes go into the store, the best of them into two small files, and nothing is lost."""
 
-import stat
 import asyncio
+import stat
 from pathlib import Path
 
 import pytest

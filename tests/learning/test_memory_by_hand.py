@@ -1,6 +1,8 @@
 """The files are people's: what they write there is noticed and kept, however they write it."""
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -253,3 +255,15 @@ def test_a_file_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -
         assert memory_files._read(path, 1) == (b"", "open")
         writer.write("whole")
     assert memory_files._read(path, 1) == (b"whole", "quiet")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+async def test_what_is_no_plain_file_is_said_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    async with a_memory(tmp_path) as memory:
+        await memory.add("the replica is db2")
+        memory.path().unlink()
+        make(memory.path())
+        with pytest.raises(HermesError, match="no plain file"):
+            await memory.book.snapshot()

@@ -2,17 +2,19 @@
 put another in its stead at any time. So a view is exchanged whole, and what comes out of the
 exchange is looked at: when it is not what was read before, somebody wrote in between."""
 
+import errno
 import fcntl
 import hashlib
 import os
 import signal
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
@@ -179,9 +181,19 @@ class ViewFiles:
 
 def _read_at_once(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        with _opened(path) as file:
+            return file.read()
     except FileNotFoundError:
         return None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Only a plain file: a pipe would be waited for, for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+    return os.fdopen(handle, "rb")
 
 
 def _read(path: Path, tries: int) -> tuple[bytes | None, Rest]:
@@ -191,7 +203,7 @@ def _read(path: Path, tries: int) -> tuple[bytes | None, Rest]:
         if attempt:
             time.sleep(_PAUSE)
         try:
-            file = path.open("rb")
+            file = _opened(path)
         except FileNotFoundError:
             return None, "quiet"
         with file:
