@@ -87,3 +87,13 @@ async def test_a_worse_version_of_a_skill_goes_back_to_the_good_one(tmp_path: Pa
         text = (tmp_path / "home" / "skills" / SKILL / "SKILL.md").read_bytes()
     assert (after.digest, after.state) == (first.digest, "given")
     assert text == good
+
+
+async def test_a_skill_that_only_makes_the_check_look_right_is_not_proven(tmp_path: Path) -> None:
+    async with Family(tmp_path, learns=True, procedure="test() { return 0; }") as family:
+        task = await family.do(1)
+        record = await family.runtime.store.lore.skill(SKILL)
+        trials = await family.runtime.store.lore.trials(SKILL)
+    assert task.ok
+    assert {trial.ok for trial in trials if trial.arm == "with"} == {False}
+    assert record.state in ("demoted", "candidate")

@@ -80,7 +80,6 @@ def models(folder: Path, *, procedure: str = FIX, helps: bool = True) -> tuple[s
     turns = [{"when": rf"skill {SKILL}", "replies": with_skill}, {"when": ".", "replies": long_way}]
     work.write_text(json.dumps({"name": "scripted/worker", "turns": turns}))
     skill = {
-        "action": "create",
         "name": SKILL,
         "why": "the port was wrong again",
         "evidence": [1],

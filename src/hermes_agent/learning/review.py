@@ -38,6 +38,8 @@ from hermes_agent.learning.review_prompt import (
     Ideas,
     question,
 )
+from hermes_agent.learning.skill_file import parse, widens
+from hermes_agent.learning.skill_folder import MAIN, main_file
 from hermes_agent.learning.transcript import Transcript, shown
 from hermes_agent.learning.triggers import Trigger
 
@@ -221,7 +223,22 @@ class Reviewer:
         chosen = settings.notes if one.kind == "note" else settings.skills
         if chosen != "automatic":
             return chosen
-        return "ask" if await self._is_a_persons(one) else "automatic"
+        asks = one.hearsay or await self._is_a_persons(one) or await self._widens(one)
+        return "ask" if asks else "automatic"
+
+    async def _widens(self, one: Proposed) -> bool:
+        """Whether a skill would be bounded less than the one that it improves."""
+        if one.kind == "note" or one.body["action"] == "create":
+            return False
+        return await self.widens(one.body["name"], one.body["files"].get(MAIN, ""))
+
+    async def widens(self, name: str, text: str) -> bool:
+        """Whether this text leaves a skill fewer bounds than it has now."""
+        record = await self._lore.skill(name)
+        files = await self._lore.files(name, record.version)
+        main = main_file(files)
+        before = parse(files[main].decode(errors="replace")) if main else None
+        return before is not None and widens(before.bounds, parse(text).bounds)
 
     async def _is_a_persons(self, one: Proposed) -> bool:
         if one.kind == "note":

@@ -42,6 +42,8 @@ class Proposed(Struct, frozen=True):
     body: dict[str, Any]
     evidence: str
     model: str = ""
+    hearsay: bool = False
+    """Nobody here said or did it: it stands only in what tools brought in."""
 
 
 class Likeness(Protocol):
@@ -93,7 +95,8 @@ def note_of(idea: NoteIdea, seen: Shown, notes: Sequence[Note], model: str) -> P
         "id": idea.replaces,
     }
     title = text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"
-    return Proposed("note", title, body, evidence(lines), model)
+    hearsay = all(line.from_elsewhere for line in lines)
+    return Proposed("note", title, body, evidence(lines), model, hearsay)
 
 
 async def skill_of(
@@ -141,7 +144,8 @@ def _proposed(
         "session": lines[-1].session,
         "turn": lines[-1].turn,
     }
-    return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model)
+    hearsay = all(line.by_tool for line in lines)
+    return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model, hearsay)
 
 
 async def new_only(proposed: Sequence[Proposed], lore: Lore) -> list[Proposed]:

@@ -127,6 +127,18 @@ def parse(text: str, folder_name: str = "") -> SkillText:
     )
 
 
+def widens(before: Bounds | None, after: Bounds | None) -> bool:
+    """Whether the second allows what the first did not, as far as what they declare tells."""
+    if before is None:
+        return False
+    pairs = [
+        (before.tools, after.tools if after else ()),
+        (before.paths, after.paths if after else ()),
+        (before.hosts, after.hosts if after else ()),
+    ]
+    return any(old and (not new or not set(new) <= set(old)) for old, new in pairs)
+
+
 def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Problem]:
     """What is wrong with a skill, errors first: its folder, or the files in it by their paths. With
     `name`, also that it is called so."""

@@ -40,6 +40,12 @@ class Line(Struct, frozen=True):
     def by_tool(self) -> bool:
         return self.text.startswith(("result: ", "failed: "))
 
+    @property
+    def from_elsewhere(self) -> bool:
+        """What a page, a document or somebody else's server said."""
+        tool = self.text.split(": ", 2)[1] if self.by_tool else ""
+        return tool.startswith(("web_", "browser")) or "__" in tool
+
 
 class Shown(Struct, frozen=True):
     lines: tuple[Line, ...]

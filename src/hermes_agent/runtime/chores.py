@@ -135,7 +135,9 @@ class Chores:
         mode, known = self._learning.settings.skills, records.get(name)
         if mode == "off":
             raise UsageError("no skills are to be learned here (learning.skills: off)")
-        if mode == "ask" or (known is not None and known.by == "person"):
+        main = next((data for path, data in files.items() if path.lower() == "skill.md"), b"")
+        wider = known is not None and await self.lessons.reviewer.widens(name, main.decode())
+        if mode == "ask" or wider or (known is not None and known.by == "person"):
             body = {
                 "action": "improve" if known else "create", "name": name, "why": why,
                 "base": known.digest if known else "",
