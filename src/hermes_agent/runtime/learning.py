@@ -35,6 +35,9 @@ log = logging.getLogger("hermes.learning")
 
 SHIPPED = Path(__file__).parent.parent / "skills"
 WEEK = 7 * 86_400.0
+INDEXED = 5
+"""Messages of a session by which it is found, beside its summary; and how often it is looked at
+again once it has them."""
 _SLASH = re.compile(r"/(?P<name>[\w-]{1,64})(?:\s+(?P<rest>.*))?\Z", re.DOTALL)
 
 
@@ -242,7 +245,8 @@ class Learning:
         started = next(one.event for one in events if isinstance(one.event, ev.TurnStarted))
         await self._note_uses(session, talk, started.turn, events)
         if not session.parent:
-            await self.index(session.id)
+            if talk.turns <= INDEXED or talk.turns % INDEXED == 0:
+                await self.index(session.id)
             await self.chores.after(session, talk, events)
         await self._runtime.store.lore.drop_chore(turn_chore(started.turn))
 
@@ -325,7 +329,7 @@ class Learning:
         ends = [one.event.text for one in recorded if isinstance(one.event, ev.TurnFinished)]
         title = (await self._runtime.store.session(id)).title
         await self.recalling.index_session(
-            id, title, [*said[:5], *summaries[-1:]], ends[-1] if ends else ""
+            id, title, [*said[:INDEXED], *summaries[-1:]], ends[-1] if ends else ""
         )
 
     async def tell_provider(self, session: str, after: int) -> str:
