@@ -20,7 +20,8 @@ STOP_SECONDS = 15.0
 START_SECONDS = 30.0
 AWAY_SECONDS = (0.1, 5.0)
 """The first and the longest pause between tries to reach a place to which the way is cut."""
-TRIES = 3
+PAUSES = (0.05, 0.5)
+"""Before what may be asked twice is asked again."""
 RECOVER_SECONDS = 60.0
 """How long a restart waits for a place that cannot be reached before nobody can know."""
 
@@ -325,9 +326,10 @@ class KeptTerminal:
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask what may be asked twice, again when the way was cut in between."""
-        for _ in range(TRIES - 1):
+        for pause in PAUSES:
             with contextlib.suppress(ConnectionError):
                 return await ask()
+            await asyncio.sleep(pause)
         try:
             return await ask()
         except ConnectionError as error:
