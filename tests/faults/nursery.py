@@ -33,9 +33,7 @@ def count_lines(path: str) -> str:
         return "0"
 
 
-LEARNED = frozenset(
-    name for name in vars(Lore) if inspect.iscoroutinefunction(getattr(Lore, name))
-)
+LEARNED = frozenset(name for name in vars(Lore) if inspect.iscoroutinefunction(getattr(Lore, name)))
 """Writes of learning are called as the methods that make them."""
 TOOLS = (
     Tool("append_line", append_line, "Add a line to a file"),
