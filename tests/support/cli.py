@@ -44,9 +44,9 @@ turns:
 """
 
 
-def wait_until(met: Callable[[], Any], what: str) -> Any:
+def wait_until(met: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
     """What `met` returns once that is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while not (found := met()):
         assert time.monotonic() < deadline, f"waited too long: {what}"
         time.sleep(0.05)
