@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 import xllamacpp
+from msgspec.structs import replace
 
 from hermes_agent.agent.prompt import Surroundings, build_prompt
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.learning.skill_file import parse
+from hermes_agent.learning.skillbook_index import Entry, index
 from hermes_agent.models.local.files import find_model
+from hermes_agent.runtime.learning import SHIPPED
 from hermes_agent.runtime.toolbox import TABLE, missing, specs
 from hermes_agent.tools.mcp.servers import Servers
 
@@ -49,8 +53,15 @@ def test_a_first_request_with_all_tools_costs_less_than_5000_tokens(
     count: Callable[[str], int],
 ) -> None:
     assert [name for name in TABLE if missing(name)] == []
-    prompt = build_prompt(AROUND, specs(TABLE))
+    found = [
+        parse((folder / "SKILL.md").read_text(), folder.name).facts
+        for folder in sorted(SHIPPED.iterdir())
+        if (folder / "SKILL.md").is_file()
+    ]
+    skills = index([Entry(one.name, one.description, one.category, "given", "") for one in found])
+    prompt = build_prompt(replace(AROUND, skills=skills), specs(TABLE))
     assert len(prompt.tools) == len(TABLE)
+    assert "disk-full" in prompt.system
     assert 1_000 < count(sent(prompt)) < 5_000
 
 
