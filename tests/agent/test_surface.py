@@ -210,8 +210,9 @@ async def test_the_same_look_twice_in_a_step_is_taken_once(tmp_path: Path) -> No
         await b.say("go")
         done = await finished(b)
     assert ran == ["x"]
-    assert [(one.call_id, one.text, one.data) for one in done] == [
-        (id, "did x", {"line": "x"}) for id in "abc"
+    # Twins may end in any order; the model gets them in that of its calls.
+    assert sorted((one.call_id, one.text, one.data["line"]) for one in done) == [
+        (id, "did x", "x") for id in "abc"
     ]
 
 

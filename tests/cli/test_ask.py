@@ -29,7 +29,10 @@ def start_ask(house: House, *words: str) -> subprocess.Popen[str]:
 
 def holds_socket(pid: int) -> bool:
     files = Path(f"/proc/{pid}/fd").iterdir()
-    return any(str(file.readlink()).startswith("socket:") for file in files)
+    try:
+        return any(str(file.readlink()).startswith("socket:") for file in files)
+    except FileNotFoundError:  # one was just closed
+        return False
 
 
 def test_control_c_stops_the_turn_and_keeps_what_was_done(house: House) -> None:
