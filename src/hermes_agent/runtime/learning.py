@@ -64,9 +64,10 @@ class Learning:
     @cached_property
     def memory(self) -> "MemoryBook":
         from hermes_agent.learning.memory import MemoryBook
-        from hermes_agent.learning.scan import scan
 
         def danger(text: str) -> str:
+            from hermes_agent.learning.scan import scan  # most homes have nothing to look at yet
+
             # Without the words themselves: what is withheld of a file is said in the prompt.
             found = scan(text, "memory")
             return f"it looks dangerous: {found[0].why}" if found else ""
@@ -82,14 +83,13 @@ class Learning:
 
     @cached_property
     def book(self) -> "SkillBook":
-        from hermes_agent.learning.scan import reason
         from hermes_agent.learning.skillbook import SkillBook
 
         return SkillBook(
             self._runtime.home.path / "skills",
             self._runtime.store.lore,
             shipped=SHIPPED,
-            scan=lambda text: reason(text, "skill"),
+            scan=_danger_of_skill,
             redact=self._runtime.redact,
             clock=self._runtime.clock,
             platform=platform.system().lower(),
@@ -373,3 +373,9 @@ class Learning:
     async def close(self) -> None:
         for provider in self._providers.values():
             await provider.close()
+
+
+def _danger_of_skill(text: str) -> str:
+    from hermes_agent.learning.scan import reason  # most homes have nothing to look at yet
+
+    return reason(text, "skill")
