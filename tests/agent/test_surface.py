@@ -12,6 +12,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, Retry, ToolError
 from hermes_agent.core.lent import Lent, Listed
 from hermes_agent.core.messages import (
+    Message,
     ModelFacts,
     Reply,
     Request,
@@ -203,9 +204,15 @@ async def test_what_has_worked_counts_in_later_turns_and_after_a_restart(tmp_pat
 
 async def test_the_same_look_twice_in_a_step_is_taken_once(tmp_path: Path) -> None:
     ran: list[str] = []
+    seen: list[Message] = []
+
+    def last(request: Request) -> Reply:
+        seen.extend(request.messages)
+        return Reply("done")
+
     reply = Reply("", tuple(ToolCall.of(id, "act", line="x") for id in "abc"), stop="calls")
     async with bench(
-        tmp_path, ScriptedModel(reply, Reply("done")), tools=[working(ran, repeatable=True)]
+        tmp_path, ScriptedModel(reply, last), tools=[working(ran, repeatable=True)]
     ) as b:
         await b.say("go")
         done = await finished(b)
@@ -214,6 +221,8 @@ async def test_the_same_look_twice_in_a_step_is_taken_once(tmp_path: Path) -> No
     assert sorted((one.call_id, one.text, one.data["line"]) for one in done) == [
         (id, "did x", "x") for id in "abc"
     ]
+    results = [one for one in seen if isinstance(one, ToolMessage)]
+    assert [(one.call_id, one.text) for one in results] == [(id, "did x") for id in "abc"]
 
 
 async def test_what_changes_something_is_done_as_often_as_it_is_asked_for(tmp_path: Path) -> None:

@@ -61,14 +61,8 @@ def park(house: House) -> tuple[str, dict[str, Any]]:
     session = house.send("work long", policy="sandbox")
     house.wait_for_command(session)
     house.kill_runtime()
-
-    def found() -> list[dict[str, Any]]:
-        house.end_shells()
-        parked: list[dict[str, Any]] = house.json("parked")
-        return parked
-
-    # A runtime looks for what it left for a minute before nobody can know.
-    (row,) = wait_until(found, "a parked effect", patience=90.0)
+    house.end_shells()
+    (row,) = wait_until(lambda: house.json("parked"), "a parked effect")
     assert row["session"] == session
     return session, row
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ turns:
 """
 
 
-def wait_until(met: Callable[[], Any], what: str, patience: float = PATIENCE) -> Any:
+def wait_until(met: Callable[[], Any], what: str) -> Any:
     """What `met` returns once that is true."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE
     while not (found := met()):
         assert time.monotonic() < deadline, f"waited too long: {what}"
         time.sleep(0.05)
@@ -121,7 +122,11 @@ class House:
         wait_until(lambda: lock_owner(str(self.home)) is None, "the runtime to be gone")
 
     def end_shells(self) -> None:
+        """At once: a keeper that saw its command die would write down how it ended."""
         for spool in self.home.glob("terminals/*/*"):
+            for file in (*spool.glob("keeper.*"), *spool.glob("spine")):
+                with suppress(ProcessLookupError, ValueError, IndexError):
+                    os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
             subprocess.run(["bash", str(keeper.SCRIPT), "destroy", str(spool)], capture_output=True)
 
     def close(self) -> None:
