@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,24 @@ class Case:
                 return
             time.sleep(0.01)
         raise AssertionError(f"it did not finish: {self.api.get('/v1/status')}")
+
+    def finish_all(self) -> bool:
+        """Let it work, and learn from what it did, until nothing is left to do; True when it died
+        on the way. After a restart there is no waiting for what was to be learned: it is left
+        alone for a minute."""
+        try:
+            self.finish()
+            wait_until(lambda: self.died or self._has_learned(), "what comes after the turns")
+            self.finish()
+        except Gone:
+            return self.has_died()
+        return self.died
+
+    def _has_learned(self) -> bool:
+        """What is to be learned from a turn is wanted as the turn ends, and dropped when done."""
+        with closing(sqlite3.connect(f"file:{self.home}/state.db?mode=ro", uri=True)) as db:
+            waiting = db.execute("select 1 from chores where kind = 'turn' limit 1").fetchone()
+        return waiting is None
 
     def _mail(self) -> bool:
         taken = {e["event"]["key"] for e in self.journal() if e["event"]["kind"] == "message_taken"}

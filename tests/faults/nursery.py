@@ -4,7 +4,6 @@ chosen journal write.
 
 Run as `python -m tests.faults.nursery`; reads `HOME PHASE NUMBER` lines, answers `pid`."""
 
-import inspect
 import os
 import signal
 import sys
@@ -12,7 +11,6 @@ import traceback
 from pathlib import Path
 from typing import Literal
 
-from hermes_agent.core.lore import Lore
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.serve import serve
 from hermes_agent.runtime.toolbox import load_tools
@@ -33,8 +31,6 @@ def count_lines(path: str) -> str:
         return "0"
 
 
-LEARNED = frozenset(name for name in vars(Lore) if inspect.iscoroutinefunction(getattr(Lore, name)))
-"""Writes of learning are called as the methods that make them."""
 TOOLS = (
     Tool("append_line", append_line, "Add a line to a file"),
     Tool("count_lines", count_lines, "Count the lines of a file", repeatable=True),
@@ -42,8 +38,7 @@ TOOLS = (
 
 
 class Killer:
-    """Counts journal writes and ends the process at one of them. What is learned from a turn is
-    written when nobody waits any more; `tests.faults.learner` dies at that."""
+    """Counts journal writes and ends the process at one of them."""
 
     def __init__(self, home: Path, phase: str, number: int) -> None:
         self._counter = home / "writes"
@@ -52,8 +47,6 @@ class Killer:
         self._writes = 0
 
     def __call__(self, phase: Literal["before", "after"], names: tuple[str, ...]) -> None:
-        if not set(names) - LEARNED:
-            return
         self._writes += phase == "before"
         if phase == self._phase and self._writes == self._number:
             os.kill(os.getpid(), signal.SIGKILL)
