@@ -61,6 +61,9 @@ class Browser:
         self.wire = wire
         self._link = Connection(wire, self._hear)
         self._context = ""
+        self._corner: dict[str, str] = {}
+        """Names the context where it is not the browser's own, which some versions do not find by
+        its name."""
         self._last = 0
         self._targets: dict[str, str] = {}
         self._expected: set[str] = set()
@@ -98,6 +101,7 @@ class Browser:
             targets = (await self.call("Target.getTargets"))["targetInfos"]
             page = next(target for target in targets if target["type"] == "page")
             self._context = page["browserContextId"]
+            self._corner = {}
             target = page["targetId"]
         else:
             way = {"proxyServer": f"http://{self.proxy.address}", "proxyBypassList": "<-loopback>"}
@@ -105,6 +109,7 @@ class Browser:
                 "Target.createBrowserContext", disposeOnDetach=True, **(way if local else {})
             )
             self._context = made["browserContextId"]
+            self._corner = {"browserContextId": self._context}
             target = await self._create()
         if local:
             self._targets[target] = "greeter"  # a tab that nobody is shown
@@ -124,8 +129,7 @@ class Browser:
         self.current = await self._ready(target)
 
     async def _create(self) -> str:
-        given = {"url": "about:blank", "browserContextId": self._context}
-        made = await self.call("Target.createTarget", **given)
+        made = await self.call("Target.createTarget", url="about:blank", **self._corner)
         return str(made["targetId"])
 
     async def _greet(self, target: str) -> None:
@@ -147,12 +151,12 @@ class Browser:
         await self.call(
             "Browser.setDownloadBehavior",
             eventsEnabled=True,
-            browserContextId=self._context,
+            **self._corner,
             **behaviour,
         )
 
     async def _stop_download(self, guid: str) -> None:
-        await self.call("Browser.cancelDownload", guid=guid, browserContextId=self._context)
+        await self.call("Browser.cancelDownload", guid=guid, **self._corner)
 
     # Tabs.
 
