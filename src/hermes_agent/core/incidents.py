@@ -1,7 +1,7 @@
 """Signals, incidents and what is found out about them, as values, and the part of the store that
 keeps them. A signal says that something looks wrong; an incident is what we do about it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -20,6 +20,9 @@ IncidentState = Literal[
 was wrong, or a person ended it."""
 OPEN: frozenset[IncidentState] = frozenset({"declared", "investigating", "mitigating", "verifying"})
 """States in which somebody works on it."""
+
+INCIDENTS = "incident"
+"""The source of sessions in which incidents are worked on."""
 
 CATEGORIES: Mapping[str, str] = {
     "service-crash": "a process ended or does not come up",
@@ -194,8 +197,15 @@ class Notice(Struct, frozen=True, omit_defaults=True):
     sent: float | None = None
     attempts: int = 0
     due: float = 0.0
-    """When it is to be tried next."""
+    """When it is to be tried next; `NEVER` once it was given up."""
     error: str = ""
+
+
+NEVER = 253_402_300_800.0
+"""The year 10,000: when a notice that was given up is tried again."""
+
+NewNotice = tuple[NoticeKind, int, str, str]
+"""Kind, number, channel and text of a notice that is to be kept."""
 
 
 class CheckState(Struct, frozen=True, omit_defaults=True):
@@ -208,6 +218,29 @@ class CheckState(Struct, frozen=True, omit_defaults=True):
     failures: int = 0
     """In a row."""
     detail: str = ""
+    seconds: float = 0.0
+    """How long the last run took."""
+
+
+class CheckHour(Struct, frozen=True):
+    """What a check came to in one hour: trends are read from these."""
+
+    name: str
+    hour: float
+    """When it began."""
+    runs: int
+    failures: int
+    seconds: float
+    """Of all its runs together."""
+
+
+class LogPlace(Struct, frozen=True):
+    """How far a log was read: what survives a restart of the runtime."""
+
+    path: str
+    file: str
+    """Which file it was: a rotated one is another."""
+    offset: int
 
 
 class Service(Struct, frozen=True, omit_defaults=True):
@@ -227,11 +260,18 @@ class Service(Struct, frozen=True, omit_defaults=True):
 class Incidents(Protocol):
     """The part of the store. Each method is one transaction."""
 
-    async def take(self, signal: Signal, window: float, topology: Sequence[Service]) -> "Taken":
-        """Keep a signal. It joins the open incident with its fingerprint, else one whose service
-        is near in the topology and that had a signal in the last `window` seconds, else it opens
-        one (`declared`, with its timeline entry and nothing else). One that is over changes the
-        count of what is still firing, and opens nothing."""
+    async def take(
+        self,
+        signal: Signal,
+        window: float,
+        topology: Sequence[Service],
+        tell: "Callable[[Incident], Sequence[NewNotice]]" = lambda _incident: (),
+    ) -> "Taken":
+        """Keep a signal. It joins the open incident with its fingerprint, else one that was
+        escalated or closed and since when it has not ceased, else an open one whose service is
+        near in the topology and that had a signal in the last `window` seconds, else it opens one
+        (`declared`, with its timeline entry and the notices that `tell` wants for it). One that is
+        over changes what is still firing, and opens nothing."""
         ...
 
     async def incident(self, id: str) -> Incident: ...
@@ -246,14 +286,14 @@ class Incidents(Protocol):
         self,
         id: str,
         entries: Sequence[tuple[EntryKind, str, Mapping[str, Any]]],
-        notices: Sequence[tuple[NoticeKind, int, str, str]] = (),
+        notices: Sequence[NewNotice] = (),
         expect: frozenset[IncidentState] | None = None,
         **fields: Any,
     ) -> Incident:
-        """Change fields of an incident, with the entries of its timeline and the notices
-        (kind, number, channel, text) that go with it, all or nothing. A notice that is there
-        already stays as it is. Where `expect` is given and the incident is in no such state,
-        nothing is done and a `HermesError` says so."""
+        """Change fields of an incident, with the entries of its timeline and the notices that go
+        with it, all or nothing. A notice that is there already stays as it is. The end of one that
+        becomes `resolved` or `closed` is now, where `ended` is not given. Where `expect` is given
+        and the incident is in no such state, nothing is done and a `HermesError` says so."""
         ...
 
     async def timeline(self, id: str, after: int = 0) -> Sequence[Entry]: ...
@@ -274,7 +314,19 @@ class Incidents(Protocol):
 
     async def check_states(self) -> Sequence[CheckState]: ...
 
-    async def keep_check(self, state: CheckState) -> None: ...
+    async def keep_check(self, state: CheckState) -> None:
+        """After a run; its hour counts it."""
+        ...
+
+    async def drop_check(self, name: str) -> None:
+        """Its file is gone. What it came to stays known."""
+        ...
+
+    async def check_hours(self, since: float) -> Sequence[CheckHour]: ...
+
+    async def log_places(self) -> Sequence[LogPlace]: ...
+
+    async def keep_log_place(self, place: LogPlace) -> None: ...
 
     async def services(self) -> Sequence[Service]:
         """What was learned of the topology."""

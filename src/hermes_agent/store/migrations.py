@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.store.incident_tables import INCIDENT_TABLES
 from hermes_agent.store.lore_tables import LORE_TABLES
 
 Migration = Callable[[apsw.Connection], None]
@@ -217,12 +218,18 @@ def m005_learning(db: apsw.Connection) -> None:
     db.execute(LORE_TABLES)
 
 
+def m006_incidents(db: apsw.Connection) -> None:
+    """Signals, incidents and their timelines, notices, checks, and what is known of services."""
+    db.execute(INCIDENT_TABLES)
+
+
 MIGRATIONS: Sequence[Migration] = (
     m001_first_tables,
     m002_terminals_and_audit,
     m003_models_and_costs,
     m004_children,
     m005_learning,
+    m006_incidents,
 )
 
 

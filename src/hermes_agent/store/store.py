@@ -11,6 +11,7 @@ import apsw
 
 from hermes_agent.core.errors import Degraded
 from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.incidents import Incidents
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.lore import Lore
 from hermes_agent.core.messages import Prompt, Usage
@@ -35,6 +36,7 @@ from hermes_agent.store import audit, care, costs, reading, writing
 from hermes_agent.store.appending import add_cost, add_events, place_of
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
+from hermes_agent.store.incidents import StoredIncidents
 from hermes_agent.store.lore import StoredLore
 from hermes_agent.store.readers import Readers
 from hermes_agent.store.search import add_ranking, search, tidy
@@ -68,6 +70,7 @@ class Store(Journal):
         self._writer: Writer | None = None
         self._hook = hook
         self.lore: Lore = StoredLore(self._write, self._read, clock)
+        self.incidents: Incidents = StoredIncidents(self._write, self._read, clock)
 
     @classmethod
     async def open(
