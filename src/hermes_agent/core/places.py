@@ -136,7 +136,16 @@ class DaytonaPlace(_Place, frozen=True, tag="daytona"):
     workspace: str = "/home/daytona"
 
 
+class BoxPlace(_Place, frozen=True, tag="box"):
+    """A box that a drill made: what runs there is its own machine. It is never written down in
+    the settings; `drill-ID` names it while it lives."""
+
+    folder: str
+    """Where it says which process is its first."""
+    workspace: str = "/root"
+
+
 PlaceSettings = (
     LocalPlace | SandboxPlace | SshPlace | ContainerPlace | KubernetesPlace | ApptainerPlace
-    | ModalPlace | E2bPlace | DaytonaPlace
+    | ModalPlace | E2bPlace | DaytonaPlace | BoxPlace
 )  # fmt: skip

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import ApptainerPlace
+from hermes_agent.terminals.piped import Piped
 from hermes_agent.terminals.transport import Channel, Done, Transport
 
 HOME = "/home/hermes"
@@ -29,7 +30,6 @@ KEPT = (
 """All that the program sees of the environment; others of its variables would open the instance."""
 AS_IT_IS = 'exec "$@"'
 """For sh, whose exit codes tell a program that is not there from one that failed."""
-LETTING_GO_SECONDS = 2.0
 
 
 def transport(
@@ -101,7 +101,7 @@ class ApptainerTransport:
         self._name = _name(session)
         self._seen: tuple[int, str] | None = None
         self._making = asyncio.Lock()
-        self._channels: set[_Piped] = set()
+        self._channels: set[Piped] = set()
 
     async def ready(self) -> None:
         if self._alive():
@@ -120,7 +120,7 @@ class ApptainerTransport:
     async def start(self, argv: Sequence[str]) -> Channel:
         self._insist()
         pipe, nowhere = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        channel = _Piped(await self._spawn(self._exec(argv), pipe, nowhere))
+        channel = Piped(await self._spawn(self._exec(argv), pipe, nowhere))
         self._channels = {each for each in self._channels if not each.over} | {channel}
         return channel
 
@@ -240,45 +240,6 @@ class ApptainerTransport:
             )
         except FileNotFoundError:
             raise HermesError(*_missing(words[0])) from None
-
-
-class _Piped:
-    """A program of the instance behind the pipes of the process that stands for it here."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._process, self._input, self._output = process, process.stdin, process.stdout
-
-    @property
-    def over(self) -> bool:
-        return self._process.returncode is not None
-
-    async def write(self, data: bytes) -> None:
-        if self.over or self._input.is_closing():
-            raise ConnectionError("the program has ended")
-        self._input.write(data)
-        await self._input.drain()
-
-    async def read(self) -> bytes:
-        return await self._output.read(65536)
-
-    async def close(self) -> None:
-        self._input.close()
-        try:
-            async with asyncio.timeout(LETTING_GO_SECONDS):
-                while await self._output.read(65536):
-                    pass
-                await self._process.wait()
-        except TimeoutError:
-            await self.cut()
-
-    async def cut(self) -> None:
-        """End what stands for the program here."""
-        self._input.close()
-        if not self.over:
-            self._process.kill()
-        await self._process.wait()
 
 
 def _name(session: str) -> str:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.places import (
     ApptainerPlace,
+    BoxPlace,
     ContainerPlace,
     DaytonaPlace,
     E2bPlace,
@@ -94,6 +95,10 @@ KINDS: dict[str, Kind] = {
             "hermes_agent.terminals.daytona", "daytona", ("daytona",), "an account",
             ("DAYTONA_API_KEY",), "keys are made at app.daytona.io/dashboard/keys",
         ),
+        Kind(
+            "box", BoxPlace, "the machine of a drill, in namespaces of its own",
+            "hermes_agent.terminals.box", needs="Linux with user namespaces, and util-linux",
+        ),
     )
 }  # fmt: skip
 
@@ -151,7 +156,7 @@ def open_transport(
 
 def lasts(place: PlaceSettings) -> bool:
     """Whether the machine was there before the session and stays when the session goes."""
-    return isinstance(place, LocalPlace | SshPlace) or (
+    return isinstance(place, LocalPlace | SshPlace | BoxPlace) or (
         isinstance(place, KubernetesPlace) and bool(place.pod)
     )
 

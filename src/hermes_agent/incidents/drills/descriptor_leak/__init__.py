@@ -1,0 +1,1 @@
+"""A service that runs out of open files."""

@@ -1,0 +1,1 @@
+"""A file system without room for more files."""

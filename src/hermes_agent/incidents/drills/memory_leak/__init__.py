@@ -1,0 +1,1 @@
+"""A service that takes more and more memory."""

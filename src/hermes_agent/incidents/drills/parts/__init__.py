@@ -1,0 +1,203 @@
+"""What several drills build their worlds of: services that keep items, neighbours that must live,
+and traces of old trouble that has nothing to do with the new one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+from msgspec import Struct
+
+from hermes_agent.core.incidents import Severity, WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills.probe import Probe
+from hermes_agent.incidents.drills.world import File, Mount, Program, World
+
+HERE = Path(__file__).parent / "programs"
+OURS = "hermes_agent.incidents.drills.parts.programs."
+OLD_TROUBLE = (
+    "cannot write the report: No space left on device",
+    "accept: [Errno 24] Too many open files",
+    "upstream answered after 9.7 s",
+    "could not bind port: Address already in use",
+    "worker was killed (signal 9)",
+    "Temporary failure in name resolution",
+    "MemoryError while sorting 120000 rows",
+    "lock is held by pid 4711, waiting",
+)
+"""What old logs say; none of it is so any more."""
+
+
+class Part(Struct, frozen=True):
+    """A piece of a world: a program with what belongs to it."""
+
+    programs: tuple[Program, ...] = ()
+    files: Mapping[str, File] = {}
+    folders: Mapping[str, int] = {}
+
+
+def joined(*parts: Part, mounts: tuple[Mount, ...] = (), setup: tuple[str, ...] = ()) -> World:
+    return World(
+        programs=tuple(program for part in parts for program in part.programs),
+        files={path: file for part in parts for path, file in part.files.items()},
+        folders={path: mode for part in parts for path, mode in part.folders.items()},
+        mounts=mounts,
+        setup=setup,
+    )
+
+
+def source(name: str, folder: Path = HERE) -> File:
+    """A program as it stands in the box, beside those that it uses."""
+    return File(text=(folder / name).read_text().replace(OURS, ""), mode=0o755)
+
+
+def conf(settings: Mapping[str, object], section: str = "service") -> str:
+    return "\n".join([f"[{section}]", *(f"{k} = {v}" for k, v in settings.items())]) + "\n"
+
+
+def keeper(
+    name: str,
+    port: int,
+    *,
+    root: str = "",
+    code: str = "keeper.py",
+    folder: Path = HERE,
+    limits: Mapping[str, int] | None = None,
+    needs: tuple[str, ...] = (),
+    about: str = "keeps items",
+    ready: bool = True,
+    **settings: object,
+) -> Part:
+    """A service that keeps items under `root`, with its code, configuration and log."""
+    root = root or f"/var/lib/{name}"
+    log = f"/var/log/{name}/{name}.log"
+    chosen = {"name": name, "port": port, "data": f"{root}/items", "log": log, **settings}
+    files = {f"/etc/{name}/{name}.conf": File(text=conf(chosen), age=86400.0 * 40)}
+    for one, where in {("keeper.py", HERE), (code, folder)}:
+        files[f"/srv/{name}/{one}"] = source(one, where)
+    return Part(
+        (
+            Program(
+                name=name,
+                command=f"python3 /srv/{name}/{code} /etc/{name}/{name}.conf",
+                directory=f"/srv/{name}",
+                limits=dict(limits or {}),
+                needs=needs,
+                about=f"{about}; code /srv/{name}, configuration /etc/{name}, log {chosen['log']}",
+                ready=f"tcp:{port}" if ready else "",
+            ),
+        ),
+        files,
+        {
+            str(chosen["data"]): 0o755,
+            str(Path(str(chosen["log"])).parent): 0o755,
+        },
+    )
+
+
+def neighbour(name: str, port: int, salt: int) -> Part:
+    """A service that is well, and whose log tells of trouble of weeks ago."""
+    part = keeper(name, port, about="keeps items for others")
+    log = f"/var/log/{name}/{name}.log"
+    return Part(part.programs, {**part.files, log: File(text=old_log(salt))}, part.folders)
+
+
+def old_log(salt: int, lines: int = 40) -> str:
+    """Weeks of a service's log, with some trouble that is over."""
+    random = Random(salt)
+    said = []
+    for number in range(lines):
+        day = f"2026-{1 + number * 9 // lines:02}-{random.randint(1, 28):02}"
+        clock = f"{random.randint(0, 23):02}:{random.randint(0, 59):02}:{random.randint(0, 59):02}"
+        if random.random() < 0.12:
+            said.append(f"{day} {clock} ERROR {random.choice(OLD_TROUBLE)}")
+        else:
+            said.append(f"{day} {clock} INFO kept item-{random.randint(1000, 9999)}")
+    return "\n".join(said) + "\n"
+
+
+def batch(name: str, share: float = 0.25) -> Part:
+    """A job that is busy for hours, and supposed to be."""
+    folder = f"/var/lib/{name}"
+    return Part(
+        (
+            Program(
+                name=name,
+                command=f"python3 /srv/{name}/batch.py {folder} {share}",
+                directory=f"/srv/{name}",
+                about="the long recalculation, busy from evening to morning; must not be stopped",
+                ready=f"file:{folder}/progress",
+            ),
+        ),
+        {f"/srv/{name}/batch.py": source("batch.py")},
+        {folder: 0o755},
+    )
+
+
+def hoard(name: str, megabytes: int) -> Part:
+    """A cache that is big and stays as big as it is."""
+    return Part(
+        (
+            Program(
+                name=name,
+                command=f"python3 /srv/{name}/hoard.py {megabytes}",
+                about=f"a warm cache of {megabytes} MB, by design",
+            ),
+        ),
+        {f"/srv/{name}/hoard.py": source("hoard.py")},
+    )
+
+
+def items(root: str, salt: int, count: int = 12) -> dict[str, File]:
+    """Items that people have kept, and want back."""
+    random = Random(salt)
+    return {
+        f"{root}/items/item-{random.randrange(10**6):06}": File(text=f"{random.random()}\n", age=7e5)
+        for _ in range(count)
+    }
+
+
+def saves(service: str, port: int, severity: Severity = "P1") -> WatchedCheck:
+    """The check of whoever runs the service: does it keep what it is given."""
+    base = f"http://127.0.0.1:{port}/items/health-check"
+    run = (
+        f'now=$(date +%s%N); curl -sS -m 3 -X PUT --data "$now" {base}; '
+        f'test "$(curl -sS -m 3 {base})" = "$now" && echo kept and given back'
+    )
+    return WatchedCheck(
+        name=f"{service}-saves",
+        check=Check(run=run, expect=Expect(output="kept and given back"), timeout=8.0),
+        service=service,
+        severity=severity,
+    )
+
+
+def digest(probe: Probe, *paths: str) -> dict[str, str]:
+    """Hashes of files and of all in folders, to compare with later."""
+    found: dict[str, str] = {}
+    for path in paths:
+        stat = probe.stat(path)
+        if stat is not None and stat.kind == "folder":
+            found.update(probe.tree(path))
+        else:
+            found[path] = probe.sha256(path)
+    return found
+
+
+def changed(probe: Probe, before: Mapping[str, str]) -> list[str]:
+    """What is gone or other than it was; what came since does not count."""
+    said = []
+    for path, was in before.items():
+        now = probe.sha256(path)
+        if now != was:
+            said.append(f"{path} is {'changed' if now else 'gone'}")
+    return said
+
+
+def free_share(probe: Probe, path: str) -> float:
+    space = probe.space(path)
+    return space.free / space.total
+
+
+def free_inodes(probe: Probe, path: str) -> float:
+    space = probe.space(path)
+    return space.inodes_free / space.inodes

@@ -1,0 +1,1 @@
+"""Somebody else holds the port of a service."""
