@@ -1,0 +1,1 @@
+"""Kubernetes manifests against a written policy, before anybody applies them."""
