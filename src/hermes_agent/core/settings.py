@@ -251,6 +251,23 @@ class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether meaning counts beside words: `pip install 'hermes-agent[semantic]'`."""
 
 
+class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    window: Seconds = 300.0
+    """Signals of services that need each other are one incident when they come within this time."""
+    parallel: Count = 3
+    """Incidents that are worked on at the same time."""
+    policy: str = ""
+    """The policy profile for incidents whose signal names none; empty: that of new sessions."""
+    webhook: str = ""
+    """An address that the team's notices are posted to, as JSON; each carries an
+    `Idempotency-Key`."""
+    listen: str = ""
+    """Where alerts of Alertmanager, Grafana and PagerDuty are taken, as `127.0.0.1:9911`; empty
+    means nowhere but the runtime's own socket."""
+    token: str = ""
+    """The name of the secret that whoever raises a signal there must know."""
+
+
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
@@ -291,6 +308,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """What it remembers of you and your systems."""
     learning: LearningSettings = LearningSettings()
     """Looking back on what was done, and what comes of it."""
+    watch: WatchSettings = WatchSettings()
+    """Watching systems, and what happens when something looks wrong."""
     runtime: RuntimeSettings = RuntimeSettings()
     """The background process."""
 
