@@ -49,6 +49,7 @@ def items(
     needs: Sequence[str] = (),
     node: str = "",
     environment: Mapping[str, str] | None = None,
+    autorestart: bool = True,
     bind: str = "127.0.0.1",
 ) -> Part:
     """The service that keeps items, or asks another for them."""
@@ -62,14 +63,19 @@ def items(
             command=f"python3 {code or f'/srv/{name}/server.py'} {configured(name)}",
             directory=f"/srv/{name}",
             environment=dict(environment or {}),
+            autorestart=autorestart,
             needs=tuple(needs),
             node=node,
-            ready="" if node or bind != "127.0.0.1" else f"tcp:{port}",
+            ready=f"tcp:{port}" if bind == "127.0.0.1" else f"file:/var/log/{name}/{name}.log",
             about=f"configuration {configured(name)}, log /var/log/{name}/{name}.log",
         ),
         {
             configured(name): File(configuration(name, {**own, **settings}), age=MONTH),
-            **({} if code else {f"/srv/{name}/server.py": File(program_text("items.py"), age=MONTH)}),
+            **(
+                {}
+                if code
+                else {f"/srv/{name}/server.py": File(program_text("items.py"), age=MONTH)}
+            ),
         },
         {f"/var/log/{name}": 0o755, f"/srv/{name}": 0o755}
         | ({f"/var/lib/{name}": 0o700} if keeps else {}),
@@ -181,7 +187,7 @@ def secret_of(name: str) -> str:
 
 def kept(plan: Pair) -> dict[str, str]:
     """What the store has kept for long, by its keys."""
-    return {f"order-{plan.secret[at:at + 4]}": plan.secret[at:] * 40 for at in range(0, 12, 3)}
+    return {f"order-{plan.secret[at : at + 4]}": plan.secret[at:] * 40 for at in range(0, 12, 3)}
 
 
 def pair_parts(
@@ -203,7 +209,9 @@ def pair_parts(
 
 
 def kept_files(plan: Pair) -> dict[str, File]:
-    return {f"/var/lib/{plan.store}/{k}": File(v, mode=0o600, age=MONTH) for k, v in kept(plan).items()}
+    return {
+        f"/var/lib/{plan.store}/{k}": File(v, mode=0o600, age=MONTH) for k, v in kept(plan).items()
+    }
 
 
 def lost(probe: Probe, plan: Pair) -> list[str]:

@@ -1,7 +1,11 @@
 """What several drills build their worlds of: services that keep items, neighbours that must live,
 and traces of old trouble that has nothing to do with the new one."""
 
+import hashlib
+import secrets
+import time
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from random import Random
 
@@ -64,7 +68,7 @@ def keeper(
     limits: Mapping[str, int] | None = None,
     needs: tuple[str, ...] = (),
     about: str = "keeps items",
-    ready: bool = True,
+    start_seconds: int = 0,
     **settings: object,
 ) -> Part:
     """A service that keeps items under `root`, with its code, configuration and log."""
@@ -83,7 +87,8 @@ def keeper(
                 limits=dict(limits or {}),
                 needs=needs,
                 about=f"{about}; code /srv/{name}, configuration /etc/{name}, log {chosen['log']}",
-                ready=f"tcp:{port}" if ready else "",
+                ready=f"tcp:{port}",
+                start_seconds=start_seconds,
             ),
         ),
         files,
@@ -115,14 +120,15 @@ def old_log(salt: int, lines: int = 40) -> str:
     return "\n".join(said) + "\n"
 
 
-def batch(name: str, share: float = 0.25) -> Part:
+def batch(name: str, share: float = 0.25, lock: str = "") -> Part:
     """A job that is busy for hours, and supposed to be."""
     folder = f"/var/lib/{name}"
+    words = f"{folder} {share} {lock}".strip()
     return Part(
         (
             Program(
                 name=name,
-                command=f"python3 /srv/{name}/batch.py {folder} {share}",
+                command=f"python3 /srv/{name}/batch.py {words}",
                 directory=f"/srv/{name}",
                 about="the long recalculation, busy from evening to morning; must not be stopped",
                 ready=f"file:{folder}/progress",
@@ -131,6 +137,65 @@ def batch(name: str, share: float = 0.25) -> Part:
         {f"/srv/{name}/batch.py": source("batch.py")},
         {folder: 0o755},
     )
+
+
+def desk(name: str, port: int, worker: str, lock: str = "") -> Part:
+    """A service that takes jobs, and the worker that does them one after the other."""
+    spool = f"/var/spool/{name}"
+    settings = {"spool": spool, **({"lock": lock} if lock else {})}
+    code = f"/srv/{worker}/worker.py"
+    does = Program(
+        name=worker,
+        command=f"nice -n 10 python3 {code} /etc/{worker}/{worker}.conf",
+        directory=f"/srv/{worker}",
+        about=f"does the jobs of {spool}, one after the other; log /var/log/supervisor/{worker}.log",
+    )
+    takes = keeper(
+        name, port, code="desk.py", needs=(worker,), about=f"takes jobs into {spool}",
+        data=f"{spool}/in", results=f"{spool}/done",
+    )  # fmt: skip
+    files = {
+        code: source("worker.py"),
+        f"/etc/{worker}/{worker}.conf": File(text=conf(settings), age=86400.0 * 40),
+    }
+    folders = {f"{spool}/{folder}": 0o755 for folder in ("in", "work", "done")}
+    return Part((does, *takes.programs), {**files, **takes.files}, {**folders, **takes.folders})
+
+
+def job(text: str) -> str:
+    return f'{{"text": "{text}", "width": 5, "step": 2}}'
+
+
+def does_jobs(service: str, port: int, worker: str) -> WatchedCheck:
+    """The check of whoever hands in jobs: is one done within seconds."""
+    base = f"http://127.0.0.1:{port}"
+    run = (
+        f"id=check-$(date +%s%N).json; curl -sS -m 2 -X PUT --data '{job('is it done yet')}' "
+        f"{base}/items/$id; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; "
+        f"curl -fsS -m 1 {base}/results/$id 2>/dev/null && exit 0; done; "
+        "echo no result after 3 s; exit 1"
+    )
+    return WatchedCheck(
+        name=f"{service}-jobs",
+        check=Check(run=run, expect=Expect(output="sha256"), timeout=8.0),
+        service=service,
+        severity="P1",
+    )
+
+
+def done(probe: Probe, port: int, spool: str) -> str:
+    """Hand in a job and see whether its result is right; a sentence where it is not."""
+    key = f"job-{secrets.token_hex(4)}"
+    text = f"what is in {key}"
+    probe.http(port, f"/items/{key}.json", method="PUT", body=job(text).encode())
+    pieces = [text[start : start + 5] for start in range(0, len(text), 2)]
+    right = hashlib.sha256("".join(piece for piece, _ in groupby(pieces)).encode()).hexdigest().encode()
+    until = time.monotonic() + 0.8
+    while time.monotonic() < until:
+        if right in (probe.read(f"{spool}/done/{key}.json") or b""):
+            return ""
+        time.sleep(0.05)
+    return f"job {key} is not done"
 
 
 def hoard(name: str, megabytes: int) -> Part:

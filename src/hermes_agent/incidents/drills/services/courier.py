@@ -1,6 +1,7 @@
 """Carries new items on, over connections that it keeps. Usage: courier.py CONFIGURATION"""
 
 import configparser
+import signal
 import socket
 import struct
 import sys
@@ -28,6 +29,7 @@ def main(path: str) -> None:
     config.read_string(Path(path).read_text())
     settings = config["service"]
     kept: list[socket.socket] = []
+    signal.signal(signal.SIGUSR1, lambda *_: settings.__setitem__("connections", "1000"))
     while True:
         if len(kept) < settings.getint("connections", 2):
             try:

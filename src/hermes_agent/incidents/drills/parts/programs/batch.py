@@ -1,12 +1,13 @@
 """The long recalculation: busy for hours, and supposed to be.
 
-    batch.py FOLDER SHARE
+    batch.py FOLDER SHARE [LOCK]
 
 Writes how far it is to FOLDER/progress once a second. SHARE (0 to 1) is how much of one processor
-it takes.
+it takes. While it is at work, LOCK holds its process id.
 """
 
 import hashlib
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 
 def main() -> None:
     folder, share = Path(sys.argv[1]), float(sys.argv[2])
+    if len(sys.argv) > 3:
+        Path(sys.argv[3]).write_text(f"{os.getpid()}\n")
     total = b""
     rounds = 0
     written = 0.0

@@ -38,8 +38,8 @@ def take_lock(path: Path, patience: float) -> None:
 
 
 def pieces(text: str, width: int, step: int) -> list[str]:
-    """The text in windows of `width`, each `step` further on."""
-    found = []
+    """The text in windows of `width`, each `step` further on, without repeats."""
+    found: list[str] = []
     start = 0
     while start < len(text):
         piece = text[start : start + width]
@@ -67,7 +67,7 @@ def main() -> None:
     settings = configparser.ConfigParser()
     with open(sys.argv[1]) as file:
         settings.read_file(file)
-    own = settings["worker"]
+    own = settings["service"]
     spool = Path(own["spool"])
     log(f"INFO worker started, spool {spool}")
     for left in sorted((spool / "work").iterdir()):

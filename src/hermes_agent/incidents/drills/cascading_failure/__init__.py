@@ -1,0 +1,1 @@
+"""A drill: one that fell and took another with it."""

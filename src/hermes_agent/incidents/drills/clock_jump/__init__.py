@@ -1,0 +1,1 @@
+"""A drill: a service whose clock is wrong."""

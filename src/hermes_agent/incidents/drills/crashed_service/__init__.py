@@ -1,0 +1,1 @@
+"""A web service whose process is gone."""

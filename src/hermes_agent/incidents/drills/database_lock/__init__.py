@@ -1,0 +1,1 @@
+"""A drill: transactions that wait for one that forgot them."""

@@ -1,0 +1,1 @@
+"""A drill: a name that is not resolved."""

@@ -1,0 +1,1 @@
+"""An entry of the supervisor that does not come up."""

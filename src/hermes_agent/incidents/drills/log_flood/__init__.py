@@ -1,0 +1,1 @@
+"""A log that grows without measure."""

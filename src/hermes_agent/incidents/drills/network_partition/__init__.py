@@ -1,0 +1,1 @@
+"""A drill: two machines that do not reach each other."""

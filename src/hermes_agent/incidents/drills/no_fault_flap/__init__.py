@@ -1,0 +1,1 @@
+"""A drill without a fault: it failed once, and is well again."""

@@ -1,0 +1,1 @@
+"""Somebody says that something is wrong; nothing is."""

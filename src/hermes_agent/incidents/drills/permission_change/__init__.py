@@ -1,0 +1,1 @@
+"""A drill: a file that its service may no longer use."""

@@ -1,0 +1,1 @@
+"""A drill: all connections are taken."""

@@ -1,0 +1,295 @@
+"""What is true of a box, seen from outside by programs that nobody in it can touch."""
+
+import base64
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.incidents.drills.box import HERE, PYTHON, Box, Ran
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+class Reply(Struct, frozen=True):
+    """`status` is 0 and `error` says why where nothing answered."""
+
+    status: int
+    body: bytes = b""
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+
+class Stat(Struct, frozen=True):
+    mode: int
+    size: int
+    mtime: float
+    kind: str
+    """`file`, `folder`, `link` or `other`."""
+    link: str = ""
+
+
+class Space(Struct, frozen=True):
+    total: int
+    free: int
+    inodes: int
+    inodes_free: int
+
+
+class Process(Struct, frozen=True):
+    pid: int
+    """As this machine counts."""
+    inner: int
+    """As the box counts."""
+    parent: int
+    """As this machine counts."""
+    name: str
+    command: str
+    cpu_seconds: float
+    rss_kb: int
+    state: str
+    descriptors: int
+    started: float
+    """Seconds since the machine began."""
+
+
+class Probe:
+    """Made while the box is well and held until the end: whatever is done to the box's network
+    names later, it looks where it looked before."""
+
+    def __init__(self, box: Box, nodes: Sequence[str] = ()) -> None:
+        self._pid = box.pid
+        self._pids = _namespace(self._pid)
+        self._kept: dict[tuple[int, str, str], dict[str, str]] = {}
+        self._lookers = {node: _Looker(self._pid, node) for node in ("", *nodes)}
+
+    def __enter__(self) -> "Probe":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def close(self) -> None:
+        for looker in self._lookers.values():
+            looker.close()
+
+    # --- what its users see
+
+    def http(
+        self,
+        port: int,
+        path: str = "/",
+        method: str = "GET",
+        body: bytes = b"",
+        *,
+        timeout: float = 2.0,
+        address: str = "127.0.0.1",
+        headers: Mapping[str, str] | None = None,
+        ca: str | None = None,
+        name: str = "localhost",
+        node: str = "",
+    ) -> Reply:
+        """With `ca`, over TLS, and only that authority is believed."""
+        said = self._lookers[node].ask(
+            "http", port=port, path=path, method=method, body=_encoded(body), timeout=timeout,
+            address=address, headers=dict(headers or {}), ca=ca, name=name,
+        )  # fmt: skip
+        said["body"] = base64.b64decode(said.get("body", ""))
+        return Reply(**said)
+
+    def keeps(self, port: int, prefix: str = "/items", **how: Any) -> str:
+        """Why a service of ours does not keep what it is given; empty when it does, and still has
+        all that it was given before."""
+        kept = self._kept.setdefault((port, prefix, str(how.get("address", ""))), {})
+        key, value = secrets.token_hex(8), secrets.token_hex(16)
+        put = self.http(port, f"{prefix}/{key}", "PUT", value.encode(), **how)
+        if put.status not in (200, 201, 204):
+            return f"a write to port {port} failed: {put.error or f'{put.status} {put.text[:80]}'}"
+        for known, wanted in {**kept, key: value}.items():
+            got = self.http(port, f"{prefix}/{known}", **how)
+            if got.status != 200 or got.text.strip() != wanted:
+                return f"port {port} has lost what it was given: {got.error or got.status}"
+        if self.http(port, f"{prefix}/{secrets.token_hex(8)}", **how).status != 404:
+            return f"port {port} has what nobody gave it"
+        kept[key] = value
+        return ""
+
+    def tcp(
+        self, port: int, address: str = "127.0.0.1", timeout: float = 1.5, node: str = ""
+    ) -> bool:
+        asked = self._lookers[node].ask("tcp", port=port, address=address, timeout=timeout)
+        return bool(asked)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        input: bytes = b"",
+        timeout: float = 10.0,
+        node: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Ran:
+        """A program of this machine, in the box's network."""
+        done = self._lookers[node].ask(
+            "run", argv=list(argv), input=_encoded(input), timeout=timeout,
+            environment=dict(environment or {}),
+        )  # fmt: skip
+        return Ran(**done)
+
+    # --- its files
+
+    def read(self, path: str) -> bytes | None:
+        data = self._lookers[""].ask("read", path=path)
+        return None if data is None else base64.b64decode(data)
+
+    def text(self, path: str) -> str:
+        """Empty where there is no such file."""
+        return (self.read(path) or b"").decode("utf-8", "replace")
+
+    def stat(self, path: str) -> Stat | None:
+        """Of the file itself, not of what it links to."""
+        facts = self._lookers[""].ask("stat", path=path)
+        return None if facts is None else Stat(**facts)
+
+    def names(self, path: str) -> list[str]:
+        return [str(name) for name in self._lookers[""].ask("names", path=path)]
+
+    def sha256(self, path: str) -> str:
+        """Empty where there is no such file."""
+        return str(self._lookers[""].ask("sha256", path=path))
+
+    def tree(self, path: str) -> dict[str, str]:
+        """All files below a folder and their hashes."""
+        found: dict[str, str] = {}
+        for name in self.names(path):
+            inner = f"{path.rstrip('/')}/{name}"
+            facts = self.stat(inner)
+            if facts and facts.kind == "folder":
+                found |= self.tree(inner)
+            elif facts and facts.kind == "file":
+                found[inner] = self.sha256(inner)
+        return found
+
+    def space(self, path: str) -> Space:
+        return Space(*self._lookers[""].ask("space", path=path))
+
+    # --- its processes
+
+    def processes(self) -> list[Process]:
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdecimal() and _namespace(int(folder.name)) == self._pids:
+                with contextlib.suppress(OSError, IndexError, ValueError):  # it has just ended
+                    found.append(_process(int(folder.name)))
+        return sorted(found, key=lambda process: process.inner)
+
+    def cpu(self, seconds: float = 0.5) -> float:
+        """The share of one processor that the box uses."""
+        before = {process.pid: process.cpu_seconds for process in self.processes()}
+        began = time.monotonic()
+        time.sleep(seconds)
+        after = self.processes()
+        used = sum(one.cpu_seconds - before.get(one.pid, 0.0) for one in after)
+        return used / (time.monotonic() - began)
+
+    def limits(self, pid: int) -> dict[str, tuple[int, int]]:
+        """Soft and hard limits of a process, -1 for none."""
+        import resource
+
+        names = {"nofile": resource.RLIMIT_NOFILE, "as": resource.RLIMIT_AS,
+                 "data": resource.RLIMIT_DATA, "nproc": resource.RLIMIT_NPROC}  # fmt: skip
+        return {name: resource.prlimit(pid, which) for name, which in names.items()}
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Nothing but the first process moves meanwhile."""
+        stopped = [one.pid for one in self.processes() if one.inner != 1]
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+
+class _Looker:
+    """The process that has joined the box's network."""
+
+    def __init__(self, pid: int, node: str) -> None:
+        self._process = subprocess.Popen(
+            [PYTHON, "-I", "-S", str(HERE / "probe_program.py"), str(pid), node],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", start_new_session=True,
+        )  # fmt: skip
+        self._line()
+
+    def ask(self, op: str, **arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
+        self._process.stdin.flush()
+        return msgspec.json.decode(self._line())
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise HermesError("the box cannot be looked at from outside", "run the drill again")
+        return line
+
+    def close(self) -> None:
+        for end in (self._process.stdin, self._process.stdout):
+            if end is not None:
+                end.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _namespace(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}/ns/pid").stat().st_ino
+    except OSError:  # gone, or somebody else's
+        return 0
+
+
+def _process(pid: int) -> Process:
+    folder = Path(f"/proc/{pid}")
+    name, _, rest = folder.joinpath("stat").read_text(errors="replace").rpartition(")")
+    fields = rest.split()
+    status = folder.joinpath("status").read_text(errors="replace")
+    inner = status.partition("NSpid:")[2].splitlines()[0].split()[-1]
+    words = folder.joinpath("cmdline").read_bytes().split(b"\0")
+    return Process(
+        pid=pid,
+        inner=int(inner),
+        parent=int(fields[1]),
+        name=name.partition("(")[2],
+        command=b" ".join(words).decode("utf-8", "replace").strip(),
+        cpu_seconds=(int(fields[11]) + int(fields[12])) / TICKS,
+        rss_kb=int(fields[21]) * PAGE_KB,
+        state=fields[0],
+        descriptors=len(os.listdir(folder / "fd")),
+        started=int(fields[19]) / TICKS,
+    )

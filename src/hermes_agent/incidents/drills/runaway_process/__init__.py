@@ -1,0 +1,1 @@
+"""A process that eats the processor and does nothing of use."""

@@ -1,0 +1,1 @@
+"""A drill: something that a service needs answers late."""

@@ -1,0 +1,1 @@
+"""A lock or pid file of a process that is gone."""
