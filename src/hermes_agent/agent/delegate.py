@@ -15,7 +15,7 @@ from hermes_agent.core.lent import DELEGATE, Carved, ChildEnd, Children, ChildTa
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
 
-NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill"})
+NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill", "incident"})
 """What changes more than the work at hand, or reaches people, stays with whoever was asked."""
 NAME_CHARS = 40
 SCHEMA_BYTES = 20_000

@@ -231,6 +231,15 @@ class Writer(Struct, frozen=True):
     model: str = ""
 
 
+class Commanded(Protocol):
+    """The incident that a session works on, as its tool reaches it."""
+
+    async def act(self, action: str, given: Mapping[str, Any], by: "Writer") -> "ToolResult":
+        """What came of it; a `ToolError` says what was refused, and why. An action that was done
+        before by the same effect is not done again."""
+        ...
+
+
 class Proxy(Protocol):
     """The only way to the network of a program that cannot be handed a guarded client. It looks
     names up itself and refuses what the client would refuse."""
@@ -268,6 +277,7 @@ class Lent:
     sources: Sequence[Source] = ()
     written: Written | None = None
     learned: Learned | None = None
+    commanded: Commanded | None = None
     bounds: tuple[Bounds, ...] = ()
     """Of the skills that are active."""
     model: str = ""

@@ -7,7 +7,8 @@ from hermes_agent.agent.budget import with_share
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.purse import Purse
 from hermes_agent.core.effects import Actor
-from hermes_agent.core.lent import Reach
+from hermes_agent.core.incidents import INCIDENTS
+from hermes_agent.core.lent import Commanded, Reach
 from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.records import Session
 from hermes_agent.core.tools import Tool
@@ -112,10 +113,17 @@ class Assembly:
             places=self._shelf.kinds(session),
             secret=runtime.secret,
             http=_client,
-            lent=self._lenders.lent(session, self._family, runtime.learning.lent(session)),
+            lent=self._lenders.lent(
+                session, self._family, runtime.learning.lent(session), self._commanded(session)
+            ),
             depth=session.depth,
             bounds=session.share.bounds,
         )
+
+    def _commanded(self, session: Session) -> Commanded | None:
+        if session.source != INCIDENTS:
+            return None
+        return self._runtime.incidents.commander.lent(session)
 
 
 def _actor(session: Session) -> Actor:

@@ -65,7 +65,7 @@ class Chores:
             name = self._runtime.models.resolve(self._runtime.settings.model)
         except HermesError:
             return False
-        return not name.startswith("scripted/")
+        return not name.startswith(("scripted/", "builtin/"))
 
     # wanting
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.lore import TRIALS, SkillUse, turn_chore
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.settings import LearningSettings, MemorySettings
@@ -247,7 +248,8 @@ class Learning:
         if not session.parent:
             if talk.turns <= INDEXED or talk.turns % INDEXED == 0:
                 await self.index(session.id)
-            await self.chores.after(session, talk, events)
+            if session.source != INCIDENTS:  # those look back on themselves
+                await self.chores.after(session, talk, events)
         await self._runtime.store.lore.drop_chore(turn_chore(started.turn))
 
     async def catch_up(self, id: str, turn: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.lent import (
     Call,
     Children,
+    Commanded,
     Learned,
     Lent,
     Listed,
@@ -81,7 +82,13 @@ class Lenders:
             learn=self._redact.learn,
         )
 
-    def lent(self, session: Session, children: Children, learned: Learned) -> Lent:
+    def lent(
+        self,
+        session: Session,
+        children: Children,
+        learned: Learned,
+        commanded: Commanded | None = None,
+    ) -> Lent:
         late = _Late(self)
         return Lent(
             keep=self.keeps.of(session.id),
@@ -90,6 +97,7 @@ class Lenders:
             sources=self._sources(late),
             written=late,
             learned=learned,
+            commanded=commanded,
             proxy=_proxy,
         )
 

@@ -26,7 +26,7 @@ from hermes_agent.runtime.replies import body_of, guarded, reply
 from hermes_agent.runtime.runtime import Runtime
 
 MOST_SESSIONS = 100_000
-RESERVED = ("proof", "agent")
+RESERVED = ("proof", "agent", "incident", "commander")
 """Sources of messages that nobody outside sends."""
 KEEP_ALIVE_SECONDS = 15.0
 """A stream that says nothing for longer is dead, and its listener comes back."""

@@ -58,6 +58,7 @@ TABLE: Mapping[str, Row] = {
     "skill": Row(_LEARNING, "skills"),
     "write_skill": Row(_LEARNING, "skills"),
     "recall": Row(_LEARNING, "memory"),
+    "incident": Row("hermes_agent.incidents.tools", "incident"),
 }
 """The order is the prompt's order; new tools go at the end."""
 
@@ -77,9 +78,10 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
         "skill",
         "recall",
     ),
-    "all": tuple(TABLE),
+    "all": tuple(name for name, row in TABLE.items() if row.toolset != "incident"),
 }
-"""Names for several tools: by what they work on, those that only look, and all."""
+"""Names for several tools: by what they work on, those that only look, and all; that of incidents
+is for their sessions alone."""
 
 
 class ToolFacts(NamedTuple):

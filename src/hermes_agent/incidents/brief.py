@@ -1,0 +1,209 @@
+"""What a session is told: that there is an incident, that it is not over yet, and that it is."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hermes_agent.core.foreign import framed
+from hermes_agent.core.incidents import Incident, Service, Signal
+from hermes_agent.incidents.board import line, ranked
+from hermes_agent.incidents.verify import Held
+from hermes_agent.incidents.world import Known
+
+OVER = "The incident is over."
+"""How the message begins after which nothing is mended any more."""
+NOT_OVER = "The incident is not over:"
+PREVENTION = "-prevention"
+"""How the name of a category's skill ends."""
+DETAIL_CHARS = 2_000
+
+HOW = """\
+How to go about it:
+1. Look before you act. Where several services are concerned, `delegate` one child for each, in
+   parallel; they look, you decide.
+2. Keep the board: `incident` with action `hypothesis` for each explanation, with quotes of what you
+   have seen for it and against it. Look for what would refute the one you believe.
+3. Mend the cause with the smallest change that can be undone; note how. Never delete data, widen
+   permissions or raise limits to make a check pass.
+4. `incident` with action `verify`. If it says `worse`, undo first.
+5. End with `resolve`, `false_alarm` (nothing was wrong and you changed nothing) or `escalate` (you
+   do not know, may not, or must not). Your word alone ends nothing: the checks are run."""
+
+
+def block(value: Mapping[str, Any]) -> str:
+    """For programs that read along."""
+    text = msgspec.json.encode(value).decode().replace("`", "\\u0060")  # nothing ends the fence
+    return f"```json\n{text}\n```"
+
+
+def brief(
+    incident: Incident,
+    signals: Sequence[Signal],
+    held: Sequence[Held],
+    services: Sequence[Service],
+    skills: Sequence[Known],
+    earlier: Sequence[Incident],
+) -> str:
+    """The message that begins the work."""
+    parts = [
+        f"Incident {incident.id} ({incident.severity}): {incident.title}",
+        _facts(incident),
+        _said(signals),
+        _checks(held),
+        _topology(services),
+        _skills(skills),
+        _earlier(earlier),
+        HOW,
+        block(_data(incident, held, services, skills, earlier)),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def again(number: int, held: Sequence[Held], worse: Sequence[Held], incident: Incident) -> str:
+    """A turn ended, and the incident did not."""
+    failing = [one.line for one in held if not one.ok]
+    lines = [f"{NOT_OVER} your turn ended without resolve, false_alarm or escalate."]
+    lines += [f"- {text}" for text in failing]
+    lines += [f"- worse: {one.name} held at the start and fails now" for one in worse]
+    if not failing and not worse:
+        lines.append("All checks hold now: say what it was with resolve, or false_alarm.")
+    else:
+        lines.append("Go on, or escalate with what you know and what is needed.")
+    if incident.hypotheses:
+        lines += ["On the board:", *(f"- {line(one)}" for one in ranked(incident.hypotheses))]
+    data = {
+        "again": number,
+        "checks": [_held(one) for one in held],
+        "worse": [one.name for one in worse],
+    }
+    return "\n".join([*lines, "", block(data)])
+
+
+def aftermath(incident: Incident, skill: str, *, known: bool, drill: bool) -> str:
+    """What is to be kept of it."""
+    diagnosis = incident.diagnosis
+    assert diagnosis is not None
+    do = "improve" if known else "write"
+    notes = (
+        "This was a drill: keep no notes in memory."
+        if drill
+        else "Then keep with `memory` what will be needed again: what depends on what, what was "
+        "seen together, what worked and what did not."
+    )
+    text = f"""\
+{OVER} It was {diagnosis.category} in {diagnosis.component}: {diagnosis.summary}
+
+Now {do} the skill `{skill}` with `write_skill`, so that the next time is quick: `SKILL.md` with
+When to Use (the early signs), Procedure (the playbook that worked), Verification and Pitfalls,
+and `runbook.yaml` with `when` (checks that show that it is this case), `steps` and `verify`. It
+has one parameter, `service`. Nothing of this one case may stand in it: process ids, paths and names
+that differ from case to case are found by commands in its steps. {notes}"""
+    data = {
+        "aftermath": True,
+        "category": diagnosis.category,
+        "component": diagnosis.component,
+        "service": incident.service,
+        "skill_wanted": skill,
+        "known": known,
+        "drill": drill,
+    }
+    return f"{text}\n\n{block(data)}"
+
+
+def _facts(incident: Incident) -> str:
+    lines = [
+        f"service: {incident.service or '-'}",
+        f"terminal: {incident.terminal or '-'}",
+        f"signals: {incident.signals}",
+    ]
+    lines += [f"owner: {incident.owner}"] if incident.owner else []
+    lines += [f"also affected: {', '.join(incident.related)}"] if incident.related else []
+    return "\n".join(lines)
+
+
+def _said(signals: Sequence[Signal]) -> str:
+    told = [
+        f"{one.source}: {one.title}\n{one.detail[:DETAIL_CHARS]}".strip()
+        for one in signals
+        if one.detail or one.title
+    ]
+    return framed("signals", "watch", "\n\n".join(told)) if told else ""
+
+
+def _checks(held: Sequence[Held]) -> str:
+    if not held:
+        return "There is no check: add one with `incident`, action `check_with`, before you mend."
+    return framed("checks", "watch", "\n".join(f"- {one.line}" for one in held))
+
+
+def _topology(services: Sequence[Service]) -> str:
+    lines = [
+        f"- {one.name}" + (f" needs {', '.join(one.needs)}" if one.needs else "")
+        + (f": {one.about}" if one.about else "")
+        for one in services
+    ]  # fmt: skip
+    return "\n".join(["What is known of the services:", *lines]) if lines else ""
+
+
+def _skills(skills: Sequence[Known]) -> str:
+    words = {True: "; its signs are there", False: "; its signs are not there", None: ""}
+    lines = [f"- {one.name} ({one.state}{words[one.fits]}): {one.description}" for one in skills]
+    return "\n".join(["Skills that may fit; open one with `skill`:", *lines]) if lines else ""
+
+
+def _earlier(earlier: Sequence[Incident]) -> str:
+    lines = [
+        f"- {one.id}: {one.diagnosis.category} in {one.diagnosis.component}: "
+        f"{one.diagnosis.summary}"
+        for one in earlier
+        if one.diagnosis is not None
+    ]
+    if not lines:
+        return ""
+    return framed("incidents", "memory", "\n".join(["Like it before:", *lines]))
+
+
+def _held(one: Held) -> dict[str, Any]:
+    return {"name": one.name, "ok": one.ok, "exit": one.exit, "output": one.output}
+
+
+def _data(
+    incident: Incident,
+    held: Sequence[Held],
+    services: Sequence[Service],
+    skills: Sequence[Known],
+    earlier: Sequence[Incident],
+) -> dict[str, Any]:
+    check: dict[str, Any] = {}
+    if incident.checks:
+        first = incident.checks[0]
+        now = next((one for one in held if one.name == first.name), None)
+        check = {
+            "name": first.name, "command": first.check.run,
+            "output": now.output if now else "", "exit": now.exit if now else None,
+            "ok": now.ok if now else None,
+        }  # fmt: skip
+    return {
+        "incident": incident.id,
+        "severity": incident.severity,
+        "title": incident.title,
+        "service": incident.service,
+        "terminal": incident.terminal,
+        "check": check,
+        "services": [
+            {"name": one.name, "needs": one.needs, "about": one.about} for one in services
+        ],
+        "skills": [
+            {"name": one.name, "state": one.state, "description": one.description, "fits": one.fits}
+            for one in skills
+        ],
+        "earlier": [
+            {
+                "incident": one.id, "category": one.diagnosis.category,
+                "component": one.diagnosis.component, "summary": one.diagnosis.summary,
+            }
+            for one in earlier
+            if one.diagnosis is not None
+        ],
+    }  # fmt: skip

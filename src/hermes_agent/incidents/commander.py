@@ -1,0 +1,302 @@
+"""The commander: sees that every incident is worked on until it is resolved, closed or escalated,
+and that what is to be learned from it is kept. All that it knows is in the store and in the
+journal; each message that it sends has a key. So whoever comes after it, after whatever death, goes
+on where it was, and nothing is done twice."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
+from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
+from hermes_agent.core.lent import Writer
+from hermes_agent.core.records import Session
+from hermes_agent.core.skills import Opened
+from hermes_agent.incidents.aftermath import judge_uses, keep_report, learn
+from hermes_agent.incidents.board import best_guess
+from hermes_agent.incidents.brief import again, brief
+from hermes_agent.incidents.following import follow
+from hermes_agent.incidents.hand import Hand, escalated
+from hermes_agent.incidents.looking import earlier, got_worse, near, offers
+from hermes_agent.incidents.report import needs_report
+from hermes_agent.incidents.runbooks import RUNBOOK, first_runbook, healed
+from hermes_agent.incidents.verify import Look, as_start, look_at_all, neighbours, start_of
+from hermes_agent.incidents.world import World
+from hermes_agent.learning.runbook_model import OPENING
+
+log = logging.getLogger("hermes.incidents")
+
+LOOK_SECONDS = 5.0
+"""How often it is looked for incidents that nobody has told us of."""
+AGAIN = 3
+"""How often a session that stopped before the end is sent on."""
+PATIENCE_SECONDS = 1_800.0
+"""How long one turn may take before people are called."""
+GLANCE_SECONDS = 1.0
+"""How often it is looked whether somebody else has ended an incident."""
+ENDED = 50
+"""Incidents that ended last and may lack their report."""
+BRIEF = "brief"
+COMMANDER = "commander"
+
+
+class Commander:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    @property
+    def working(self) -> frozenset[str]:
+        """Incidents that are worked on now."""
+        return frozenset(self._tasks)
+
+    def hand(self, session: Session) -> Hand:
+        """What the tool of an incident's session reaches."""
+        id = session.key.partition(":")[2]
+        return Hand(self._world, id, session.id, self._lock(id))
+
+    def _lock(self, id: str) -> asyncio.Lock:
+        return self._locks.setdefault(id, asyncio.Lock())
+
+    async def tend(self) -> None:
+        """For as long as the runtime lives."""
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    await self._begin_all()
+                except Degraded as trouble:
+                    log.warning("incidents wait: %s", trouble.message)
+                except Exception:
+                    log.exception("the commander broke; it goes on")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._woken.wait()
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    async def _begin_all(self) -> None:
+        """Work on what is open, the worst and oldest first; then on what lacks its report."""
+        store = self._world.incidents
+        waiting = sorted(
+            await store.incidents(open=True), key=lambda one: (one.severity, one.opened)
+        )
+        for ended in await store.incidents(open=False, limit=ENDED):
+            if ended.id not in self._tasks and needs_report(await store.timeline(ended.id)):
+                waiting.append(ended)
+        for incident in waiting:
+            if incident.id not in self._tasks and len(self._tasks) < self._world.parallel:
+                task = asyncio.create_task(self._work(incident.id), name=f"incident {incident.id}")
+                self._tasks[incident.id] = task
+                task.add_done_callback(partial(self._worked, incident.id))
+
+    def _worked(self, id: str, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(id, None)
+        if not task.cancelled():
+            if (error := task.exception()) is not None:
+                log.error("the work on %s broke; it is taken up again", id, exc_info=error)
+            else:
+                self.wake()  # there is room for the next
+
+    async def _work(self, id: str) -> None:
+        incident = await self._world.incidents.incident(id)
+        if incident.state in OPEN:
+            try:
+                await self._respond(incident)
+            except (UsageError, NotFound) as error:
+                # Its terminal, its policy or its session is not there: people must see to it.
+                needed = error.hint or "see to it, or close it"
+                await self._give_up(id, f"it could not be worked on: {error.message}", needed)
+        incident = await self._world.incidents.incident(id)
+        if incident.state in OPEN:
+            return
+        await keep_report(self._world, id, final=False)
+        try:
+            await learn(self._world, incident)
+        except (UsageError, NotFound) as error:
+            log.warning("nothing was learned from %s: %s", id, error.message)
+        if incident.state == "escalated" and incident.session:
+            await judge_uses(self._world, incident, "bad", "the incident was escalated")
+        await keep_report(self._world, id, final=True)
+
+    # responding
+
+    async def _respond(self, incident: Incident) -> None:
+        session = await self._begin(incident)
+        following = asyncio.create_task(follow(self._world, incident.id, session.id))
+        try:
+            await self._until_over(incident.id, session)
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+
+    async def _begin(self, incident: Incident) -> Session:
+        """Open its session, and note how all checks stand before anything is done."""
+        session = await self._world.open(incident)
+        look = self._look(session.id)
+        if incident.session != session.id:
+            await self._world.incidents.change(
+                incident.id, [("state", "investigating", {"session": session.id})], (), OPEN,
+                state="investigating", session=session.id,
+            )  # fmt: skip
+        if start_of(await self._world.incidents.timeline(incident.id)) is None:
+            own = await look_at_all(incident.checks, look)
+            watched = await self._world.watched(incident)
+            beside = await look_at_all(neighbours(incident, watched), look)
+            text = "; ".join(held.line for held in (*own, *beside)) or "there is no check"
+            await self._world.incidents.change(
+                incident.id, [("note", f"at the start: {text}", as_start(own, beside))], (), OPEN
+            )
+        return session
+
+    def _look(self, session: str) -> Look:
+        return partial(self._world.look, session)
+
+    async def _until_over(self, id: str, session: Session) -> None:
+        """Send what is to be sent next, and wait for its turn, until it is over."""
+        while True:
+            incident = await self._world.incidents.incident(id)
+            key = await self._last_key(session.id)
+            if key:
+                end = await self._end_of(incident, session.id, key)
+                incident = await self._world.incidents.incident(id)
+                if incident.state not in OPEN:
+                    return
+                if key == RUNBOOK and await self._is_healed(incident, session.id):
+                    return
+                if trouble := _stopped(end):
+                    await self._give_up(id, trouble, "go on by hand, or with the session")
+                    return
+                if end.reason == "failed" and (model := await self._world.fall_back(session.id)):
+                    text = f"the model failed ({end.error}); {model} goes on"
+                    await self._world.incidents.change(id, [("note", text, {})], (), OPEN)
+            if incident.state not in OPEN:
+                return
+            if not await self._send_next(incident, session, key):
+                needed = "look at what is on the board, and go on from there"
+                await self._give_up(id, f"no end was found in {AGAIN + 1} turns", needed)
+                return
+
+    async def _is_healed(self, incident: Incident, session: str) -> bool:
+        """Whether the runbook that was worked through has mended it."""
+        entries = await self._world.incidents.timeline(incident.id)
+        skill = next(str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data)
+        return await healed(self._world, incident, session, skill, self._look(session))
+
+    async def _last_key(self, session: str) -> str:
+        """The key of the last of our messages that a turn has taken."""
+        keys = [
+            one.event.key
+            for one in await self._world.journal.events(session)
+            if isinstance(one.event, ev.MessageTaken) and one.event.source == COMMANDER
+        ]
+        return keys[-1] if keys else ""
+
+    async def _send_next(self, incident: Incident, session: Session, key: str) -> bool:
+        """False when all has been said."""
+        look = self._look(session.id)
+        if not key and (opened := await first_runbook(self._world, incident, look)) is not None:
+            text = f"{OPENING}\n\n{await self._brief(incident, session)}"
+            await self._send(incident, session, RUNBOOK, text, opened)
+        elif key in {"", RUNBOOK}:
+            await self._send(incident, session, BRIEF, await self._brief(incident, session))
+        else:
+            number = 1 if key == BRIEF else int(key.rpartition("-")[2]) + 1
+            if number > AGAIN:
+                return False
+            held = await look_at_all(incident.checks, look)
+            worse = await got_worse(self._world, incident, look)
+            text = again(number, held, worse, incident)
+            await self._send(incident, session, f"again-{number}", text)
+        return True
+
+    async def _send(
+        self,
+        incident: Incident,
+        session: Session,
+        key: str,
+        text: str,
+        opened: Opened | None = None,
+    ) -> None:
+        offered = [opened.skill] if opened else []
+        if key == BRIEF:
+            known = await offers(self._world, incident, self._look(session.id))
+            offered = [one.name for one in known]
+        await self._world.send(session.id, key, text, offered, opened)
+        await self._taken(session.id, key)
+
+    async def _taken(self, session: str, key: str) -> None:
+        """Wait until a turn has taken the message: what was sent last is then known."""
+        async for recorded in self._world.events(session):
+            if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
+                return
+
+    async def _brief(self, incident: Incident, session: Session) -> str:
+        look = self._look(session.id)
+        return brief(
+            incident,
+            await self._world.incidents.signals(incident=incident.id, limit=5),
+            await look_at_all(incident.checks, look),
+            await near(self._world, incident),
+            await offers(self._world, incident, look),
+            await earlier(self._world, incident),
+        )
+
+    async def _end_of(self, incident: Incident, session: str, key: str) -> ev.TurnFinished:
+        """The end of a turn, which a person may bring about by closing the incident."""
+        ending = asyncio.create_task(self._world.end(session, key))
+        deadline = self._world.clock() + PATIENCE_SECONDS
+        stopped = False
+        try:
+            while not (await asyncio.wait((ending,), timeout=GLANCE_SECONDS))[0]:
+                why = await self._why_stop(incident.id, session, deadline)
+                if why and not stopped:
+                    stopped = True
+                    await self._world.interrupt(session, why)
+            return ending.result()
+        finally:
+            ending.cancel()
+
+    async def _why_stop(self, id: str, session: str, deadline: float) -> str:
+        incident = await self._world.incidents.incident(id)
+        if incident.state not in OPEN and not await self._ended_here(id, session):
+            return "the incident was ended by somebody else"
+        return "it took too long" if self._world.clock() > deadline else ""
+
+    async def _ended_here(self, id: str, session: str) -> bool:
+        entries = await self._world.incidents.timeline(id)
+        ends = [one for one in entries if one.kind in {"resolved", "escalated", "closed"}]
+        return bool(ends) and ends[-1].data.get("session") == session
+
+    # giving up
+
+    async def _give_up(self, id: str, why: str, needed: str) -> None:
+        """Nobody here knows further: people must, with what is on the board."""
+        incident = await self._world.incidents.incident(id)
+        if incident.state not in OPEN:
+            return
+        found = best_guess(incident)
+        diagnosis = Diagnosis(
+            found.component, found.category, found.locus, f"{why}; {found.summary}", found.evidence
+        )
+        by = Writer(incident.session, f"{id}-given-up")
+        with suppress(HermesError):  # it ended in the same moment
+            await escalated(self._world, incident, diagnosis, needed, by)
+
+
+def _stopped(end: ev.TurnFinished) -> str:
+    match end.reason:
+        case "interrupted":
+            return "the session was interrupted"
+        case "budget":
+            return f"the budget is used up: {end.error}"
+    return ""

@@ -1,0 +1,84 @@
+"""What a session does, as lines of its incident's timeline. An effect has one line, however often
+the journal is read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import OPEN, EntryKind
+from hermes_agent.core.lent import DELEGATE
+from hermes_agent.incidents.evidence import CHILDREN, Call, calls_of
+from hermes_agent.incidents.world import World
+
+LINE_CHARS = 200
+
+Line = tuple[EntryKind, str, Mapping[str, Any]]
+
+
+async def follow(world: World, id: str, session: str) -> None:
+    """Until it is cancelled."""
+    known = {
+        str(entry.data["effect"])
+        for entry in await world.incidents.timeline(id)
+        if "effect" in entry.data
+    }
+    seen: list[ev.Recorded] = []
+    async for recorded in world.events(session):
+        if recorded.number:
+            seen.append(recorded)
+        match recorded.event:
+            case ev.Replied(calls=calls):
+                for call in calls:
+                    if call.name == DELEGATE and call.id not in known:
+                        known.add(call.id)
+                        await _delegated(world, id, call.id, call.input().get("tasks"))
+            case ev.CallFinished(tool=tool, effect=effect) if effect not in known:
+                known.add(effect)
+                done = [one for one in calls_of(seen) if one.effect == effect]
+                if tool == DELEGATE:
+                    done += await _of_children(world, session, known)
+                await _acted(world, id, done)
+
+
+async def _of_children(world: World, session: str, known: set[str]) -> list[Call]:
+    done: list[Call] = []
+    for child in await world.journal.sessions(CHILDREN, parent=session):
+        done += [
+            one for one in calls_of(await world.journal.events(child.id)) if one.effect not in known
+        ]
+    known |= {one.effect for one in done}
+    return done
+
+
+async def _delegated(world: World, id: str, call: str, tasks: object) -> None:
+    texts = [
+        str(task.get("task", "")).strip().partition("\n")[0][:LINE_CHARS]
+        for task in (tasks if isinstance(tasks, list) else [])
+        if isinstance(task, dict)
+    ]
+    if texts:
+        text = f"{len(texts)} children look in parallel: {'; '.join(texts)}"
+        await world.incidents.change(id, [("note", text, {"effect": call, "children": len(texts)})])
+
+
+async def _acted(world: World, id: str, done: list[Call]) -> None:
+    """What was changed is part of the timeline; the first change makes it `mitigating`."""
+    lines: list[Line] = [
+        (
+            "action",
+            f"{one.shown[:LINE_CHARS]}{'' if one.ok else ' (failed)'}",
+            {
+                "effect": one.effect, "session": one.session, "event": one.number, "ok": one.ok,
+                "undo": one.undo,
+            },
+        )
+        for one in done
+        if one.did == "changed"
+    ]  # fmt: skip
+    if not lines:
+        return
+    incident = await world.incidents.incident(id)
+    if incident.state == "investigating":
+        await world.incidents.change(id, lines, (), OPEN, state="mitigating")
+    else:
+        await world.incidents.change(id, lines)

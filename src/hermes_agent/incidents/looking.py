@@ -1,0 +1,100 @@
+"""What is known that may help: skills, the services nearby, incidents like it, and how what runs
+beside it stands."""
+
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import Incident, Service
+from hermes_agent.incidents.aftermath import learns
+from hermes_agent.incidents.brief import PREVENTION
+from hermes_agent.incidents.verify import (
+    Held,
+    Look,
+    Start,
+    fits,
+    look_at_all,
+    neighbours,
+    start_of,
+)
+from hermes_agent.incidents.world import Known, World
+
+SKILLS = 20
+EARLIER = 5
+_WORD = re.compile(r"\w{3,}")
+
+
+async def got_worse(world: World, incident: Incident, look: Look) -> tuple[Held, ...]:
+    """Checks beside it that held at the start and do not now."""
+    start = start_of(await world.incidents.timeline(incident.id)) or Start({}, {})
+    near = neighbours(incident, await world.watched(incident))
+    return start.worse(await look_at_all(near, look))
+
+
+async def offers(world: World, incident: Incident, look: Look) -> Sequence[Known]:
+    """Skills of incidents, and others that its words speak of. Whether one is for this case is
+    found out by its runbook: of proven ones, and of all in a drill, which is their proof."""
+    if not await learns(world, incident):
+        return ()
+    words = set(_words(incident))
+    found = []
+    for known in await world.skills():
+        if known.name.endswith(PREVENTION):
+            found.append(await _tried(world, incident, known, look))
+        elif len(words & set(_WORD.findall(f"{known.name} {known.description}".lower()))) > 2:
+            found.append(known)
+    order = {True: 0, None: 1, False: 2}
+    return sorted(found, key=lambda one: order[one.fits])[:SKILLS]
+
+
+async def _tried(world: World, incident: Incident, known: Known, look: Look) -> Known:
+    if known.state != "proven" and incident.source != "drill":
+        return known
+    try:
+        opened = await world.runbook(known.name, f"service={incident.service}")
+    except HermesError:
+        return known
+    if opened is None or opened.runbook is None or not opened.runbook.when:
+        return known
+    return replace(known, fits=await fits(opened.runbook, look))
+
+
+async def near(world: World, incident: Incident) -> Sequence[Service]:
+    """The service, what it needs, and what needs it, however far."""
+    services = {one.name: one for one in await world.topology()}
+    wanted = {incident.service, *incident.related}
+    grown = True
+    while grown:
+        more = {need for name in wanted if name in services for need in services[name].needs}
+        more |= {name for name, one in services.items() if wanted & set(one.needs)}
+        grown = not more <= wanted
+        wanted |= more
+    known = [one for name, one in services.items() if name in wanted]
+    unknown = sorted(wanted - set(services) - {""})
+    return [*known, *(Service(name) for name in unknown)]
+
+
+async def earlier(world: World, incident: Incident) -> Sequence[Incident]:
+    """Incidents that were like it, those of its service first."""
+    if not await learns(world, incident):
+        return ()
+    docs = await world.lore.find_docs(_words(incident), ["incident"], limit=EARLIER * 3)
+    found = []
+    for doc in docs:
+        if doc.ref == incident.id:
+            continue
+        try:
+            one = await world.incidents.incident(doc.ref)
+        except HermesError:  # the database was restored from before it
+            continue
+        # What drills have taught stays among them, and what was real is no help there.
+        if one.diagnosis is not None and (one.source == "drill") == (incident.source == "drill"):
+            found.append(one)
+    return sorted(found, key=lambda one: one.service != incident.service)[:EARLIER]
+
+
+def _words(incident: Incident) -> list[str]:
+    text = " ".join([incident.title, incident.service, *incident.related]).lower()
+    return list(dict.fromkeys(_WORD.findall(text)))

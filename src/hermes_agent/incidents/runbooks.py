@@ -1,0 +1,84 @@
+"""Proven runbooks: what heals an incident without a model, where it is the same as before."""
+
+from msgspec.structs import replace
+
+from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
+from hermes_agent.core.skills import Opened
+from hermes_agent.incidents.aftermath import learns
+from hermes_agent.incidents.brief import PREVENTION
+from hermes_agent.incidents.channels import resolved_text, span
+from hermes_agent.incidents.evidence import MOST, Transcript, squeezed, transcript
+from hermes_agent.incidents.looking import got_worse
+from hermes_agent.incidents.verify import Look, fits, look_twice
+from hermes_agent.incidents.world import World
+
+RUNBOOK = "runbook"
+"""The key of the message that begins one, and of the note that says which."""
+
+
+async def first_runbook(world: World, incident: Incident, look: Look) -> Opened | None:
+    """The runbook of a proven skill that says that it is for this case. Which one was chosen is
+    written down first: a later runtime does not choose again."""
+    entries = await world.incidents.timeline(incident.id)
+    chosen = [str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data]
+    arguments = f"service={incident.service}"
+    if not chosen:
+        name = await _fitting(world, incident, arguments, look)
+        text = f"{name} is worked through without a model" if name else "no proven runbook fits"
+        await world.incidents.change(incident.id, [("note", text, {RUNBOOK: name})], (), OPEN)
+        chosen = [name]
+    return await world.runbook(chosen[-1], arguments) if chosen[-1] else None
+
+
+async def _fitting(world: World, incident: Incident, arguments: str, look: Look) -> str:
+    if not incident.checks or not await learns(world, incident):
+        return ""
+    for known in await world.skills():
+        if known.state == "proven" and known.name.endswith(PREVENTION):
+            opened = await world.runbook(known.name, arguments)
+            runbook = opened.runbook if opened is not None else None
+            if runbook is not None and await fits(runbook, look):
+                return known.name
+    return ""
+
+
+async def healed(world: World, incident: Incident, session: str, skill: str, look: Look) -> bool:
+    """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
+    when the checks hold and nothing got worse."""
+    seen = await transcript(world.journal, session, world.results)
+    if not incident.checks or seen.only_looked:
+        return False
+    held = await look_twice(incident.checks, look, world.sleep)
+    if not all(one.ok for one in held) or await got_worse(world, incident, look):
+        return False
+    category = skill.removesuffix(PREVENTION)
+    diagnosis = Diagnosis(
+        incident.service,
+        category,
+        summary=f"it was {category} once more; the runbook of {skill} has mended it",
+        evidence=_evidence(seen),
+        prevent=(f"see why it comes back: {skill} has healed it again",),
+    )
+    over = replace(incident, diagnosis=diagnosis, ended=world.clock())
+    took = span(over.seconds or 0.0)
+    text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
+    await world.incidents.change(
+        incident.id,
+        [
+            ("resolved", text, {"session": session, "skill": skill}),
+            ("verified", "all checks hold, twice", {"ok": True}),
+        ],
+        world.notices(incident, "resolved", resolved_text(over)),
+        OPEN,
+        state="resolved",
+        diagnosis=diagnosis,
+        skill=skill,
+    )
+    world.wake_notices()
+    return True
+
+
+def _evidence(seen: Transcript) -> tuple[Evidence, ...]:
+    """What the runbook has seen, in its own words."""
+    quotes = [(call, squeezed(call.text)) for call in seen.calls if call.tool == "terminal"]
+    return tuple(Evidence(call.effect, text[:MOST]) for call, text in quotes if len(text) > 1)[:5]

@@ -1,0 +1,56 @@
+"""The tool of sessions that work on an incident."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.lent import Writer
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+
+
+async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+    # What an effect has written to the incident is found there by its name.
+    return "again"
+
+
+@tool(recover=_recover)
+async def incident(
+    context: ToolContext,
+    action: Literal["hypothesis", "check_with", "verify", "resolve", "false_alarm", "escalate"],
+    claim: str = "",
+    component: str = "",
+    category: str = "",
+    confidence: Annotated[float, Meta(ge=0, le=1)] = 0.5,
+    state: Literal["open", "confirmed", "refuted"] = "open",
+    evidence: tuple[str, ...] = (),
+    against: tuple[str, ...] = (),
+    id: str = "",
+    locus: str = "",
+    summary: str = "",
+    prevent: tuple[str, ...] = (),
+    needed: str = "",
+    command: str = "",
+    output: str = "",
+) -> ToolResult:
+    """The incident that you work on.
+    `hypothesis`: put `claim` on the board with `component`, `category`, `confidence`, `state`,
+    `evidence` and `against`; with `id` change one. Evidence: quotes of 12 to 300 characters, word
+    for word from what tools returned here or to your children.
+    `check_with`: where there is no check, a `command` (and a regular expression for its `output`)
+    that fails now and holds when all is well.
+    `verify`: run the checks; tells what fails, and what got worse.
+    `resolve`: it is mended: `component`, `category`, `locus` (file and line, process, port…),
+    `summary`, `evidence`, `prevent`. The checks must hold, twice.
+    `false_alarm`: nothing was wrong, nothing was changed: `summary`.
+    `escalate`: people must go on: as `resolve`, and what is `needed` of them."""
+    if context.lent.commanded is None:
+        raise ToolError("this session works on no incident", retry="never")
+    given = {
+        "claim": claim, "component": component, "category": category, "confidence": confidence,
+        "state": state, "evidence": evidence, "against": against, "id": id, "locus": locus,
+        "summary": summary, "prevent": prevent, "needed": needed, "command": command,
+        "output": output,
+    }  # fmt: skip
+    by = Writer(context.session, context.effect, context.lent.model)
+    return await context.lent.commanded.act(action, given, by)

@@ -1,0 +1,118 @@
+"""Whether checks hold: what makes an incident resolved, and what says that it got worse."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_agent.core.incidents import Entry, Incident, WatchedCheck
+from hermes_agent.core.skills import Check, Runbook
+from hermes_agent.learning.runbook_model import Seen, difference
+
+APART_SECONDS = 2.0
+"""Between the two looks that both must hold: what only flickers is not well."""
+SHOWN_CHARS = 300
+NEIGHBOURS = 20
+"""Checks beside the incident's own that are looked at for harm."""
+START = "start"
+"""The note of the timeline that has how the checks stood when the work began."""
+
+Look = Callable[[str, float | None], Awaitable[Seen]]
+"""Runs a command where the incident is, in a shell of its own and through the gate; one that is
+refused or cannot be run comes back without an exit code."""
+
+
+class Held(Struct, frozen=True):
+    """How a check stands."""
+
+    name: str
+    ok: bool
+    exit: int | None
+    output: str
+    detail: str = ""
+    """What differs."""
+    service: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.name}: holds" if self.ok else f"{self.name}: FAILS: {self.detail}"
+
+
+async def look_at(check: WatchedCheck, look: Look) -> Held:
+    seen = await look(check.check.run, check.check.timeout)
+    differs = difference(check.check.expect, seen)
+    return Held(
+        check.name, not differs, seen.exit, _cut(seen.output), differs,
+        check.service or check.name,
+    )  # fmt: skip
+
+
+async def look_at_all(checks: Sequence[WatchedCheck], look: Look) -> tuple[Held, ...]:
+    return tuple(await asyncio.gather(*(look_at(check, look) for check in checks)))
+
+
+async def look_twice(
+    checks: Sequence[WatchedCheck], look: Look, sleep: Callable[[float], Awaitable[None]]
+) -> tuple[Held, ...]:
+    """What fails at either look fails."""
+    first = await look_at_all(checks, look)
+    if not all(held.ok for held in first):
+        return first
+    await sleep(APART_SECONDS)
+    return await look_at_all(checks, look)
+
+
+async def all_hold(checks: Sequence[Check], look: Look) -> bool:
+    """One after the other, for what the next would do where the first does not hold."""
+    for check in checks:
+        if difference(check.expect, await look(check.run, check.timeout)):
+            return False
+    return True
+
+
+async def fits(runbook: Runbook, look: Look) -> bool:
+    """Whether a runbook is for this case: it says when, all of that holds, and it has not been
+    done already."""
+    if not runbook.when or not await all_hold(runbook.when, look):
+        return False
+    return not runbook.verify or not await all_hold(runbook.verify, look)
+
+
+def neighbours(incident: Incident, watched: Sequence[WatchedCheck]) -> tuple[WatchedCheck, ...]:
+    """Checks of what runs beside it, which must not fail because of what is done."""
+    own = {check.name for check in incident.checks}
+    near = [one for one in watched if one.name not in own and one.terminal == incident.terminal]
+    return tuple(near[:NEIGHBOURS])
+
+
+class Start(Struct, frozen=True):
+    """How all checks stood when the work began."""
+
+    own: Mapping[str, bool]
+    beside: Mapping[str, bool]
+
+    def worse(self, now: Sequence[Held]) -> tuple[Held, ...]:
+        """What held then and does not now."""
+        return tuple(held for held in now if not held.ok and self.beside.get(held.name, False))
+
+
+def start_of(entries: Sequence[Entry]) -> Start | None:
+    for entry in entries:
+        if (data := entry.data.get(START)) is not None:
+            return Start(data["own"], data["beside"])
+    return None
+
+
+def as_start(own: Sequence[Held], beside: Sequence[Held]) -> Mapping[str, Any]:
+    return {
+        START: {
+            "own": {held.name: held.ok for held in own},
+            "beside": {held.name: held.ok for held in beside},
+        }
+    }
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= SHOWN_CHARS else f"…{text[1 - SHOWN_CHARS :]}"

@@ -1,0 +1,243 @@
+"""The commander in a runtime: what it needs of it, and the routes that speak of its work."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HermesError, Stopping
+from hermes_agent.core.incidents import (
+    INCIDENTS,
+    Incident,
+    Incidents,
+    NewNotice,
+    NoticeKind,
+    Service,
+    WatchedCheck,
+)
+from hermes_agent.core.journal import Journal
+from hermes_agent.core.lore import Lore
+from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.skills import Check, Expect, Opened, Recalled
+from hermes_agent.incidents.aftermath import BY, DrillOutcome, drilled
+from hermes_agent.incidents.commander import COMMANDER, Commander
+from hermes_agent.incidents.report import as_json, report
+from hermes_agent.incidents.report_text import markdown
+from hermes_agent.incidents.world import KEY, Known
+from hermes_agent.learning.runbook_model import Seen
+from hermes_agent.runtime.replies import body_of, reply
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.hand import Hand
+    from hermes_agent.runtime.incidents import Incidents as Watching
+    from hermes_agent.runtime.runtime import Runtime
+
+RESPONDER = "builtin/responder"
+"""Goes to work where no model can be had."""
+TOOLS = (
+    "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
+    "delegate", "skill", "write_skill", "recall", "memory", "execute_code", "incident",
+)  # fmt: skip
+"""Tools of an incident's session."""
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Commanding:
+    """The commander of a runtime."""
+
+    def __init__(self, runtime: "Runtime", watching: "Watching") -> None:
+        self._runtime = runtime
+        self._world = RuntimeWorld(runtime, watching)
+        self._commander = Commander(self._world)
+
+    async def tend(self) -> None:
+        await self._commander.tend()
+
+    def wake(self) -> None:
+        self._commander.wake()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._commander.working)
+
+    async def status(self) -> dict[str, object]:
+        return {"working": sorted(self._commander.working)}
+
+    def lent(self, session: Session) -> "Hand":
+        """What the tool of an incident's session reaches."""
+        return self._commander.hand(session)
+
+    # routes
+
+    def routes(self) -> tuple[tuple[str, str, Handler], ...]:
+        one = "/v1/incidents/{id}"
+        return (
+            ("GET", f"{one}/report", self.report),
+            ("POST", f"{one}/outcome", self.outcome),
+        )
+
+    async def report(self, request: Request) -> Response:
+        made = await report(self._world, request.path_params["id"])
+        if request.query_params.get("form") == "markdown":
+            text = self._world.redact(markdown(made))
+            return reply({"incident": made.incident, "text": text})
+        return reply(as_json(made))
+
+    async def outcome(self, request: Request) -> Response:
+        told = body_of(await request.body(), DrillOutcome)
+        return reply(await drilled(self._world, request.path_params["id"], told))
+
+
+class RuntimeWorld:
+    """What the commander needs, of a runtime."""
+
+    def __init__(self, runtime: "Runtime", watching: "Watching") -> None:
+        self._runtime = runtime
+        self._watching = watching
+
+    @property
+    def incidents(self) -> Incidents:
+        return self._runtime.store.incidents
+
+    @property
+    def journal(self) -> Journal:
+        return self._runtime.store
+
+    @property
+    def lore(self) -> Lore:
+        return self._runtime.store.lore
+
+    @property
+    def folder(self) -> Path:
+        return self._runtime.home.path / "incidents"
+
+    @property
+    def results(self) -> Path:
+        return self._runtime.home.results
+
+    @property
+    def parallel(self) -> int:
+        return self._runtime.settings.watch.parallel
+
+    def clock(self) -> float:
+        return self._runtime.clock()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def redact(self, text: str) -> str:
+        return self._runtime.redact(text)
+
+    # what is watched
+
+    def notices(self, incident: Incident, kind: NoticeKind, text: str) -> Sequence[NewNotice]:
+        return [(kind, 1, channel, text) for channel in self._watching.channels(incident)]
+
+    def wake_notices(self) -> None:
+        self._watching.wake_notices()
+
+    async def topology(self) -> Sequence[Service]:
+        return await self._watching.topology()
+
+    async def watched(self, incident: Incident) -> Sequence[WatchedCheck]:
+        place = self._place(incident.terminal)
+        return [one for one in await self._watching.watched() if self._place(one.terminal) == place]
+
+    def _place(self, terminal: str) -> str:
+        return terminal or self._runtime.settings.terminal.default
+
+    # the session
+
+    async def open(self, incident: Incident) -> Session:
+        runtime = self._runtime
+        runtime.refresh_settings()
+        folder = self.folder / "work" / incident.id
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        return await runtime.open_session(
+            workspace=str(folder),
+            model=runtime.choosing.full_name("", needed=False) or RESPONDER,
+            policy=incident.policy or runtime.settings.watch.policy,
+            source=INCIDENTS,
+            key=f"{KEY}{incident.id}",
+            once=True,
+            terminals=(self._place(incident.terminal),),
+            use=TOOLS,
+        )
+
+    async def send(
+        self, session: str, key: str, text: str, offered: Sequence[str], opened: Opened | None
+    ) -> None:
+        skills = (opened,) if opened is not None else ()
+        recalled = Recalled(skills=tuple(offered))
+        inbound = Inbound(key, text, COMMANDER, recalled=recalled, skills=skills)
+        while True:
+            try:
+                await self._runtime.submit(await self._runtime.store.session(session), inbound)
+                return
+            except Stopping:
+                await asyncio.Event().wait()  # the next runtime sends it
+
+    async def end(self, session: str, key: str) -> ev.TurnFinished:
+        taken = False
+        async for recorded in self._runtime.events(session):
+            match recorded.event:
+                case ev.MessageTaken(key=known):
+                    taken = taken or known == key
+                case ev.TurnFinished() as end if taken:
+                    return end
+        # The runtime ends; the next one goes on from here.
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def events(self, session: str) -> AsyncIterator[ev.Recorded]:
+        async for recorded in self._runtime.events(session):
+            yield recorded
+        await asyncio.Event().wait()
+
+    async def interrupt(self, session: str, why: str) -> None:
+        await self._runtime.interrupt(session, why)
+
+    async def fall_back(self, session: str) -> str:
+        found = await self._runtime.store.session(session)
+        if found.model == RESPONDER:
+            return ""
+        await self._runtime.choosing.choose(found, RESPONDER, "", COMMANDER, anyway=True)
+        return RESPONDER
+
+    async def look(self, session: str, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        found = await self._runtime.store.session(session)
+        check = WatchedCheck(
+            INCIDENTS, Check(command, Expect(exit=None), timeout), terminal=found.terminals[0]
+        )
+        done = await self._watching.run_check(check, found.policy)
+        if done.refused or done.code is None:
+            return Seen(None, done.detail)
+        return Seen(done.code, done.output)
+
+    # skills
+
+    async def skills(self) -> Sequence[Known]:
+        learning = self._runtime.learning
+        await learning.sync()
+        return [
+            Known(one.name, one.state, one.description, one.digest)
+            for one in await learning.book.offered(TOOLS)
+        ]
+
+    async def runbook(self, skill: str, arguments: str) -> Opened | None:
+        try:
+            found = await self._runtime.learning.book.open(skill, arguments, run=True)
+        except HermesError:  # it has none, wants other arguments, or is gone
+            return None
+        return found.opened
+
+    async def settle(self, skill: str) -> None:
+        await self._runtime.learning.chores.settle(skill)
+
+    async def promote(self, skill: str, why: str) -> None:
+        await self._runtime.learning.book.set_state(skill, "proven", why, BY)
