@@ -71,7 +71,6 @@ class Box:
         spec = _spec(world, self.folder / "root", sorted(set(groups.values())))
         pid = _launch(spec, self.folder)
         (self.folder / "pid").write_text(f"{pid} {started_at(pid)}\n")
-        self.wait(f"unix:{layout.SOCKET}")
         _nudge(pid)
         for program in world.programs:
             if program.autostart and program.ready:
@@ -211,8 +210,13 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
 
 def _nudge(pid: int) -> None:
     """The supervisor sleeps a second before it starts anything, unless somebody calls."""
-    with socket.socket(socket.AF_UNIX) as call:
-        call.connect(f"/proc/{pid}/root{layout.SOCKET}")
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        with socket.socket(socket.AF_UNIX) as call, contextlib.suppress(OSError):
+            call.connect(f"/proc/{pid}/root{layout.SOCKET}")
+            return
+        time.sleep(POLL_SECONDS)
+    raise HermesError("the supervisor of the box did not start")
 
 
 def _on(node: str) -> list[str]:
