@@ -3,6 +3,7 @@
 
 demo:
 	@scripts/setup demo
+	@scripts/demo-needs
 	@.venv/bin/python -m hermes_agent.cli.demo
 
 test:

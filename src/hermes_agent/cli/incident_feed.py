@@ -1,0 +1,79 @@
+"""What is new about an incident, asked of the runtime: its timeline, and the journals of the
+sessions that work on it. A runtime that dies meanwhile is waited for, and nothing is told twice."""
+
+import re
+from typing import Any
+
+from hermes_agent.cli.client import Api, session_path
+from hermes_agent.cli.incident_view import Said
+from hermes_agent.cli.incident_words import Telling, entry_said
+
+OVER = ("resolved", "escalated", "closed")
+_SERVICE = re.compile(r"\b(?:service|of|for) [`'\"]?([\w.-]+)")
+
+
+class Feed:
+    def __init__(self, api: Api, id: str) -> None:
+        self._api = api
+        self.id = id
+        self.incident: dict[str, Any] = {}
+        self.done = False
+        """The last entry of its timeline, its report, has been told."""
+        self._entries = 0
+        self._sessions: dict[str, tuple[Telling, int]] = {}
+        self._last = 0.0
+
+    def poll(self) -> list[Said]:
+        """What happened since it was last asked, in order. `Gone` when there is no runtime."""
+        found = self._api.get(f"/v1/incidents/{self.id}")
+        self.incident = found["incident"]
+        entries = [one for one in found["timeline"] if one["number"] > self._entries]
+        said = [*self._worked(), *self._told(entries)]
+        said.sort(key=lambda one: one.time)
+        self.done = self.done or any(one["kind"] == "report" for one in entries)
+        return said
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is done about it; its report may still be written."""
+        return self.incident.get("state") in OVER
+
+    @property
+    def standing(self) -> str:
+        """How it stands, in a few words."""
+        board = [
+            one for one in self.incident.get("hypotheses", ()) if one.get("state") != "refuted"
+        ]
+        best = max(board, key=lambda one: one.get("confidence", 0.5), default=None)
+        believes = f" · {best['claim']}" if best is not None else ""
+        children = len(self._sessions) - 1
+        beside = f" · {children} children" if children > 0 else ""
+        return f"{self.id} {self.incident.get('state', '')}{beside}{believes}"
+
+    def _told(self, entries: list[dict[str, Any]]) -> list[Said]:
+        board = self.incident.get("hypotheses", ())
+        said = [entry_said(one, board) for one in entries]
+        if entries:
+            self._entries = entries[-1]["number"]
+        return [one for one in said if one is not None]
+
+    def _worked(self) -> list[Said]:
+        session = self.incident.get("session")
+        if not session:
+            return []
+        said = self._new(session, "")
+        for child in self._api.get("/v1/sessions", parent=session, limit=50):
+            said += self._new(child["id"], _name(child["title"], len(self._sessions)))
+        return said
+
+    def _new(self, session: str, name: str) -> list[Said]:
+        telling, after = self._sessions.get(session) or (Telling(name), 0)
+        rows = self._api.get(f"{session_path(session)}/journal", after=after)
+        self._sessions[session] = (telling, rows[-1]["number"] if rows else after)
+        return list(telling.events(rows))
+
+
+def _name(title: str, number: int) -> str:
+    """What a child looks at, as its task names it."""
+    found = _SERVICE.search(title)
+    return found[1] if found else f"child {number}"

@@ -1,0 +1,175 @@
+"""An incident as people see it go on."""
+
+import io
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_agent.cli.incident_view import TONES, Said, View, cells, cut
+from hermes_agent.cli.incident_words import Telling, entry_said
+from tests.support.source import ROOT
+
+QUOTE = "tmpfs 8.0M 8.0M 0 100% /var/log"
+BOARD = [
+    {
+        "id": "h1", "claim": "/var/log is full", "component": "ledger", "category": "disk-full",
+        "confidence": 0.8, "state": "open", "supports": [{"effect": "e", "quote": QUOTE}],
+        "contradicts": [{"effect": "e", "quote": "the disk was emptied an hour ago"}],
+    }
+]  # fmt: skip
+
+
+def entry(kind: str, text: str = "", **data: object) -> dict[str, object]:
+    return {"incident": "inc-1", "number": 1, "time": 7.0, "kind": kind, "text": text, "data": data}
+
+
+def reply(number: int, *calls: tuple[str, dict[str, object]], text: str = "") -> dict[str, object]:
+    made = [
+        {"id": f"c{place}", "name": name, "arguments": json.dumps(given)}
+        for place, (name, given) in enumerate(calls)
+    ]
+    event = {"kind": "replied", "step": 1, "text": text, "calls": made}
+    return {"session": "s1", "number": number, "time": 1.0, "event": event}
+
+
+def judged(effect: str, tool: str, action: str = "allow") -> dict[str, object]:
+    event = {
+        "kind": "call_judged", "effect": effect, "tool": tool, "action": action,
+        "reason": "in a box", "rule": "drill/restart", "text": "", "input": None,
+    }  # fmt: skip
+    return {"session": "s1", "number": 9, "time": 2.0, "event": event}
+
+
+def drawn(said: Said, **how: object) -> str:
+    out = io.StringIO()
+    View(out, 0.0, **how).say(said)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def test_a_belief_is_shown_with_what_speaks_for_it_and_against_it() -> None:
+    said = entry_said(entry("hypothesis", "h1 …", hypothesis="h1"), BOARD)
+    assert said is not None
+    assert drawn(said) == (
+        "  0:07 ? believes   h1 ledger: /var/log is full (disk-full, 80%)\n"
+        f"                    │ because “{QUOTE}”\n"
+        "                    │ although “the disk was emptied an hour ago”\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "tone"),
+    [
+        (entry("verified", "all checks hold", ok=True), "verified", "good"),
+        (entry("verified", "still down", ok=False), "not yet", "bad"),
+        (entry("verified", "it is not resolved", ok=False, refused=True), "refused", "bad"),
+        (entry("declared", "inc-1"), "declared", "bold"),
+        (entry("something-new", "x"), "something-new", "faint"),
+    ],
+)
+def test_an_entry_says_what_it_is(line: dict[str, object], word: str, tone: str) -> None:
+    said = entry_said(line, [])
+    assert said is not None
+    assert (said.word, said.tone) == (word, tone)
+
+
+def test_what_is_needed_of_people_stands_below_an_escalation() -> None:
+    said = entry_said(entry("escalated", "nobody knows", needed="a bigger disk"), [])
+    assert said is not None
+    assert said.details == ("needed: a bigger disk",)
+    assert entry_said(entry("state", "investigating"), []) is None
+
+
+def test_commands_that_only_look_are_one_line_and_one_that_acts_has_its_rule() -> None:
+    rows = [
+        reply(5, ("terminal", {"command": "df -h"}), ("terminal", {"command": "ps aux"})),
+        judged("s1-5-0", "terminal"),
+        judged("s1-5-1", "terminal"),
+        reply(8, ("terminal", {"command": "supervisorctl restart web"})),
+        judged("s1-8-0", "terminal"),
+    ]
+    looked, acted = Telling().events(rows)
+    assert (looked.word, looked.text) == ("looks", "$ df -h · $ ps aux (2 at once)")
+    assert (acted.word, acted.text) == ("acts", "$ supervisorctl restart web")
+    assert acted.details == ("allowed by drill/restart: in a box",)
+
+
+def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
+    tasks = [{"task": "look at the service web"}, {"task": "look at the service db"}]
+    rows = [
+        reply(5, ("terminal", {"command": "rm -rf /srv"}), ("delegate", {"tasks": tasks})),
+        judged("s1-5-0", "terminal", "deny"),
+        judged("s1-5-1", "delegate"),
+        {"session": "s1", "number": 6, "time": 3.0, "event": {"kind": "turn_resumed"}},
+        reply(7, ("skill", {"name": "disk-full-prevention"})),
+        judged("s1-7-0", "skill"),
+    ]
+    said = list(Telling().events(rows))
+    assert [one.word for one in said] == ["refused", "splits up", "goes on", "follows"]
+    assert said[1].details == ("look at the service web", "look at the service db")
+    child = Telling("web").events(
+        [reply(5, ("terminal", {"command": "df"})), judged("s1-5-0", "terminal")]
+    )
+    assert [one.text for one in child] == ["[web] $ df"]
+
+
+def test_nothing_is_wider_than_the_terminal_and_colour_is_only_an_addition() -> None:
+    long = Said(61.0, "acts", "word " * 40 + "日本語" * 20, "act", ("because " * 30,))
+    for width in (24, 40, 59, 80, 200):
+        assert all(cells(line) <= width for line in drawn(long, width=width).splitlines())
+    plain, coloured = drawn(long, width=80, colour=False), drawn(long, width=80, colour=True)
+    assert "\x1b" not in plain
+    for code in TONES.values():
+        coloured = coloured.replace(f"\x1b[{code}m", "")
+    assert coloured.replace("\x1b[0m", "") == plain
+
+
+def test_a_pipe_gets_no_colour_and_no_line_that_changes() -> None:
+    out = io.StringIO()
+    view = View(out, 0.0)
+    view.status("working", 3.0)
+    view.heading("One")
+    view.table(("", "first", "second"), [("replies", "14", "5")])
+    view.text("done\n\nindeed")
+    view.close()
+    assert "\x1b" not in out.getvalue()
+    assert "\r" not in out.getvalue()
+    assert "  replies      14        5\n" in out.getvalue()
+
+
+@given(text=st.text(max_size=80), most=st.integers(2, 60))
+@settings(max_examples=100, deadline=None)
+def test_a_text_is_cut_to_its_columns_and_drives_no_terminal(text: str, most: int) -> None:
+    assert cells(cut(text, most)) <= most
+    assert "\x1b" not in drawn(Said(0.0, "says", text), width=40, colour=False)
+
+
+def test_a_recording_is_a_cast_and_a_picture(tmp_path: Path) -> None:
+    play = tmp_path / "play.py"
+    play.write_text(
+        "import sys\n"
+        "from hermes_agent.cli.incident_view import Said, View\n"
+        "view = View(sys.stdout, 0.0)\n"
+        "for number in range(40):\n"
+        "    view.status('working', 1.0)\n"
+        "    view.say(Said(1.0, 'looks', f'<line {number}> & more', 'look'))\n"
+        "view.close()\n"
+    )
+    made, picture = tmp_path / "x.cast", tmp_path / "x.svg"
+    command = [ROOT / "scripts" / "record_demo.py", "--cast", made, "--svg", picture]
+    done = subprocess.run(
+        [sys.executable, *command, "--height", "10", sys.executable, play],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    head, *events = map(json.loads, made.read_text().splitlines())
+    assert (head["version"], head["width"], head["height"]) == (2, 100, 10)
+    assert "".join(event[2] for event in events).count("<line") == 40
+    texts = ["".join(node.itertext()) for node in ET.parse(picture).iter() if "text" in node.tag]
+    assert [text for text in texts if "line" in text][-1].endswith("<line 39> & more")
+    assert not any("working" in text for text in texts)
