@@ -6,7 +6,7 @@ from msgspec import Struct
 
 WireName = Literal[
     "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "local",
-    "scripted",
+    "scripted", "builtin",
 ]  # fmt: skip
 
 Quirk = Literal[

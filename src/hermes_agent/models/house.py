@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from hermes_agent.models.trips import Way
 
 
+INSIDE = ("scripted", "builtin")
+"""Wires of what answers by itself, without keys or connections."""
+
+
 class WayHealth(Struct, frozen=True):
     """How a model that was called is doing, for people to see."""
 
@@ -149,7 +153,7 @@ class Models:
         """What the settings say of a model, over what the catalogue knows."""
         name = self.catalogue.resolve(name)
         _, service, url = self._service(name)
-        if service.wire == "scripted":
+        if service.wire in INSIDE:
             return self._script(name).model.facts
         known = self.catalogue.facts(name)
         if service.wire == "local":
@@ -164,7 +168,7 @@ class Models:
         if (lack := self._lack(name)) is not None:
             raise lack
         _, service, _ = self._service(name)
-        if service.wire == "scripted":
+        if service.wire in INSIDE:
             self._script(name)
         elif service.wire == "local":  # the others need nothing that might not be installed
             self._client(name).speaker()
@@ -173,7 +177,7 @@ class Models:
         """Every service: what it speaks, how many of its models are known, where its keys may
         come from, and what it lacks."""
         names = sorted(known_services(self._settings))
-        return [msgspec.to_builtins(self._row(name)) for name in names if name != "scripted"]
+        return [msgspec.to_builtins(self._row(name)) for name in names if name not in INSIDE]
 
     def health(self) -> tuple[WayHealth, ...]:
         """Of every model that was opened here."""
@@ -264,15 +268,23 @@ class Models:
             self._circuits[name] = Circuit(settings.circuit_failures, settings.circuit_seconds)
         own, service, _ = self._service(name)
         speaker: Speaker
-        speaker = self._script(name) if service.wire == "scripted" else self._client(name)
+        speaker = self._script(name) if service.wire in INSIDE else self._client(name)
         return Way(name, self.facts(name), speaker, self._pool(own, service), self._circuits[name])
 
     def _script(self, name: str) -> Scripted:
         if name not in self._scripts:
-            from hermes_agent.models.scripted import open_named
-
-            self._scripts[name] = Scripted(open_named(name, self._settings, self._environ))
+            self._scripts[name] = Scripted(self._opened(name))
         return self._scripts[name]
+
+    def _opened(self, name: str) -> Model:
+        _, service, _ = self._service(name)
+        if service.wire == "builtin":
+            from hermes_agent.models.responder import model
+
+            return model.open_named(name, self._settings)
+        from hermes_agent.models.scripted import open_named
+
+        return open_named(name, self._settings, self._environ)
 
     def _client(self, name: str) -> Client:
         _, service, url = self._service(name)

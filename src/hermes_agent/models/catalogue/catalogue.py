@@ -243,6 +243,8 @@ class Catalogue:
     def _examples(self, service: str) -> str:
         if service == "scripted":
             return "for example scripted/demo, or a file of yours: scripted/./script.yaml"
+        if service == "builtin":
+            return "there is builtin/responder"
         best = self.search("", service=service, limit=3)
         names = ", ".join(entry.name for entry in best) or f"{service}/NAME"
         return f"for example {names}; the service's own list says which names it knows"

@@ -189,6 +189,7 @@ SERVICES: dict[str, Service] = {
     # Inside this process, or no model at all.
     "local": Service(wire="local", needs_key=False),
     "scripted": Service(wire="scripted", needs_key=False),
+    "builtin": Service(wire="builtin", needs_key=False),
 }
 """By name; the maker of a model comes before those who only run it."""
 
@@ -223,7 +224,7 @@ def service_of(
             f"services: {', '.join(sorted(known_services(settings)))}",
         )
     service = _changed(row or Service(), change or ServiceSettings())
-    if service.wire in ("local", "scripted"):
+    if service.wire in ("local", "scripted", "builtin"):
         return name, service, service.url
     url = _address(name, service, environ)
     if name == "azure" and _ANSWERS_RESPONSES.search(model) and not (change and change.wire):

@@ -1,0 +1,99 @@
+"""`builtin/responder`: what answers where no language model is configured. It is a set of rules and
+says so. Each reply is a pure function of the request's messages, so a turn that is resumed goes on
+where it was."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.messages import (
+    Chunk,
+    Delta,
+    Message,
+    ModelFacts,
+    Rates,
+    Reply,
+    Request,
+    UserMessage,
+)
+from hermes_agent.core.settings import ModelSettings
+from hermes_agent.models.responder.aftermath import aftermath
+from hermes_agent.models.responder.brief import Aftermath, Brief, Look, Task, task_of
+from hermes_agent.models.responder.child import child
+from hermes_agent.models.responder.investigate import investigation
+from hermes_agent.models.responder.moves import Move, Work, next_move, tool_calls
+from hermes_agent.models.shared import estimated_usage, known_facts
+
+NAME = "builtin/responder"
+FACTS = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
+WHAT_IT_IS = (
+    "I am the responder that ships with Hermes: a set of rules for incidents on machines, not a "
+    "language model, so I cannot talk about anything else. `hermes model NAME` chooses a language "
+    "model, and `hermes model list` shows which there are."
+)
+MOST_REPLIES = 60
+"""To one message; whatever happens, it comes to an end."""
+
+
+class ResponderModel:
+    def __init__(self, facts: ModelFacts = FACTS) -> None:
+        self.name = NAME
+        self.facts = facts
+
+    @property
+    def ways(self) -> Mapping[str, ModelFacts]:
+        return {self.name: self.facts}
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        await asyncio.sleep(0)  # whoever wants to interrupt must get a word in
+        move = _next(request.messages)
+        calls = tool_calls(move, request.messages)
+        if move.text:
+            yield Delta(move.text)
+        usage = estimated_usage(request, move.text, calls)
+        yield Reply(
+            move.text,
+            calls,
+            usage,
+            "calls" if calls else "end",
+            self.name,
+            self.facts.cost(usage),
+        )
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _next(messages: Sequence[Message]) -> Move:
+    at, task = _task(messages)
+    since = messages[at + 1 :]
+    if task is None:
+        return Move(WHAT_IT_IS)
+    if sum(not isinstance(message, UserMessage) for message in since) > 20 * MOST_REPLIES:
+        return Move("I have come to no end, and stop here: people must go on.")
+    return next_move(_work(task, messages[: at + 1]), since)
+
+
+def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:
+    """The last message that gives it something to do."""
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if isinstance(message, UserMessage) and (task := task_of(message.text)) is not None:
+            return at, task
+    return len(messages) - 1, None
+
+
+def _work(task: Task, before: Sequence[Message]) -> Work:
+    match task:
+        case Brief():
+            return investigation(task)
+        case Aftermath():
+            return aftermath(task, before)
+        case Look():
+            return child(task)
+
+
+def open_named(name: str, settings: ModelSettings) -> ResponderModel:
+    if name != NAME:
+        raise UsageError(f"no model of Hermes' own is called {name!r}", f"there is {NAME}")
+    return ResponderModel(known_facts(name, settings, FACTS))

@@ -1,0 +1,124 @@
+"""The commands that are run to look, as an operator would type them."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+STATUS = "supervisorctl status"
+UNITS = "systemctl list-units --type=service --all --plain --no-legend"
+PROCESSES = "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-pcpu"
+AGAIN = "sleep 2; ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-rss"
+BUSY = "top -b -n 2 -d 1 -w 200"
+LISTENERS = "ss -ltnp"
+SPACE = "df -P"
+INODES = "df -iP"
+MEMORY = "free -m"
+CLOCK = "date '+%s %Y-%m-%d %H:%M:%S %Z'"
+LOGS = "tail -v -n 25 /var/log/*.log /var/log/*/*.log"
+SUPERVISOR_LOG = "tail -n 40 /var/log/supervisor/supervisord.log"
+PROGRAMS = "tail -v -n +1 /etc/supervisor/conf.d/*.conf"
+LINKS = "ip -br addr; ip -br link; ip route"
+RULES = "iptables -S"
+NAMES = "tail -v -n +1 /etc/resolv.conf /etc/hosts /etc/nsswitch.conf"
+DELETED = r"find /proc/[0-9]*/fd -lname '* (deleted)' -printf '%p %l\n'"
+OPEN_FILES = r"find /proc/[0-9]*/fd -lname '/*' -printf '%p %l\n'"
+RELEASES = "find /srv /opt -maxdepth 3 -type l -printf '%p -> %l  %TY-%Tm-%Td %TH:%TM:%TS\\n'"
+CERTIFICATES = (
+    "find /etc /srv /opt /var/lib -xdev -type f "
+    r"\( -name '*.crt' -o -name '*.pem' -o -name '*.cert' -o -name '*.cer' \) "
+    "-not -path '/etc/ssl/certs/*' -not -path '/usr/*'"
+)
+TRIAGE = (
+    STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, PROGRAMS,
+)  # fmt: skip
+
+BACKUPS = re.compile(
+    r"(\.(bak|orig|old|save|prev|previous|backup|good|dpkg-old|rpmsave|ucf-old|before\S*|last\S*)"
+    r"|~|\.\d{6,}\S*|-\d{6,}\S*|\.1|\.bak\S*)$"
+)
+"""How copies of a file are called that somebody kept."""
+
+
+def show(path: str) -> str:
+    return f"cat {shlex.quote(path)}"
+
+
+def rows(path: str) -> str:
+    return f"ls -la --time-style=full-iso {shlex.quote(path)}"
+
+
+def walk(path: str) -> str:
+    return f"namei -l {shlex.quote(path)}"
+
+
+def kept(name: str) -> str:
+    """Copies of a file, wherever somebody may have put them."""
+    wanted = shlex.quote(f"*{name}*")
+    return (
+        f"find /etc /srv /opt /var/backups /var/lib /root /home -xdev -type f -name {wanted} "
+        r"-printf '%s %T@ %u %p\n'"
+    )
+
+
+def compare(old: str, new: str) -> str:
+    return f"diff {shlex.quote(old)} {shlex.quote(new)}"
+
+
+def tail(path: str, count: int = 40) -> str:
+    return f"tail -n {count} {shlex.quote(path)}"
+
+
+def descriptors(pid: int) -> str:
+    return f"ls -l /proc/{pid}/fd"
+
+
+def limits(pid: int) -> str:
+    return f"grep -E 'open files|address space|processes' /proc/{pid}/limits"
+
+
+def large(mount: str) -> str:
+    return (
+        f"find {shlex.quote(mount)} -xdev -type f -size +32k -printf '%s %T@ %u %p\\n'"
+        " | sort -rn | head -n 40"
+    )
+
+
+def many(mount: str) -> str:
+    return (
+        f"find {shlex.quote(mount)} -xdev -printf '%h\\n' | sort | uniq -c | sort -rn | head -n 12"
+    )
+
+
+def names_in(folder: str) -> str:
+    """Some of the files of a folder that has many."""
+    return f"ls -U {shlex.quote(folder)} | head -n 12"
+
+
+def sizes_twice(paths: Sequence[str]) -> str:
+    named = " ".join(shlex.quote(path) for path in paths)
+    return f"stat -c '%s %n' {named}; sleep 1; stat -c '%s %n' {named}"
+
+
+def timed(url: str) -> str:
+    return (
+        "curl -s -o /dev/null -m 8 -w "
+        f"'%{{http_code}} after %{{time_total}} s from %{{remote_ip}}:%{{remote_port}}\\n' "
+        f"{shlex.quote(url)}"
+    )
+
+
+def resolved(name: str) -> str:
+    return f"getent hosts {shlex.quote(name)}"
+
+
+def certificate(path: str) -> str:
+    return (
+        f"openssl x509 -noout -subject -issuer -serial -startdate -enddate -in {shlex.quote(path)}"
+    )
+
+
+def served(port: int) -> str:
+    return (
+        f"openssl s_client -connect 127.0.0.1:{port} </dev/null 2>/dev/null"
+        " | openssl x509 -noout -subject -serial -startdate -enddate"
+    )

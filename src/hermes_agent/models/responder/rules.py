@@ -1,0 +1,26 @@
+"""All rules, and what they make of a case."""
+
+from hermes_agent.models.responder import (
+    rules_change,
+    rules_database,
+    rules_load,
+    rules_reach,
+    rules_space,
+    rules_start,
+)
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea, Rule, ranked
+
+RULES: tuple[Rule, ...] = (
+    *rules_space.RULES,
+    *rules_start.RULES,
+    *rules_load.RULES,
+    *rules_change.RULES,
+    *rules_reach.RULES,
+    *rules_database.RULES,
+)
+
+
+def ideas(case: Case) -> list[Idea]:
+    """What may be the matter, the likeliest first."""
+    return ranked(idea for rule in RULES for idea in rule(case))

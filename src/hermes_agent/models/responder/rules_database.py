@@ -1,0 +1,166 @@
+"""Databases: connections that are all taken, and transactions that wait for each other."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hermes_agent.models.responder import parse
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea, lines
+
+_TROUBLE = re.compile(
+    r"too many (?:clients|connections)|remaining connection slots|connection pool|\bpool\b|"
+    r"statement timeout|lock timeout|deadlock|could not obtain lock|canceling statement|"
+    r"no free connection|QueuePool|database|postgres|SQLSTATE",
+    re.IGNORECASE,
+)
+_FULL = re.compile(
+    r"too many (?:clients|connections)|connection slots|no free connection|\bpool\b", re.IGNORECASE
+)
+_PLACE = re.compile(r"\b([\w.-]+):(\d{2,5})/(\w+)(?:[ ?]+(?:user=)?(\w+))?")
+_QUERY = (
+    "select pid, usename, application_name, client_port, state, "
+    "coalesce(extract(epoch from now() - coalesce(xact_start, state_change))::int, 0), "
+    "array_to_string(pg_blocking_pids(pid), ','), left(regexp_replace(query, '\\s+', ' ', 'g'), 90) "
+    "from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+)
+IDLE_SECONDS = 1
+
+
+class _Session(Struct, frozen=True):
+    pid: int
+    user: str
+    name: str
+    port: str
+    state: str
+    seconds: int
+    waits_for: tuple[int, ...]
+    query: str
+    line: str
+
+
+def _places(case: Case) -> list[tuple[str, int, str, str]]:
+    """Host, port, database and user of each database that a suspect has."""
+    found = []
+    for service in case.suspects:
+        for value in case.settings(service).values():
+            if place := _PLACE.search(value):
+                found.append((place[1], int(place[2]), place[3], place[4] or ""))
+    for one in case.listeners:
+        if one.name.startswith("postgres"):
+            found.append(("127.0.0.1", one.port, "postgres", ""))
+    return list(dict.fromkeys(found))
+
+
+def _psql(place: tuple[str, int, str, str], query: str, user: str = "") -> str:
+    host, port, database, own = place
+    name = user or own or "postgres"
+    return f"psql -X -At -h {host} -p {port} -U {name} -d {database} -c {shlex.quote(query)}"
+
+
+def _asked(case: Case, place: tuple[str, int, str, str]) -> tuple[tuple[str, ...], str, str]:
+    """What to ask yet, the answer, and who may ask."""
+    for user in ("postgres", place[3]):
+        if not user:
+            continue
+        command = _psql(place, _QUERY, user)
+        found = case.look(command)
+        if found is None:
+            return (command,), "", user
+        if found.ok:
+            return (), found.output, user
+    return (), "", ""
+
+
+def _sessions(text: str) -> Iterator[_Session]:
+    for line in text.splitlines():
+        words = line.split("|")
+        if len(words) >= 8 and words[0].isdigit():
+            waits = tuple(int(pid) for pid in words[6].split(",") if pid.isdigit())
+            yield _Session(
+                int(words[0]), words[1], words[2], words[3], words[4],
+                int(parse.number(words[5])), waits, "|".join(words[7:]), line,
+            )  # fmt: skip
+
+
+def database(case: Case) -> Iterator[Idea]:
+    for service in case.suspects:
+        spoken = next((line for line in case.troubles(service) if _TROUBLE.search(line)), "")
+        if not spoken and service != case.brief.service:
+            continue
+        for place in _places(case):
+            wants, answer, user = _asked(case, place)
+            if wants:
+                yield Idea(
+                    "database-lock", service, "a transaction may hold what others wait for",
+                    0.45 + 0.2 * bool(spoken), f"port {place[1]}", lines(spoken), wants,
+                )  # fmt: skip
+                continue
+            sessions = list(_sessions(answer))
+            yield from _blocked(case, service, place, user, sessions, spoken)
+            yield from _crowded(case, service, place, user, sessions, spoken)
+
+
+def _blocked(
+    case: Case, service: str, place: tuple[str, int, str, str], user: str,
+    sessions: list[_Session], spoken: str,
+) -> Iterator[Idea]:  # fmt: skip
+    """The transaction at the root of those that wait."""
+    waiting = [one for one in sessions if one.waits_for]
+    known = {one.pid: one for one in sessions}
+    holders = {pid for one in waiting for pid in one.waits_for}
+    roots = [known[pid] for pid in holders if pid in known and not known[pid].waits_for]
+    if not waiting:
+        roots = [
+            one for one in sessions
+            if one.state.startswith("idle in transaction") and one.seconds >= IDLE_SECONDS
+        ]  # fmt: skip
+    for root in sorted(roots, key=lambda one: -one.seconds):
+        idle = root.state.startswith("idle in transaction")
+        end = f"select pg_terminate_backend({root.pid})"
+        table = re.search(r"\b(?:update|from|into|table)\s+([\w.\"]+)", root.query, re.IGNORECASE)
+        yield Idea(
+            "database-lock", case.database_of(place[1]) or service,
+            f"transaction of process {root.pid} ({root.name or root.user}, {root.state}) holds "
+            f"{table[1] if table else 'what'} that {len(waiting)} wait for",
+            0.7 + 0.15 * bool(waiting) + 0.05 * idle + 0.05 * bool(spoken),
+            f"pid {root.pid}" + (f", table {table[1]}" if table else ""),
+            lines(root.line, waiting[0].line if waiting else "", spoken), (),
+            (_psql(place, end, user),), "its client begins the transaction again",
+            ("set idle_in_transaction_session_timeout", "alert on transactions older than a minute"),
+        )  # fmt: skip
+
+
+def _crowded(
+    case: Case, service: str, place: tuple[str, int, str, str], user: str,
+    sessions: list[_Session], spoken: str,
+) -> Iterator[Idea]:  # fmt: skip
+    """Who has the most connections, and does nothing with them."""
+    if not _FULL.search(spoken):
+        return
+    idle: dict[str, list[_Session]] = {}
+    for one in sessions:
+        if one.state.startswith("idle"):
+            idle.setdefault(one.name or one.user, []).append(one)
+    if not idle:
+        return
+    name, most = max(idle.items(), key=lambda item: len(item[1]))
+    culprit = name if name in case.services else ""
+    condition = "application_name" if most[0].name else "usename"
+    end = (
+        f"select count(pg_terminate_backend(pid)) from pg_stat_activity where {condition} = "
+        f"'{name}' and state like 'idle%' and pid <> pg_backend_pid()"
+    )
+    fix = (case.restart(culprit),) if culprit else (_psql(place, end, user),)
+    yield Idea(
+        "pool-exhausted", culprit or name or service,
+        f"{name} holds {len(most)} of {len(sessions)} connections and does nothing with them",
+        0.65 + 0.2 * (len(most) * 2 >= len(sessions)), f"{name}, pid {most[0].pid}",
+        lines(spoken, most[0].line), (), fix, "its client connects again",
+        ("give connections back", "limit the connections of each role", "alert on their number"),
+    )  # fmt: skip
+
+
+RULES = (database,)

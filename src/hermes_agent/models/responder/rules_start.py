@@ -1,0 +1,247 @@
+"""Programs that do not come up: gone, refused by their port, their lock, their files or their
+entry with the supervisor."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder import probes
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import (
+    KEEP,
+    Idea,
+    earlier,
+    lines,
+    put_back,
+    undo_of,
+)
+
+_TAKEN = r"address already in use|EADDRINUSE|bind\(\) to .* failed|port .* (?:is )?(?:in use|taken)"
+_PORT = re.compile(r"(?:port |:)(\d{2,5})\b")
+_LOCKED = re.compile(
+    r"lock|pid ?file|another (?:instance|process)|already (?:running|started|locked)",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
+_ABSENT = re.compile(
+    r"(?:no such file or directory|can't open file|cannot open|not found|does not exist|"
+    r"file ?not ?found)",
+    re.IGNORECASE,
+)
+_ENTRY = re.compile(
+    r"(can't find command|couldn't exec|no such|not found|unknown|spawn error|"
+    r"command at .* is not executable|couldn't chdir|permission)",
+    re.IGNORECASE,
+)
+_SIGNAL = re.compile(r"exited: (\S+) \((.*?)\)")
+
+
+def down(case: Case) -> Iterator[Idea]:
+    """Nothing more is known than that it does not run."""
+    for service in case.suspects:
+        program = case.programs.get(service)
+        if program is None or program.state in ("RUNNING", "STARTING", "active"):
+            continue
+        if service not in (case.brief.service, *case.needs(case.brief.service)):
+            if program.state in ("STOPPED", "inactive") or case.brief.services:
+                continue
+        wants = case.missing((probes.SUPERVISOR_LOG,)) if case.supervised else ()
+        ends = [
+            line
+            for line in case.text(probes.SUPERVISOR_LOG).splitlines()
+            if service in line and re.search(r"exited|terminated|gave up|spawnerr|stopped", line)
+        ]
+        spawned = [
+            found[1]
+            for line in case.text(probes.SUPERVISOR_LOG).splitlines()
+            if (found := re.search(rf"spawned: '{re.escape(service)}' with pid (\d+)", line))
+        ]
+        last = ends[-1] if ends else ""
+        how = _SIGNAL.search(last)
+        pid = f", pid {spawned[-1]}" if spawned else ""
+        bad = program.state in ("FATAL", "BACKOFF", "failed")
+        trouble = next(iter(case.troubles(service)), "")
+        yield Idea(
+            "service-crash", service,
+            f"{service} does not run: {program.state}{f', {how[2]}' if how else ''}",
+            0.62 if bad else 0.7, f"{service}{pid}",
+            lines(program.line, last, trouble), wants, (case.restart(service),),
+            f"supervisorctl stop {service}",
+            ("have it restarted by itself when it ends", "alert on its process"),
+        )  # fmt: skip
+
+
+def halted(case: Case) -> Iterator[Idea]:
+    """A process that was stopped by a signal, and waits for another."""
+    for service in case.suspects:
+        for pid in case.pids(service):
+            process = case.process(pid)
+            if process is not None and process.state[:1] in "Tt":
+                yield Idea(
+                    "service-crash", service, f"process {pid} of {service} is halted by a signal",
+                    0.9, f"pid {pid}", lines(process.line), (), (f"kill -CONT {pid}",),
+                    f"kill -STOP {pid}", ("alert on processes in state T",),
+                )  # fmt: skip
+
+
+def port_taken(case: Case) -> Iterator[Idea]:
+    for service in case.suspects:
+        pids = set(case.pids(service))
+        program = case.programs.get(service)
+        up = program is not None and program.up
+        spoken = next(case.said(service, _TAKEN), "")
+        ports = [int(port) for port in _PORT.findall(spoken)] + case.ports(service)
+        if spoken and not ports:
+            ports = [one.port for one in case.listeners if not case.owner(one.pid)]
+        for port in dict.fromkeys(ports):
+            for holder in case.listeners:
+                if holder.port != port or holder.pid in pids or not holder.pid:
+                    continue
+                if up and not spoken and case.listens(service, port):
+                    continue
+                yield from _evicting(case, service, port, holder.pid, holder.line, spoken)
+
+
+def _evicting(
+    case: Case, service: str, port: int, pid: int, line: str, spoken: str
+) -> Iterator[Idea]:
+    owner, process = case.owner(pid), case.process(pid)
+    claim = f"port {port} of {service} is held by process {pid}"
+    evidence = lines(line, spoken, process.line if process else "")
+    locus = f"port {port}, pid {pid}"
+    if not owner:
+        yield Idea(
+            "port-conflict", service, f"{claim}, which nobody looks after",
+            0.92 if spoken else 0.8, locus, evidence, (),
+            (f"kill {pid}", "sleep 1", case.restart(service)), f"start process {pid} again",
+            ("start programs by the supervisor only", "alert on strangers that listen"),
+        )  # fmt: skip
+        return
+    for path in [*case.configs(owner), case.definitions[owner].path]:
+        copy = earlier(case, path)
+        yield Idea(
+            "port-conflict", service, f"{claim}, which is {owner}", 0.85 if copy.path else 0.6,
+            locus, evidence, copy.wants,
+            (*put_back(path, copy.path), *_reload(case, owner, path), case.restart(owner),
+             case.restart(service)) if copy.path else (),
+            undo_of(path), ("keep a list of who has which port",),
+        )  # fmt: skip
+
+
+def _reload(case: Case, owner: str, path: str) -> tuple[str, ...]:
+    """What makes the supervisor read its entries again, where one was changed."""
+    definition = case.definitions.get(owner)
+    if not case.supervised or definition is None or definition.path != path:
+        return ()
+    return ("supervisorctl reread", f"supervisorctl update {shlex.quote(owner)}")
+
+
+def locked(case: Case) -> Iterator[Idea]:
+    """A lock of a process that is gone."""
+    for service in case.suspects:
+        values = case.settings(service)
+        for line in case.troubles(service)[:6]:
+            if not _LOCKED.search(line):
+                continue
+            paths = _PATH.findall(line) + [values.get("lock", ""), values.get("pidfile", "")]
+            for path in dict.fromkeys(path for path in paths if path):
+                if _looks_like_lock(path):
+                    yield from _unlocking(case, service, path, line)
+
+
+def _looks_like_lock(path: str) -> bool:
+    return re.search(r"lock|\.pid$|^/run/|^/var/run/", path, re.IGNORECASE) is not None
+
+
+def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
+    found = case.look(probes.show(path))
+    wants = case.missing((probes.show(path), probes.rows(path)))
+    claim = f"{path} is a lock of a process that is gone"
+    if found is None or not found.ok:
+        yield Idea("stale-lock", service, claim, 0.55, path, lines(line), wants)
+        return
+    number = re.search(r"\d+", found.output)
+    holder = case.process(int(number[0])) if number and len(number[0]) < 9 else None
+    if holder is not None and (holder.pid in case.pids(service) or service in holder.command):
+        return  # it is right
+    other = f"; process {holder.pid} is another program" if holder else ""
+    row = next(iter(case.text(probes.rows(path)).splitlines()), "")
+    yield Idea(
+        "stale-lock", service, claim + other, 0.93, path,
+        lines(line, holder.line if holder else "", row), wants,
+        (f"rm -f {shlex.quote(path)}", case.restart(service)),
+        f"write {number[0] if number else ''} into {path} again",
+        ("take locks with flock, which end with their process",),
+    )  # fmt: skip
+
+
+def absent(case: Case) -> Iterator[Idea]:
+    """A file that it needs is gone."""
+    for service in case.suspects:
+        for line in case.troubles(service)[:6]:
+            if not _ABSENT.search(line):
+                continue
+            for path in dict.fromkeys(_PATH.findall(line)):
+                yield from _bringing_back(case, service, path, line)
+
+
+def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
+    here = PurePosixPath(path)
+    if path.startswith(("/usr/", "/proc/", "/dev/")):
+        return
+    above, search = probes.rows(str(here.parent)), probes.kept(here.name)
+    wants = case.missing((above, search, probes.RELEASES))
+    category = "bad-config" if path.startswith("/etc/") else "service-crash"
+    copies = [
+        row for row in case.text(search).splitlines() if row.split(None, 3)[3:] not in ([], [path])
+    ]
+    copies = [row for row in copies if not row.split(None, 3)[3].startswith(KEEP)]
+    listed = case.look(above)
+    if listed is not None and any(row.rstrip().endswith(f" {here.name}") for row in listed.lines):
+        return  # it is there again
+    fix: tuple[str, ...] = ()
+    if copies:
+        source = max(copies, key=lambda row: row.split(None, 3)[1]).split(None, 3)[3]
+        fix = (f"cp -p {shlex.quote(source)} {shlex.quote(path)}", case.restart(service))
+    elif listed is not None and not listed.ok and path.startswith(("/run/", "/var/run/")):
+        fix = (f"mkdir -p {shlex.quote(str(here.parent))}", case.restart(service))
+    yield Idea(
+        category, service, f"{path}, which {service} needs, is gone",
+        0.85 if fix else 0.6, path, lines(line, *copies[:1]), wants, fix,
+        f"rm {path}", ("keep what a service needs in its release",),
+    )  # fmt: skip
+
+
+def entry(case: Case) -> Iterator[Idea]:
+    """What the supervisor is told to run cannot be run."""
+    for service in case.suspects:
+        program, definition = case.programs.get(service), case.definitions.get(service)
+        if program is None or program.up or definition is None:
+            continue
+        said = [program.line, *_spawning(case, service)]
+        wrong = next((line for line in said if _ENTRY.search(line)), "")
+        if not wrong:
+            continue
+        copy = earlier(case, definition.path)
+        fix: tuple[str, ...] = ()
+        if copy.path:
+            fix = (*put_back(definition.path, copy.path), *_reload(case, service, definition.path))
+            fix += (case.restart(service),)
+        yield Idea(
+            "bad-config", service,
+            f"the entry of {service} in {definition.path} cannot be started",
+            0.88 if fix else 0.55, definition.path, lines(wrong, copy.change),
+            (*copy.wants, *case.missing((probes.SUPERVISOR_LOG,))), fix, undo_of(definition.path),
+            ("try a changed entry before it is rolled out",),
+        )  # fmt: skip
+
+
+def _spawning(case: Case, service: str) -> list[str]:
+    text = case.text(probes.SUPERVISOR_LOG)
+    return [line for line in text.splitlines() if "spawnerr" in line and service in line][-1:] or [
+        line for line in text.splitlines() if "spawnerr" in line
+    ][-1:]
+
+
+RULES = (down, halted, port_taken, locked, absent, entry)
