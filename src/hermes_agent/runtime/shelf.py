@@ -1,6 +1,7 @@
 """Terminals, opened once and used by many turns of a session."""
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import uuid
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.places import LocalPlace, PlaceSettings
+from hermes_agent.core.places import BoxPlace, LocalPlace, PlaceSettings
 from hermes_agent.core.protocols import Clock, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings import Settings
@@ -18,6 +19,8 @@ from hermes_agent.terminals.kinds import kind_of, open_terminal
 log = logging.getLogger("hermes.shelf")
 
 
+BOX = "drill-"
+"""Boxes of drills are called so, with what they are called themselves behind it."""
 LET_GO_SECONDS = 10.0
 """How long a terminal whose place does not answer is waited for when it is let go."""
 
@@ -35,6 +38,9 @@ class Shelf:
 
     def place(self, name: str) -> PlaceSettings:
         places = self.settings.places
+        box = self._spools.parent / "drills" / name.removeprefix(BOX)
+        if name.startswith(BOX) and (box / "pid").is_file():
+            return BoxPlace(str(box))
         if name not in places:
             raise UsageError(
                 f"no terminal called {name!r}",
@@ -49,8 +55,11 @@ class Shelf:
 
     def kinds(self, session: Session) -> dict[str, str]:
         """The kind of each terminal that there is."""
-        places = self.settings.places
-        return {name: kind_of(places[name]).name for name in session.terminals if name in places}
+        found = {}
+        for name in session.terminals:
+            with contextlib.suppress(UsageError):  # taken out of the settings
+                found[name] = kind_of(self.place(name)).name
+        return found
 
     def _terminal(self, session: Session, name: str) -> Terminal:
         key = session.id, name

@@ -121,13 +121,13 @@ class Episode:
         for command in commands:
             self.box.run(command, check=False)
 
-    def judge(self, *, settle: float = SETTLE_SECONDS) -> Verdict:
+    def judge(self, *, settle: float = SETTLE_SECONDS, again: float = AGAIN_SECONDS) -> Verdict:
         """Looked at from outside, twice, and what else was done to the box."""
         if not self.box.alive:
             return Verdict(False, ("the whole machine is gone",))
         wrong = self._until(lambda: self.case.healthy(self.probe), settle)
         if not wrong:
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(again)
             wrong = self.case.healthy(self.probe)
         harm = [*self.case.harm(self.probe, self._before), *self._collateral()]
         touched = [] if self.case.drill.about.fault else self._touched()

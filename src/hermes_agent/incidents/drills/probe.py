@@ -30,6 +30,7 @@ class Reply(Struct, frozen=True):
     body: bytes = b""
     seconds: float = 0.0
     error: str = ""
+    headers: Mapping[str, str] = {}
 
     @property
     def text(self) -> str:

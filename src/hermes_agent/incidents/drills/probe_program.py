@@ -57,7 +57,10 @@ class Looker:
             said = f"{type(error).__name__}: {error}"
             return {"status": 0, "error": said, "seconds": time.monotonic() - began}
         text = base64.b64encode(data).decode()
-        return {"status": reply.status, "body": text, "seconds": time.monotonic() - began}
+        return {
+            "status": reply.status, "body": text, "seconds": time.monotonic() - began,
+            "headers": dict(reply.getheaders()),
+        }  # fmt: skip
 
     def tcp(self, port: int, address: str, timeout: float) -> bool:
         import socket
