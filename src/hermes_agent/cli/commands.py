@@ -28,6 +28,7 @@ COMMANDS = (
     Command("Work", "search", "search", "Search everything that was said, noted and learned"),
     Command("Work", "mcp", "mcp", "Servers of the Model Context Protocol; Hermes as one"),
     Command("Work", "manifests", "manifests", "Check Kubernetes manifests against a policy"),
+    Command("Work", "drift", "drift", "What Git declares against what is there"),
     Command("Run", "terminals", "terminals", "Where commands can run, and what is missing"),
     Command("Run", "up", "up", "Start the runtime in the background"),
     Command("Run", "down", "down", "Stop the runtime"),

@@ -119,7 +119,7 @@ def _command(name: str, module: str, summary: str, words: list[str]) -> int:
     command = import_module(f"hermes_agent.cli.{module}")
     parser = Parser(prog=f"hermes {name}", description=command.__doc__ or summary)
     command.arguments(parser)
-    options, stray = parser.parse_known_args(words)
+    options, stray = parser.parse_known_args(getattr(command, "completed", list)(words))
     if stray:
         several = not any(word.startswith("-") for word in stray)
         hint = getattr(command, "STRAY_WORDS", "") if several else ""

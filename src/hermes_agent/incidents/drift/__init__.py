@@ -1,0 +1,1 @@
+"""Drift: what a repository declares, held against what is there."""

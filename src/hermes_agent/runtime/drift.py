@@ -1,0 +1,186 @@
+"""Drift audits of a home: live state is read on terminals, by commands that the gate lets pass."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.places import PlaceSettings
+from hermes_agent.core.protocols import Command, Terminal
+from hermes_agent.core.records import Session
+from hermes_agent.core.skills import OFFERED
+from hermes_agent.incidents.drift.audit import Auditor, Known, judge
+from hermes_agent.incidents.drift.keeping import Audits
+from hermes_agent.incidents.drift.patterns import Pattern, learned_from
+from hermes_agent.incidents.drift.report import markdown
+from hermes_agent.incidents.drift.repository import Repository
+from hermes_agent.incidents.drift.values import SCOPES, Answer, Audit, Scope
+from hermes_agent.terminals.kinds import kind_of
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.drift")
+
+POLICY = "observe"
+"""The profile under which live state is read: it changes nothing."""
+SECONDS = 120.0
+"""For one command."""
+
+
+class GatedLive:
+    """A terminal of its own on which only looking is allowed."""
+
+    def __init__(self, runtime: "Runtime", session: Session, name: str) -> None:
+        self.name = name
+        self._runtime = runtime
+        self._session = session
+        self._kind = kind_of(place_of(runtime, name)).name
+        self._terminal: Terminal = runtime.terminal_beside(session, name)
+        self._asked = 0
+
+    async def ask(self, command: str) -> Answer:
+        self._runtime.touch()
+        self._asked += 1
+        terminal, session = self._terminal, self._session
+        try:
+            effect = Effect(
+                f"{session.id}-{self._asked}", "terminal", {"command": command}, session.id,
+                terminal.workspace, await terminal.where(), self.name, self._kind,
+                ("process", "filesystem"), command,
+                actor=Actor("job", "drift", "drift"), time=self._runtime.clock(),
+            )  # fmt: skip
+            verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
+            if verdict.action != "allow":
+                return Answer(None, refused=f"the gate does not allow it: {verdict.reason}")
+            if verdict.input is not None:
+                command = str(verdict.input["command"])
+            done = await terminal.run(Command(f"look-{self._asked}", command, SECONDS))
+            if done.state != "exited":
+                return Answer(None, refused=f"it did not end well ({done.state}): {command[:80]}")
+            out = done.stdout
+            if done.stdout_size > len(out.encode(errors="surrogateescape")) or "\ufffd" in out:
+                out = (await terminal.read(done.spool)).decode(errors="replace")
+            return Answer(done.code, out, done.stderr)
+        except (HermesError, OSError) as error:
+            said = error.message if isinstance(error, HermesError) else str(error)
+            return Answer(None, refused=f"terminal {self.name!r}: {said}")
+
+    async def close(self) -> None:
+        try:
+            await self._terminal.destroy()
+        except (HermesError, OSError) as error:
+            log.warning("the terminal %s of an audit could not be removed: %s", self.name, error)
+
+
+class Drift:
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self.audits = Audits(runtime.home.path / "drift")
+        self._one = asyncio.Lock()
+
+    async def run(
+        self, folder: str, scopes: Sequence[str] = (), terminal: str = "", ref: str = "",
+        policy: str = "",
+    ) -> Audit:  # fmt: skip
+        """Look at everything, and keep what was found."""
+        runtime = self._runtime
+        runtime.refresh_settings()
+        repository = await Repository.open(folder, os.environ, ref)
+        name = terminal or runtime.settings.terminal.default
+        place_of(runtime, name)
+        lives: dict[str, GatedLive] = {}
+        id = f"drift-{uuid.uuid4().hex[:12]}"
+        own = runtime.home.terminals / id
+        await asyncio.to_thread((own / "work").mkdir, mode=0o700, parents=True)
+        session = _stand_in(id, policy or POLICY, str(own / "work"))
+
+        def live(wanted: str) -> GatedLive:
+            chosen = wanted or name
+            if chosen not in lives:
+                lives[chosen] = GatedLive(runtime, session, chosen)
+            return lives[chosen]
+
+        try:
+            looked = await Auditor(repository, live, runtime.redact).look(chosen_scopes(scopes))
+        finally:
+            for one in lives.values():
+                await one.close()
+            await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
+        async with self._one:
+            id = self.audits.next_id()
+            known = Known(
+                self.audits.patterns(), self.audits.earlier(repository.folder), await self._skills()
+            )
+            judged = await judge(id, looked, repository, known)
+            audit = Audit(
+                id, runtime.clock(), repository.folder, repository.commit,
+                runtime.redact(repository.subject), tuple(judged),
+            )  # fmt: skip
+            self.audits.keep(audit, markdown(audit))
+        return audit
+
+    async def _skills(self) -> dict[str, str]:
+        rows = await self._runtime.learning.skills.listed()
+        return {row["name"]: row["description"] for row in rows if row["state"] in OFFERED}
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Newest first."""
+        rows = []
+        for id in self.audits.ids():
+            with contextlib.suppress(HermesError):
+                rows.append(summary(self.audits.audit(id)))
+        return rows
+
+    async def decide(
+        self, id: str, says: Literal["accepted", "rejected"], why: str, by: str
+    ) -> Pattern:
+        """Learn from what a person says of a finding."""
+        async with self._one:
+            _, finding = self.audits.finding(id)
+            why = self._runtime.redact(why)
+            pattern = learned_from(finding, says, why, by, self._runtime.clock())
+            self.audits.learn(pattern)
+            return pattern
+
+
+def summary(audit: Audit) -> dict[str, Any]:
+    return {
+        "id": audit.id,
+        "at": audit.at,
+        "repository": audit.repository,
+        "commit": audit.commit,
+        "findings": len(audit.findings),
+        "harmless": audit.count("harmless"),
+        "look": audit.count("look"),
+        "dangerous": audit.count("dangerous"),
+        "troubles": len(audit.troubles),
+    }
+
+
+def chosen_scopes(names: Sequence[str]) -> list[Scope]:
+    for name in names:
+        if name not in SCOPES:
+            raise UsageError(f"no scope called {name!r}", f"there are: {', '.join(SCOPES)}")
+    return [scope for scope in SCOPES if scope in names]
+
+
+def place_of(runtime: "Runtime", name: str) -> PlaceSettings:
+    places = runtime.settings.places
+    if name not in places:
+        raise UsageError(f"no terminal called {name!r}", f"there are: {', '.join(places)}")
+    return places[name]
+
+
+def _stand_in(id: str, policy: str, folder: str) -> Session:
+    """What the gate and the terminals want to know of who asks; nobody talks here."""
+    return Session(
+        id, "drift", "", "", "drift", folder, policy, "", "", 0.0, 0.0, "idle", 0, 0, Usage(), None
+    )
