@@ -144,6 +144,19 @@ async def test_what_goes_on_after_people_took_it_opens_no_second_incident(
             assert (again.incident, again.new) == ("inc-2", True)
 
 
+async def test_what_was_seen_before_the_end_opens_nothing_afterwards(tmp_path: Path) -> None:
+    clock = Clock(100.0)
+    async with opened(tmp_path, clock=clock) as store:
+        await store.incidents.take(WEB, 60, (), tell)
+        clock.now = 130.0
+        await store.incidents.change("inc-1", [], state="resolved")
+        clock.now = 131.0
+        old = await store.incidents.take(replace(WEB, at=129.0), 60, (), tell)
+        assert old == Taken(0, "inc-1", False, repeated=True)
+        new = await store.incidents.take(replace(WEB, at=130.5), 60, (), tell)
+        assert (new.incident, new.new) == ("inc-2", True)
+
+
 async def test_a_change_is_all_or_nothing(tmp_path: Path) -> None:
     clock = Clock(100.0)
     async with opened(tmp_path, clock=clock) as store:

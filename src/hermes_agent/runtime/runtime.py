@@ -34,6 +34,7 @@ from hermes_agent.runtime.desk import Desk
 from hermes_agent.runtime.family import MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.incidents import Incidents
 from hermes_agent.runtime.learning import Learning
 from hermes_agent.runtime.lenders import Lenders
 from hermes_agent.runtime.shelf import Shelf
@@ -107,10 +108,11 @@ class Runtime:
                 self.home.path, clock=self.clock, hook=self._store_hook, readonly=not writable
             )
             self.learning = Learning(self)
-            self._shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
+            self.incidents = Incidents(self)
+            self.shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
             self._family = Family(self, self._inherit)
             self._assembly = Assembly(
-                self, self._tools, self._shelf, self._gates, self._uses, self._purse,
+                self, self._tools, self.shelf, self._gates, self._uses, self._purse,
                 self._lenders, self._family,
             )  # fmt: skip
             self._desk = Desk(
@@ -168,9 +170,8 @@ class Runtime:
         while time.monotonic() < deadline and self._desk.must_not_be_dropped:
             await asyncio.sleep(0.05)
         await self.settle()
-        self.bus.publish(
-            ev.Recorded("", 0, self.clock(), ev.RuntimeChanged("stopping", "asked to stop"))
-        )
+        change = ev.RuntimeChanged("stopping", "asked to stop")
+        self.bus.publish(ev.Recorded("", 0, self.clock(), change))
         self.bus.end()
         self._watch.end()
         await self.end_idle_shells()
@@ -186,11 +187,11 @@ class Runtime:
 
     async def end_idle_shells(self) -> None:
         """Shells of sessions at work are left to their keepers."""
-        await self._shelf.end_shells(busy=self._desk.busy)
+        await self.shelf.end_shells(busy=self._desk.busy)
 
     async def tidy(self) -> None:
         """Let go of terminals and connections that nobody uses."""
-        await self._shelf.tidy(busy=self._desk.busy)
+        await self.shelf.tidy(busy=self._desk.busy)
         await self._lenders.tidy(lambda: self._desk.busy)
         await self.models.tidy()
 
@@ -212,7 +213,7 @@ class Runtime:
 
     def terminal_beside(self, session: Session, name: str) -> Terminal:
         """A terminal in the session's folder that is not its own; whoever asks destroys it."""
-        return self._shelf.beside(session, name)
+        return self.shelf.beside(session, name)
 
     async def at_rest(self, session: str) -> None:
         """Returns when no turn of the session is under way."""
@@ -248,7 +249,7 @@ class Runtime:
         # What is not known is refused before anything is kept.
         check_effort(effort)
         self._gates.expect(policy)
-        places = [(name, self._shelf.place(name)) for name in names]
+        places = [(name, self.shelf.place(name)) for name in names]
         if not Path(workspace).is_dir():
             raise NotFound(f"no folder at {workspace!r}", "the workspace must exist")
         shown = self._assembly.specs(use, parent, loan)
@@ -270,7 +271,7 @@ class Runtime:
         from now on."""
         if self._own_settings:
             self.settings = load_settings(self.home.config, self._environ)
-            self._shelf.settings = self.settings
+            self.shelf.settings = self.settings
             self._secrets = self._learned(Secrets(self._environ, self.home.path))
             self.models.renew(self.settings.models, self._secrets.beside(self._environ))
 
@@ -297,9 +298,7 @@ class Runtime:
                 f"session {session.id} belongs to a program ({session.key}) and has its tools",
                 "only the program can go on with it: Agent(session=…)",
             )
-        clear = self._redactor(message.text)
-        if clear != message.text:
-            message = replace(message, text=clear)
+        message = replace(message, text=self._redactor(message.text))
         message = await self.learning.arrived(session, message)
         new = await self.store.receive(session.id, message)
         if new:
@@ -344,7 +343,7 @@ class Runtime:
             for child in await self.store.sessions(MANY, parent=session.id):
                 left += await self.delete_session(child)
             await self._lenders.keeps.forget(session.id)
-            left += await self._shelf.forget(session)
+            left += await self.shelf.forget(session)
             results = self.home.results / session.id
             await asyncio.to_thread(shutil.rmtree, results, ignore_errors=True)
             await self.store.delete_session(session.id)
@@ -384,8 +383,8 @@ class Runtime:
 
     async def is_needed(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
-        needed = bool(self.bus.listeners) or self._desk.is_active or self.learning.chores.busy
-        return needed or await self._shelf.has_running_commands()
+        needed = bool(self.bus.listeners) or self._desk.is_active or self._watch.busy
+        return needed or await self.shelf.has_running_commands()
 
     async def status(self) -> dict[str, Any]:
         return await status.of(self)

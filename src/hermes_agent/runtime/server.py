@@ -21,6 +21,8 @@ from hermes_agent.core.errors import (
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, Inbound, SearchFilter, Session
 from hermes_agent.runtime.choosing import Trial
+from hermes_agent.runtime.drift_routes import DriftApi
+from hermes_agent.runtime.incident_routes import IncidentApi
 from hermes_agent.runtime.learning_routes import LearningApi
 from hermes_agent.runtime.replies import body_of, guarded, reply
 from hermes_agent.runtime.runtime import Runtime
@@ -125,6 +127,8 @@ class Api:
             ("GET", "/v1/check", self.check),
             ("POST", "/v1/backup", self.backup),
             *LearningApi(self._runtime).table(),
+            *IncidentApi(self._runtime).table(),
+            *DriftApi(self._runtime).table(),
         )
         return [
             Route(path, guarded(handler), methods=[method], name=handler.__name__)

@@ -29,7 +29,13 @@ class Watch:
             asyncio.create_task(self._keep_watch()),
             asyncio.create_task(self._keep_tidy()),
             asyncio.create_task(self._runtime.learning.chores.tend()),
+            asyncio.create_task(self._runtime.incidents.tend()),
         )
+
+    @property
+    def busy(self) -> bool:
+        """Background work is under way, or something is watched."""
+        return self._runtime.learning.chores.busy or self._runtime.incidents.busy
 
     def end(self) -> None:
         for task in self._tasks:

@@ -37,6 +37,8 @@ def take(
         return _over(db, signal, now)
     if (same := _same(db, signal.fingerprint)) is not None:
         return _again(db, same, signal, now)
+    if stale := _ended_since(db, signal):
+        return Taken(0, stale, False, repeated=True)
     for incident in _lately(db, now - window):
         if why := relation(incident, signal, topology):
             return _joined(db, incident, signal, now, why)
@@ -55,6 +57,18 @@ def _same(db: apsw.Connection, fingerprint: str) -> Incident | None:
         (fingerprint,),
     )
     return msgspec.json.decode(found[0][0], type=Incident) if found else None
+
+
+def _ended_since(db: apsw.Connection, signal: Signal) -> str:
+    """The incident that ended after this was seen: it is old news. Empty where there is none."""
+    found = rows(
+        db,
+        "select i.body from signals s join incidents i on i.number = s.incident "
+        "where s.fingerprint = ? order by i.number desc limit 1",
+        (signal.fingerprint,),
+    )
+    last = msgspec.json.decode(found[0][0], type=Incident) if found else None
+    return last.id if last and last.ended is not None and signal.at < last.ended else ""
 
 
 def _lately(db: apsw.Connection, since: float) -> list[Incident]:

@@ -1,0 +1,227 @@
+"""The hourly audit and the daily briefing: what was checked, how it goes and what may come, from
+what is known and without a model. Markdown files in `incidents/`."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.incidents import CheckHour, Incident, Incidents
+from hermes_agent.core.protocols import Clock
+from hermes_agent.incidents.channels import span
+from hermes_agent.incidents.checks import MORNING
+from hermes_agent.incidents.keeping_on import keep_on
+from hermes_agent.incidents.watching import Standing
+
+HOUR = 3_600.0
+DAY = 86_400.0
+LOOK_SECONDS = 20.0
+SLOWER = 1.5
+"""A check that takes so many times as long as the day before is worth a word."""
+AGAIN = 3
+"""So many incidents of a service in a week are worth a word."""
+
+
+class Facts(Struct, frozen=True):
+    """What a briefing is made of."""
+
+    now: float
+    checks: Sequence[Standing]
+    hours: Sequence[CheckHour]
+    incidents: Sequence[Incident]
+    troubles: Sequence[str] = ()
+    """What keeps the watching itself from working."""
+
+
+def _stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def audit_text(facts: Facts) -> str:
+    """One section: the last hour."""
+    since = facts.now - HOUR
+    lines = [f"## {time.strftime('%H:00', time.localtime(facts.now))}", ""]
+    lines += _checked(facts, since)
+    mine = [one for one in facts.incidents if one.opened >= since or one.ended is None]
+    lines += ["", *(_incident_lines(mine, facts.now) or ["No incidents."])]
+    lines += ["", *(f"- risk: {risk}" for risk in risks(facts))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def briefing_text(facts: Facts) -> str:
+    since = facts.now - DAY
+    day = [one for one in facts.incidents if one.opened >= since or one.ended is None]
+    ended = [one.seconds for one in day if one.seconds is not None and one.state == "resolved"]
+    mean = f"; mean time to recover {span(sum(ended) / len(ended))}" if ended else ""
+    lines = [
+        f"# Briefing of {time.strftime('%A, %Y-%m-%d', time.localtime(facts.now))}",
+        "",
+        f"{len(day)} incidents since yesterday, {len(ended)} resolved{mean}.",
+        "",
+        "## Incidents",
+        "",
+        *(_incident_lines(day, facts.now) or ["None."]),
+        "",
+        "## What was checked",
+        "",
+        *_checked(facts, since),
+        "",
+        "## Trends",
+        "",
+        *(_trends(facts) or ["Nothing changed against the week before."]),
+        "",
+        "## Risks",
+        "",
+        *([f"- {risk}" for risk in risks(facts)] or ["None that the figures show."]),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _checked(facts: Facts, since: float) -> list[str]:
+    if not facts.checks:
+        return ["No checks: `hermes watch add` writes one."]
+    rows = [
+        "| check | service | now | runs | failures | seconds each |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for check in facts.checks:
+        runs, failures, seconds = _sum(facts.hours, check.name, since, facts.now)
+        now = {True: "holds", False: "**fails**", None: "not run yet"}[check.state.ok]
+        each = f"{seconds / runs:.2f}" if runs else "-"
+        rows.append(f"| {check.name} | {check.service} | {now} | {runs} | {failures} | {each} |")
+    return rows
+
+
+def _sum(
+    hours: Sequence[CheckHour], name: str, since: float, until: float
+) -> tuple[int, int, float]:
+    mine = [one for one in hours if one.name == name and since - HOUR < one.hour <= until]
+    return (
+        sum(one.runs for one in mine),
+        sum(one.failures for one in mine),
+        sum(one.seconds for one in mine),
+    )
+
+
+def _incident_lines(incidents: Sequence[Incident], now: float) -> list[str]:
+    lines = []
+    for one in incidents:
+        over = one.seconds is not None
+        took = f"after {span(one.seconds or 0)}" if over else f"for {span(now - one.opened)}"
+        cause = one.diagnosis
+        why = f": {cause.category} in {cause.component}" if cause is not None else ""
+        title = one.title.replace("|", "\\|").replace("*", "\\*")
+        drill = " (drill)" if one.source == "drill" else ""
+        what = f"{one.id} {one.severity} {title}{drill}"
+        lines.append(f"- {_stamp(one.opened)} {what}: {one.state} {took}{why}")
+    return lines
+
+
+def _trends(facts: Facts) -> list[str]:
+    """The last day against the six before it."""
+    found = []
+    for check in facts.checks:
+        runs, failures, seconds = _sum(facts.hours, check.name, facts.now - DAY, facts.now)
+        earlier = _sum(facts.hours, check.name, facts.now - 7 * DAY, facts.now - DAY - HOUR)
+        if not runs or not earlier[0]:
+            continue
+        rate, rate_before = failures / runs, earlier[1] / earlier[0]
+        if abs(rate - rate_before) >= 0.01:
+            how = "more" if rate > rate_before else "less"
+            figures = f"{rate:.1%} of its runs, {rate_before:.1%} before"
+            found.append(f"- {check.name} fails {how} often: {figures}")
+        each, each_before = seconds / runs, earlier[2] / earlier[0]
+        if each_before and each / each_before >= SLOWER:
+            found.append(f"- {check.name} is slower: {each:.2f} s, {each_before:.2f} s before")
+    return found
+
+
+def risks(facts: Facts) -> list[str]:
+    """What may become trouble, as far as figures show it."""
+    found = list(facts.troubles)
+    for check in facts.checks:
+        if check.state.ok is False:
+            detail = check.state.detail.split("\n", 1)[0]
+            found.append(f"{check.name} fails since {_stamp(check.state.since)}: {detail}")
+    week = [one for one in facts.incidents if one.opened >= facts.now - 7 * DAY]
+    counts: dict[str, int] = {}
+    for one in week:
+        if one.service and one.source != "drill":
+            counts[one.service] = counts.get(one.service, 0) + 1
+    found += [
+        f"{name} had {count} incidents in a week" for name, count in sorted(counts.items())
+        if count >= AGAIN
+    ]  # fmt: skip
+    found += [
+        f"{one.id} was escalated and is not over: {one.title}"
+        for one in facts.incidents
+        if one.state == "escalated"
+    ]
+    return found
+
+
+class Briefing:
+    """Writes the files when their time has come, each once."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Incidents,
+        *,
+        standings: Callable[[], Awaitable[Sequence[Standing]]],
+        troubles: Callable[[], Sequence[str]],
+        clock: Clock,
+    ) -> None:
+        self._folder = folder
+        self._store = store
+        self._standings = standings
+        self._troubles = troubles
+        self._clock = clock
+
+    async def tend(self) -> None:
+        await keep_on("the briefing", self.write_due, lambda: asyncio.sleep(LOOK_SECONDS))
+
+    async def write_due(self) -> None:
+        """The audit of this hour, and from 08:00 on the briefing of this day, where they are not
+        written yet."""
+        now = self._clock()
+        day = time.strftime("%Y-%m-%d", time.localtime(now))
+        audit = self._folder / "audits" / f"{day}.md"
+        briefing = self._folder / "briefings" / f"{day}.md"
+        hour = f"## {time.strftime('%H:00', time.localtime(now))}\n"
+        wanted = not await asyncio.to_thread(_holds, audit, hour)
+        morning = time.localtime(now).tm_hour >= MORNING and not briefing.exists()
+        if not (wanted or morning):
+            return
+        checks = await self._standings()
+        incidents = await self._store.incidents(limit=1_000)
+        if not checks and not incidents:
+            return
+        hours = await self._store.check_hours(now - 8 * DAY)
+        facts = Facts(now, checks, hours, incidents, self._troubles())
+        if wanted:
+            await asyncio.to_thread(_append, audit, f"# Audits of {day}\n", audit_text(facts))
+        if morning:
+            await asyncio.to_thread(_append, briefing, "", briefing_text(facts))
+
+
+def _holds(path: Path, line: str) -> bool:
+    try:
+        return line in path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+
+
+def _append(path: Path, title: str, text: str) -> None:
+    """Whole or not at all: what is half written after a crash is not found, and written again."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = path.read_text(encoding="utf-8") if path.exists() else title
+    draft = path.with_suffix(".new")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(f"{before}\n{text}".lstrip())
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,0 +1,191 @@
+"""Where the team hears of incidents, and in which words. Until there are chat channels: the
+terminals that are attached, a file, and a webhook."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import (
+    CATEGORIES,
+    Entry,
+    Incident,
+    NewNotice,
+    Notice,
+    NoticeKind,
+)
+
+ALWAYS = ("terminal", "log")
+WEBHOOK = "webhook"
+WEBHOOK_SECONDS = 10.0
+DETAIL = 300
+TAIL_BYTES = 200_000
+"""How much of the file is looked through for a notice that may stand there already."""
+
+
+def channels_for(incident: Incident, webhook: str) -> tuple[str, ...]:
+    """Where an incident is told. Of practice only who watches hears."""
+    return (*ALWAYS, WEBHOOK) if webhook and incident.source != "drill" else ALWAYS
+
+
+def notices_for(
+    incident: Incident, kind: NoticeKind, text: str, number: int, webhook: str
+) -> list[NewNotice]:
+    return [(kind, number, channel, text) for channel in channels_for(incident, webhook)]
+
+
+def key_of(notice: Notice) -> str:
+    """The same for the same notice, however often it is sent."""
+    return f"{notice.incident}/{notice.kind}/{notice.number}"
+
+
+# words
+
+
+def span(seconds: float) -> str:
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _head(incident: Incident) -> str:
+    practice = "drill: " if incident.source == "drill" else ""
+    return f"{practice}{incident.id} {incident.severity} {incident.title}"
+
+
+def declared_text(incident: Incident, detail: str = "") -> str:
+    facts = [("service", incident.service), ("owner", incident.owner), ("seen", _short(detail))]
+    return "\n".join([f"declared: {_head(incident)}", *_lines(facts)])
+
+
+def progress_text(incident: Incident, last: Entry | None, now: float) -> str:
+    believed = max(
+        (one for one in incident.hypotheses if one.state != "refuted"),
+        key=lambda one: one.confidence,
+        default=None,
+    )
+    facts = [
+        ("state", f"{incident.state} for {span(now - incident.opened)}"),
+        ("last", _short(last.text) if last is not None else ""),
+        ("believed", f"{believed.claim} ({believed.confidence:.0%})" if believed else ""),
+        ("signals", str(incident.signals)),
+    ]
+    return "\n".join([f"progress: {_head(incident)}", *_lines(facts)])
+
+
+def resolved_text(incident: Incident) -> str:
+    took = incident.seconds
+    facts = [("recovered after", span(took) if took is not None else ""), *_cause(incident)]
+    return "\n".join([f"resolved: {_head(incident)}", *_lines(facts)])
+
+
+def escalated_text(incident: Incident, needed: str = "") -> str:
+    facts = [("needed", needed), *_cause(incident), ("owner", incident.owner)]
+    return "\n".join([f"escalated: {_head(incident)}", *_lines(facts)])
+
+
+def closed_text(incident: Incident, why: str) -> str:
+    return "\n".join([f"closed: {_head(incident)}", *_lines([("why", why)])])
+
+
+def _cause(incident: Incident) -> list[tuple[str, str]]:
+    found = incident.diagnosis
+    if found is None:
+        return [("cause", "not known")]
+    about = CATEGORIES.get(found.category, "")
+    cause = f"{found.component}: {found.category}" + (f" ({about})" if about else "")
+    return [("cause", cause), ("where", found.locus), ("in short", _short(found.summary))]
+
+
+def _lines(facts: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"  {name}: {text}" for name, text in facts if text]
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= DETAIL else f"{line[: DETAIL - 1]}…"
+
+
+# ways
+
+
+class Channel(Protocol):
+    async def send(self, notice: Notice, incident: Incident, /) -> None:
+        """Returns when it arrived; raises a `HermesError` that says why it did not."""
+        ...
+
+
+class LogChannel:
+    """Lines of a file. One that stands there already is not written again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def send(self, notice: Notice, _incident: Incident, /) -> None:
+        try:
+            await asyncio.to_thread(self._write, notice)
+        except OSError as error:
+            raise HermesError(f"cannot write {self._path}: {error.strerror}") from None
+
+    def _write(self, notice: Notice) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._path.open("ab+") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL_BYTES))
+            tail = file.read()
+            mark = f"[{key_of(notice)}]".encode()
+            if any(line.startswith(mark) for line in tail.split(b"\n")):
+                return
+            text = notice.text.replace("\n", " | ")
+            begin = b"" if not tail or tail.endswith(b"\n") else b"\n"  # killed in the middle
+            file.write(begin + mark + f" {text}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+class TerminalChannel:
+    """Whoever listens to the runtime now."""
+
+    def __init__(self, publish: Callable[[Notice], None]) -> None:
+        self._publish = publish
+
+    async def send(self, notice: Notice, _incident: Incident, /) -> None:
+        self._publish(notice)
+
+
+class WebhookChannel:
+    """A POST with the notice as JSON. Whoever gets it twice knows it by its `Idempotency-Key`."""
+
+    def __init__(self, address: Callable[[], str]) -> None:
+        self._address = address
+
+    async def send(self, notice: Notice, incident: Incident, /) -> None:
+        import httpx
+
+        address = self._address()
+        if not address:
+            raise HermesError("no webhook is set any more", "`hermes config set watch.webhook`")
+        body = msgspec.json.encode({
+            "key": key_of(notice), "kind": notice.kind, "text": notice.text,
+            "incident": incident.id, "severity": incident.severity, "state": incident.state,
+            "title": incident.title, "service": incident.service, "owner": incident.owner,
+            "opened": incident.opened, "ended": incident.ended, "seconds": incident.seconds,
+            "diagnosis": incident.diagnosis,
+        })  # fmt: skip
+        headers = {"Content-Type": "application/json", "Idempotency-Key": key_of(notice)}
+        try:
+            async with httpx.AsyncClient(timeout=WEBHOOK_SECONDS) as client:
+                answer = await client.post(
+                    address, content=msgspec.json.encode(body), headers=headers
+                )
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said = str(error) or type(error).__name__
+            raise HermesError(f"the webhook does not answer: {said}") from None
+        if answer.status_code >= 300:
+            raise HermesError(f"the webhook answered {answer.status_code}")

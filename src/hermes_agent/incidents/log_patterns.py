@@ -1,0 +1,195 @@
+"""Following logs of this machine: lines that fit a pattern raise a signal. A log that is rotated or
+truncated is followed on, and how far it was read survives a restart."""
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.incidents import Incidents, LogPlace, Signal, Taken
+from hermes_agent.core.protocols import Clock
+from hermes_agent.incidents.checks import LogPattern
+from hermes_agent.incidents.keeping_on import keep_on
+from hermes_agent.learning.patterns import matches
+
+log = logging.getLogger("hermes.incidents")
+
+LOOK_SECONDS = 1.0
+QUIET_SECONDS = 600.0
+"""When no more lines came for so long, it is over."""
+MOST_BYTES = 1_000_000
+"""What is read of one log at a time."""
+LONGEST_LINE = 100_000
+HEAD = 256
+"""The beginning of a file tells it from another that took its place."""
+SHOWN = 10
+
+
+class Piece(Struct, frozen=True):
+    """Whole lines that are new, and how far that is."""
+
+    text: str
+    place: LogPlace
+    more: bool = False
+
+
+def read_on(path: str, before: LogPlace | None) -> Piece | None:
+    """What was written since; None when there is nothing to be read there. A log that was never
+    read before is read from its end."""
+    try:
+        now = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        facts = os.fstat(now)
+        if not stat.S_ISREG(facts.st_mode):
+            return None
+        if before is None:
+            return Piece("", LogPlace(path, _mark(now, facts, facts.st_size), facts.st_size))
+        if facts.st_size >= before.offset and _same(now, facts, before):
+            return _piece(path, now, facts, before.offset)
+        if (old := _rotated(path, before)) is not None:
+            try:
+                rest = _piece(path, old, os.fstat(old), before.offset, whole=True)
+            finally:
+                os.close(old)
+            if rest.text or rest.more:
+                start = LogPlace(path, _mark(now, facts, 0), 0)
+                return Piece(rest.text, rest.place if rest.more else start, True)
+        return _piece(path, now, facts, 0)
+    finally:
+        os.close(now)
+
+
+def _piece(
+    path: str, file: int, facts: os.stat_result, offset: int, *, whole: bool = False
+) -> Piece:
+    data = os.pread(file, MOST_BYTES, offset)
+    more = len(data) == MOST_BYTES
+    end = data.rfind(b"\n") + 1
+    if end == 0 and len(data) > LONGEST_LINE:
+        end = len(data)  # no line is that long
+    if whole and not more:
+        end = len(data)  # nobody writes to it any more
+    place = LogPlace(path, _mark(file, facts, offset + end), offset + end)
+    return Piece(data[:end].decode(errors="replace"), place, more)
+
+
+def _mark(file: int, facts: os.stat_result, offset: int) -> str:
+    head = os.pread(file, min(HEAD, offset), 0)
+    return f"{facts.st_dev}:{facts.st_ino}:{len(head)}:{crc32(head)}"
+
+
+def _same(file: int, facts: os.stat_result, place: LogPlace) -> bool:
+    return _mark(file, facts, place.offset) == place.file
+
+
+def _rotated(path: str, place: LogPlace) -> int | None:
+    """The file that was read, under its new name beside the log."""
+    number = int(place.file.split(":")[1])
+    try:
+        with os.scandir(Path(path).parent) as entries:
+            names = [one.path for one in entries if one.inode() == number]
+    except OSError:
+        return None
+    for name in names:
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue
+        facts = os.fstat(file)
+        if facts.st_size >= place.offset and _same(file, facts, place):
+            return file
+        os.close(file)
+    return None
+
+
+class Logs:
+    def __init__(
+        self,
+        store: Incidents,
+        *,
+        patterns: Callable[[], Sequence[LogPattern]],
+        raise_signal: Callable[[Signal], Awaitable[Taken]],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._patterns = patterns
+        self._raise = raise_signal
+        self._clock = clock
+        self._places: dict[str, LogPlace] | None = None
+        self._firing: dict[str, tuple[Signal, float]] = {}
+        self.missing: dict[str, str] = {}
+        """Logs that cannot be read, by their path."""
+
+    async def tend(self) -> None:
+        await keep_on("following logs", self.look, lambda: asyncio.sleep(LOOK_SECONDS))
+
+    async def look(self) -> None:
+        """Read what is new in each log, once for all of its patterns."""
+        patterns = self._patterns()
+        if self._places is None:
+            self._places = {place.path: place for place in await self._store.log_places()}
+            for signal in await self._store.signals(limit=1_000):
+                if signal.source == "log" and signal.firing:
+                    self._firing[signal.fingerprint] = signal, self._clock()
+        paths = {pattern.path for pattern in patterns}
+        for path in sorted(paths):
+            await self._follow(path, [one for one in patterns if one.path == path], self._places)
+        self.missing = {path: why for path, why in self.missing.items() if path in paths}
+        await self._end_quiet()
+
+    async def _follow(
+        self, path: str, patterns: Sequence[LogPattern], places: dict[str, LogPlace]
+    ) -> None:
+        more = True
+        while more:
+            piece = await asyncio.to_thread(read_on, path, places.get(path))
+            if piece is None:
+                if path not in self.missing:
+                    log.warning("the log %s cannot be read now; it is waited for", path)
+                self.missing[path] = "it is not there, is no file, or may not be read"
+                return
+            self.missing.pop(path, None)
+            for pattern in patterns:
+                await self._match(pattern, piece.text)
+            if places.get(path) != piece.place:
+                # After the signals: a runtime that dies in between raises them again.
+                places[path] = piece.place
+                await self._store.keep_log_place(piece.place)
+            more = piece.more
+
+    async def _match(self, pattern: LogPattern, text: str) -> None:
+        if not text or not matches(pattern.pattern, text):
+            return
+        lines = [line for line in text.splitlines() if matches(pattern.pattern, line)]
+        shown = lines[-SHOWN:] or text.splitlines()[-SHOWN:]
+        count = f"{len(lines)} lines of {pattern.path}" if len(lines) > 1 else pattern.path
+        service = pattern.service or pattern.name
+        signal = Signal(
+            "log",
+            f"log:{pattern.name}",
+            f"{service}: {pattern.name} stands in {pattern.path}",
+            service,
+            pattern.severity,
+            True,
+            "\n".join([f"{count}:", *shown]),
+            0.0,
+            pattern.owner,
+            pattern.labels,
+        )
+        await self._raise(signal)
+        self._firing[signal.fingerprint] = signal, self._clock()
+
+    async def _end_quiet(self) -> None:
+        now = self._clock()
+        for name, (signal, last) in list(self._firing.items()):
+            if now - last >= QUIET_SECONDS:
+                await self._raise(replace(signal, firing=False))
+                del self._firing[name]

@@ -1,0 +1,153 @@
+"""The ledger of notices: what is in it is sent once, tried again while it does not arrive, and
+given up aloud."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import (
+    NEVER,
+    OPEN,
+    Incident,
+    Incidents,
+    NewNotice,
+    Notice,
+    NoticeKind,
+)
+from hermes_agent.core.protocols import Clock
+from hermes_agent.incidents.channels import Channel, progress_text
+from hermes_agent.incidents.keeping_on import keep_on
+
+log = logging.getLogger("hermes.incidents")
+
+TRIES = 12
+"""After so many tries a notice is given up: some two hours."""
+FIRST_SECONDS = 2.0
+MOST_SECONDS = 1_200.0
+MINUTE = 60.0
+LOOK_SECONDS = 5.0
+_TOLD = frozenset({"progress", "signal"})
+"""Entries that are no news in a notice of progress."""
+
+
+def backoff(attempts: int, random: Callable[[], float]) -> float:
+    """Seconds until the next try, a little scattered."""
+    wait: float = min(FIRST_SECONDS * 2.0**attempts, MOST_SECONDS)
+    return wait * (0.8 + 0.4 * random())
+
+
+class Notices:
+    def __init__(
+        self,
+        store: Incidents,
+        channels: Mapping[str, Channel],
+        *,
+        notices: Callable[[Incident, NoticeKind, int, str], Sequence[NewNotice]],
+        clock: Clock,
+        random: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._channels = channels
+        self._notices = notices
+        self._clock = clock
+        self._random = random
+        self._woken = asyncio.Event()
+        self._dead: dict[int, str] | None = None
+        self.open = 0
+        """Incidents that somebody works on."""
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def tend(self) -> None:
+        """Send what is due, and tell how it goes each minute."""
+        await keep_on("sending notices", self._round, self._pause)
+
+    async def _round(self) -> None:
+        self._woken.clear()
+        if self._dead is None:
+            given_up = [one for one in await self._store.notices() if one.due >= NEVER]
+            self._dead = {one.id: f"{_name(one)}: {one.error}" for one in given_up}
+        await self.send_due()
+        if await self.tell_progress():
+            await self.send_due()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._woken.wait()
+
+    @property
+    def dead(self) -> list[str]:
+        """What was given up, and why."""
+        return list((self._dead or {}).values())
+
+    async def send_due(self) -> None:
+        """Each channel for itself: one that hangs keeps no other from being told."""
+        by_channel: dict[str, list[Notice]] = {}
+        for notice in await self._store.notices(due=self._clock()):
+            by_channel.setdefault(notice.channel, []).append(notice)
+        await asyncio.gather(*map(self._send_all, by_channel.values()))
+
+    async def _send_all(self, notices: Sequence[Notice]) -> None:
+        for notice in notices:
+            await self._send(notice)
+
+    async def _send(self, notice: Notice) -> None:
+        incident = await self._store.incident(notice.incident)
+        try:
+            channel = self._channels.get(notice.channel)
+            if channel is None:
+                raise HermesError(f"there is no channel {notice.channel!r}")
+            await channel.send(notice, incident)
+        except HermesError as error:
+            await self._failed(notice, error.message)
+        else:
+            await self._store.notice_sent(notice.id)
+
+    async def _failed(self, notice: Notice, error: str) -> None:
+        given_up = notice.attempts + 1 >= TRIES
+        wait = backoff(notice.attempts, self._random)
+        due = NEVER if given_up else self._clock() + wait
+        await self._store.notice_failed(notice.id, error, due)
+        if given_up:
+            self._dead = {**(self._dead or {}), notice.id: f"{_name(notice)}: {error}"}
+            log.error("given up after %d tries: %s: %s", TRIES, _name(notice), error)
+        else:
+            log.warning("%s: %s; again in %.0f s", _name(notice), error, wait)
+
+    async def tell_progress(self) -> bool:
+        """What happened meanwhile, once for each minute that an incident is open. Minutes in which
+        no runtime lived are not made up for. Says whether there is something to send."""
+        now = self._clock()
+        told_any = False
+        incidents = await self._store.incidents(open=True, limit=1_000)
+        self.open = len(incidents)
+        for incident in incidents:
+            minute = int((now - incident.opened) // MINUTE)
+            if minute < 1:
+                continue
+            told = await self._store.notices(incident=incident.id)
+            if any(one.kind == "progress" and one.number >= minute for one in told):
+                continue
+            timeline = await self._store.timeline(incident.id)
+            news = [entry for entry in timeline if entry.kind not in _TOLD]
+            text = progress_text(incident, news[-1] if news else None, now)
+            said = "; ".join(line.strip() for line in text.split("\n")[1:])
+            try:
+                await self._store.change(
+                    incident.id,
+                    [("progress", said, {"minute": minute})],
+                    self._notices(incident, "progress", minute, text),
+                    OPEN,
+                )
+                told_any = True
+            except HermesError as error:  # it has just ended
+                log.info("%s: %s", incident.id, error.message)
+        return told_any
+
+
+def _name(notice: Notice) -> str:
+    return f"{notice.kind} of {notice.incident} on {notice.channel}"

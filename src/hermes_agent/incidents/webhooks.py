@@ -1,0 +1,172 @@
+"""Alerts as Alertmanager, Grafana and PagerDuty post them, as signals. What they add to their
+formats is ignored; what is no such message at all is refused with a sentence."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.incidents import Severity, Signal, SignalSource
+
+Kind = Literal["alertmanager", "grafana", "pagerduty"]
+
+SEVERITIES: Mapping[str, Severity] = {
+    **dict.fromkeys(("p0", "emergency", "disaster", "blocker", "fatal", "sev0"), "P0"),
+    **dict.fromkeys(("p1", "critical", "page", "error", "high", "major", "sev1"), "P1"),
+    **dict.fromkeys(("p2", "warning", "warn", "medium", "minor", "average", "sev2"), "P2"),
+    **dict.fromkeys(("p3", "p4", "p5", "info", "information", "low", "none", "sev3"), "P3"),
+}
+SERVICES = ("service", "app", "application", "job", "deployment", "container", "component", "host")
+"""Labels that say what it is about, the first that is there."""
+HEARTBEATS = frozenset({"Watchdog", "DeadMansSwitch", "InfoInhibitor"})
+"""Alerts that always fire, to show that alerts arrive."""
+_FIRING = frozenset(
+    {
+        "incident.triggered", "incident.reopened", "incident.escalated",
+        "incident.unacknowledged", "incident.priority_updated",
+    }
+)  # fmt: skip
+
+
+class _Alert(Struct):
+    status: str = "firing"
+    labels: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = None
+    fingerprint: str | None = None
+    generatorURL: str | None = None  # noqa: N815 - as it is sent
+    valueString: str | None = None  # noqa: N815
+
+
+class _Alerts(Struct):
+    """A message of Alertmanager (version 4), or of Grafana's alerting, which follows it."""
+
+    alerts: list[_Alert]
+
+
+class _Named(Struct):
+    id: str | None = None
+    summary: str | None = None
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return self.summary or self.name or self.id or ""
+
+
+class _Trouble(Struct):
+    id: str | None = None
+    title: str | None = None
+    html_url: str | None = None
+    incident_key: str | None = None
+    urgency: str | None = None
+    service: _Named | None = None
+    priority: _Named | None = None
+    escalation_policy: _Named | None = None
+    teams: list[_Named] | None = None
+
+
+class _Event(Struct):
+    event_type: str
+    data: _Trouble
+    resource_type: str | None = None
+
+
+class _Page(Struct):
+    """A message of PagerDuty's webhooks (version 3)."""
+
+    event: _Event
+
+
+def signals_of(kind: str, body: bytes) -> list[Signal]:
+    """The signals of a message; none where it says nothing that is wrong or over."""
+    if kind not in READERS:
+        raise UsageError(f"no format called {kind!r}", f"there are: {', '.join(READERS)}")
+    try:
+        return READERS[kind](body)
+    except msgspec.MsgspecError as error:
+        raise UsageError(
+            f"this is no message of {kind}: {error}", f"see the format of {kind}'s webhooks"
+        ) from None
+    except (UnicodeDecodeError, RecursionError):
+        raise UsageError(f"this is no message of {kind}", "it must be JSON in UTF-8") from None
+
+
+def _alerts(source: SignalSource, body: bytes) -> list[Signal]:
+    message = msgspec.json.decode(body, type=_Alerts)
+    return [
+        _alert(source, alert)
+        for alert in message.alerts
+        if _texts(alert.labels).get("alertname") not in HEARTBEATS
+    ]
+
+
+def _alert(source: SignalSource, alert: _Alert) -> Signal:
+    labels, notes = _texts(alert.labels), _texts(alert.annotations)
+    name = labels.get("alertname", "an alert")
+    where = labels.get("instance") or labels.get("pod") or ""
+    title = notes.get("summary") or notes.get("title") or f"{name} {where}".strip()
+    told = [
+        notes.get("description") or notes.get("message") or "",
+        alert.valueString or "",
+        ", ".join(f"{key}={value}" for key, value in sorted(labels.items())),
+        alert.generatorURL or "",
+    ]
+    same = alert.fingerprint or sha256(msgspec.json.encode(sorted(labels.items()))).hexdigest()
+    return Signal(
+        source,
+        f"{source}:{same}",
+        title,
+        next((labels[key] for key in SERVICES if labels.get(key)), ""),
+        severity_of(labels.get("severity") or labels.get("priority") or ""),
+        alert.status.lower() != "resolved",
+        "\n".join(line for line in told if line),
+        labels=labels,
+    )
+
+
+def _page(body: bytes) -> list[Signal]:
+    event = msgspec.json.decode(body, type=_Page).event
+    over = event.event_type == "incident.resolved"
+    if not over and event.event_type not in _FIRING:
+        return []
+    page = event.data
+    if not page.id:
+        raise UsageError("the incident of this message has no id", "see PagerDuty's webhooks")
+    urgency: Severity = "P1" if (page.urgency or "high") == "high" else "P3"
+    team = page.teams[0] if page.teams else page.escalation_policy
+    return [
+        Signal(
+            "pagerduty",
+            f"pagerduty:{page.id}",
+            page.title or f"PagerDuty incident {page.id}",
+            str(page.service or ""),
+            severity_of(str(page.priority)) if page.priority else urgency,
+            not over,
+            page.html_url or "",
+            owner=str(team or ""),
+            labels={"urgency": page.urgency} if page.urgency else {},
+        )
+    ]
+
+
+def severity_of(word: str) -> Severity:
+    """What others call it; in doubt, broken but not burning."""
+    return SEVERITIES.get(word.strip().lower(), "P2")
+
+
+def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
+    """Labels as texts, whatever was sent."""
+    return {
+        key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for key, value in (given or {}).items()
+        if value is not None
+    }
+
+
+READERS: Mapping[str, Callable[[bytes], list[Signal]]] = {
+    "alertmanager": lambda body: _alerts("alertmanager", body),
+    "grafana": lambda body: _alerts("grafana", body),
+    "pagerduty": _page,
+}

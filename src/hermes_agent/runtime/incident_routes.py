@@ -1,0 +1,203 @@
+"""The routes of incidents, signals and checks."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.incidents import OPEN, Entry, Severity, Signal, Taken, WatchedCheck
+from hermes_agent.runtime.replies import body_of, reply
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.incidents import Incidents
+    from hermes_agent.runtime.runtime import Runtime
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+LONGEST_WAIT = 60.0
+LOOK_SECONDS = 0.2
+MOST = 1_000
+
+
+class OutsideSignal(Struct, forbid_unknown_fields=True):
+    """What anybody with the token may say is wrong."""
+
+    title: str
+    fingerprint: str = ""
+    service: str = ""
+    severity: Severity = "P2"
+    firing: bool = True
+    detail: str = ""
+    owner: str = ""
+    labels: dict[str, str] = {}
+
+    def signal(self) -> Signal:
+        if not self.title.strip():
+            raise UsageError("the signal has no title", "say in a few words what looks wrong")
+        same = sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
+        return Signal(
+            "person", self.fingerprint or f"person:{same}", self.title, self.service,
+            self.severity, self.firing, self.detail, 0.0, self.owner, self.labels,
+        )  # fmt: skip
+
+
+class NewSignal(OutsideSignal, forbid_unknown_fields=True):
+    """What the owner of the home may say besides: where to look, and how to see that it is so."""
+
+    terminal: str = ""
+    policy: str = ""
+    source: Literal["person", "drill"] = "person"
+    check: WatchedCheck | None = None
+
+    def signal(self) -> Signal:
+        from msgspec.structs import replace
+
+        return replace(
+            super().signal(), source=self.source, terminal=self.terminal, policy=self.policy,
+            check=self.check,
+        )  # fmt: skip
+
+
+class Closing(Struct, forbid_unknown_fields=True):
+    why: str
+    by: str = "cli"
+
+
+async def raised_outside(incidents: "Incidents", body: bytes) -> Response:
+    signal = body_of(body, OutsideSignal).signal()
+    return reply(await incidents.intake.raise_signal(signal), 202)
+
+
+async def raised_by(incidents: "Incidents", kind: str, body: bytes) -> Response:
+    """The signals of a webhook: what became of each."""
+    from hermes_agent.incidents.webhooks import signals_of
+
+    taken: list[Taken] = [
+        await incidents.intake.raise_signal(signal) for signal in signals_of(kind, body)
+    ]
+    return reply({"taken": taken}, 202)
+
+
+class IncidentApi:
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+
+    def table(self) -> tuple[tuple[str, str, Handler], ...]:
+        one = "/v1/incidents/{id}"
+        return (
+            ("GET", "/v1/incidents", self.list_incidents),
+            ("POST", "/v1/incidents", self.declare),
+            ("GET", one, self.incident),
+            ("GET", f"{one}/timeline", self.timeline),
+            ("POST", f"{one}/close", self.close),
+            ("GET", f"{one}/report", self.report),
+            ("POST", f"{one}/outcome", self.outcome),
+            ("POST", "/v1/signals", self.signal),
+            ("POST", "/v1/signals/{kind}", self.alerts),
+            ("GET", "/v1/checks", self.checks),
+            ("POST", "/v1/checks/{name}/run", self.run_check),
+        )
+
+    @property
+    def _incidents(self) -> "Incidents":
+        self._runtime.touch()
+        return self._runtime.incidents
+
+    async def list_incidents(self, request: Request) -> Response:
+        asked = request.query_params
+        open = {"true": True, "false": False}.get(asked.get("open", ""))
+        limit = min(max(int(asked.get("limit", "50")), 1), MOST)
+        store = self._runtime.store.incidents
+        return reply(await store.incidents(open=open, limit=limit, source=asked.get("source", "")))
+
+    async def declare(self, request: Request) -> Response:
+        signal = body_of(await request.body(), NewSignal).signal()
+        taken = await self._incidents.intake.raise_signal(signal)
+        return reply(await self._runtime.store.incidents.incident(taken.incident), 202)
+
+    async def incident(self, request: Request) -> Response:
+        id, store = request.path_params["id"], self._runtime.store.incidents
+        return reply(
+            {
+                "incident": await store.incident(id),
+                "timeline": await store.timeline(id),
+                "notices": await store.notices(incident=id),
+                "signals": await store.signals(incident=id),
+            }
+        )
+
+    async def timeline(self, request: Request) -> Response:
+        """What was added after a number; waits for it when it is told to."""
+        asked = request.query_params
+        id, after = request.path_params["id"], int(asked.get("after", "0"))
+        wait = min(max(float(asked.get("wait", "0")), 0.0), LONGEST_WAIT)
+        store, deadline = self._runtime.store.incidents, time.monotonic() + wait
+        self._runtime.touch()
+        found: list[Entry] = list(await store.timeline(id, after))
+        while not found and time.monotonic() < deadline and not self._runtime.is_stopping:
+            await asyncio.sleep(LOOK_SECONDS)
+            found = list(await store.timeline(id, after))
+        return reply({"incident": await store.incident(id), "timeline": found})
+
+    async def close(self, request: Request) -> Response:
+        from hermes_agent.incidents.channels import closed_text
+
+        closing = body_of(await request.body(), Closing)
+        why = self._runtime.redact(closing.why.strip())
+        if not why:
+            raise UsageError("say why it is closed", "`hermes incidents close ID --why …`")
+        id, incidents = request.path_params["id"], self._incidents
+        before = await self._runtime.store.incidents.incident(id)
+        if before.state not in OPEN | {"escalated"}:
+            raise UsageError(f"{id} is {before.state} already", "`hermes incidents` lists them")
+        closed = await self._runtime.store.incidents.change(
+            id,
+            [("closed", f"closed by {closing.by}: {why}", {"by": closing.by, "why": why})],
+            incidents.notices_for(before, "closed", 1, closed_text(before, why)),
+            OPEN | {"escalated"},
+            state="closed",
+        )
+        incidents.wake()
+        return reply(closed)
+
+    async def report(self, request: Request) -> Response:
+        return await self._commanding(request, "report")
+
+    async def outcome(self, request: Request) -> Response:
+        return await self._commanding(request, "outcome")
+
+    async def _commanding(self, request: Request, last: str) -> Response:
+        """What the commander answers itself."""
+        for _method, path, handler in self._incidents.commander.routes():
+            if path.endswith(f"/{last}"):
+                return await handler(request)
+        raise HermesError(f"no {last} can be had here", "this is a bug in Hermes")
+
+    async def signal(self, request: Request) -> Response:
+        signal = body_of(await request.body(), NewSignal).signal()
+        return reply(await self._incidents.intake.raise_signal(signal), 202)
+
+    async def alerts(self, request: Request) -> Response:
+        return await raised_by(self._incidents, request.path_params["kind"], await request.body())
+
+    async def checks(self, request: Request) -> Response:
+        watching = self._incidents.watching
+        checks = await watching.standings()
+        loaded = watching.loaded
+        return reply(
+            {
+                "checks": checks,
+                "logs": loaded.logs,
+                "problems": loaded.problems,
+                "troubles": self._incidents.troubles,
+            }
+        )
+
+    async def run_check(self, request: Request) -> Response:
+        return reply(await self._incidents.watching.run(request.path_params["name"]))

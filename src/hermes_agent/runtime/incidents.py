@@ -1,0 +1,252 @@
+"""What a runtime does about incidents: watching, taking signals, telling the team, and the
+commander, put together. Nothing is made before something is watched or raised."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import (
+    Incident,
+    NewNotice,
+    Notice,
+    NoticeKind,
+    Service,
+    WatchedCheck,
+)
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.briefing import Briefing
+    from hermes_agent.incidents.intake import Intake
+    from hermes_agent.incidents.log_patterns import Logs
+    from hermes_agent.incidents.notices import Notices
+    from hermes_agent.incidents.watching import Outcome, Watching
+    from hermes_agent.runtime.check_runner import CheckRunner
+    from hermes_agent.runtime.commanding import Commanding
+    from hermes_agent.runtime.runtime import Runtime
+    from hermes_agent.runtime.signal_server import SignalServer
+
+log = logging.getLogger("hermes.incidents")
+
+LOOK_SECONDS = 1.0
+"""How often a home in which nothing is watched is looked at."""
+AGAIN_SECONDS = 5.0
+
+
+class Incidents:
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+        self._wanted = False
+        self._troubles: tuple[str, ...] = ()
+
+    # parts
+
+    @cached_property
+    def _runner(self) -> "CheckRunner":
+        from hermes_agent.runtime.check_runner import CheckRunner
+
+        return CheckRunner(self._runtime)
+
+    @cached_property
+    def watching(self) -> "Watching":
+        from hermes_agent.incidents.checks import CheckFiles
+        from hermes_agent.incidents.watching import Watching
+
+        return Watching(
+            CheckFiles(self._runtime.home.path / "checks"),
+            self._runtime.store.incidents,
+            run=self.run_check,
+            raise_signal=self.intake.raise_signal,
+            redact=self._runtime.redact,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def intake(self) -> "Intake":
+        from hermes_agent.incidents.intake import Intake
+
+        return Intake(
+            self._runtime.store.incidents,
+            window=lambda: self._runtime.settings.watch.window,
+            topology=self.topology,
+            notices=self.notices_for,
+            redact=self._runtime.redact,
+            wake=self.wake,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def notices(self) -> "Notices":
+        from hermes_agent.incidents.channels import LogChannel, TerminalChannel, WebhookChannel
+        from hermes_agent.incidents.notices import Notices
+
+        return Notices(
+            self._runtime.store.incidents,
+            {
+                "terminal": TerminalChannel(self._publish),
+                "log": LogChannel(self._runtime.home.path / "incidents" / "notices.log"),
+                "webhook": WebhookChannel(lambda: self._runtime.settings.watch.webhook),
+            },
+            notices=self.notices_for,
+            clock=self._runtime.clock,
+            random=random.random,
+        )
+
+    @cached_property
+    def logs(self) -> "Logs":
+        from hermes_agent.incidents.log_patterns import Logs
+
+        return Logs(
+            self._runtime.store.incidents,
+            patterns=lambda: self.watching.loaded.logs,
+            raise_signal=self.intake.raise_signal,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def briefing(self) -> "Briefing":
+        from hermes_agent.incidents.briefing import Briefing
+
+        return Briefing(
+            self._runtime.home.path / "incidents",
+            self._runtime.store.incidents,
+            standings=self.watching.standings,
+            troubles=lambda: self.troubles,
+            clock=self._runtime.clock,
+        )
+
+    @cached_property
+    def listener(self) -> "SignalServer":
+        from hermes_agent.runtime.signal_server import SignalServer
+
+        return SignalServer(self._runtime, self)
+
+    @cached_property
+    def commander(self) -> "Commanding":
+        from hermes_agent.runtime.commanding import Commanding
+
+        return Commanding(self._runtime, self)
+
+    # life
+
+    async def tend(self) -> None:
+        """All of it, from when it is first wanted."""
+        while not await self._is_wanted():
+            await asyncio.sleep(LOOK_SECONDS)
+        self._wanted = True
+        await self._runner.clear()
+        parts = (
+            self.watching.tend, self.logs.tend, self.notices.tend, self.briefing.tend,
+            self.listener.tend, self.commander.tend,
+        )  # fmt: skip
+        await asyncio.gather(*map(_lasting, parts))
+
+    async def _is_wanted(self) -> bool:
+        if self._wanted or self._runtime.settings.watch.listen:
+            return True
+        checks = self._runtime.home.path / "checks"
+        if await asyncio.to_thread(lambda: checks.is_dir() and any(checks.iterdir())):
+            return True
+        try:
+            store = self._runtime.store.incidents
+            unsent = await store.notices(due=self._runtime.clock() + 86_400)
+            return bool(unsent or await store.incidents(limit=1))
+        except HermesError:  # the store is degraded, which is said elsewhere
+            return False
+
+    def wake(self) -> None:
+        """Something was raised or changed."""
+        self._wanted = True
+        self.notices.wake()
+        self.commander.wake()
+
+    def wake_notices(self) -> None:
+        self.notices.wake()
+
+    @property
+    def busy(self) -> bool:
+        """Something is watched or under way: the runtime is needed."""
+        if not self._wanted:
+            return False
+        loaded = self.watching.loaded
+        listening = bool(self._runtime.settings.watch.listen)
+        open = self.notices.open > 0 or self.commander.busy
+        return bool(loaded.checks or loaded.logs) or listening or open
+
+    # what others use of it
+
+    async def run_check(self, check: WatchedCheck, policy: str = "") -> "Outcome":
+        """Run a check now, in a fresh shell on its terminal, through the gate."""
+        return await self._runner.run(check, policy)
+
+    async def topology(self) -> Sequence[Service]:
+        """What people wrote, what checks say, and what was learned."""
+        from hermes_agent.incidents.topology import load, together
+
+        declared, problems = await asyncio.to_thread(load, self._runtime.home.path)
+        self._troubles = tuple(f"{problem} ({problem.hint})" for problem in problems)
+        said = self.watching.loaded.services
+        return together(declared, said, await self._runtime.store.incidents.services())
+
+    async def watched(self) -> Sequence[WatchedCheck]:
+        """All checks that there are now."""
+        return [one.check for one in (await self.watching.look()).checks]
+
+    def channels(self, incident: Incident) -> Sequence[str]:
+        from hermes_agent.incidents.channels import channels_for
+
+        return channels_for(incident, self._runtime.settings.watch.webhook)
+
+    def notices_for(
+        self, incident: Incident, kind: NoticeKind, number: int, text: str
+    ) -> Sequence[NewNotice]:
+        """A notice for each channel of an incident."""
+        return [(kind, number, channel, text) for channel in self.channels(incident)]
+
+    def _publish(self, notice: Notice) -> None:
+        told = ev.Noted(notice.text, "info" if notice.kind == "progress" else "warning")
+        self._runtime.bus.publish(ev.Recorded("", 0, self._runtime.clock(), told))
+
+    # how it is
+
+    @property
+    def troubles(self) -> list[str]:
+        """What of it does not work now, in sentences."""
+        if not self._wanted:
+            return []
+        found = [f"checks/{one} ({one.hint})" for one in self.watching.loaded.problems]
+        found += self._troubles
+        found += [f"the log {path}: {why}" for path, why in self.logs.missing.items()]
+        found += [self.listener.trouble] if self.listener.trouble else []
+        found += [f"the team was not told: {dead}" for dead in self.notices.dead]
+        return found
+
+    async def status(self) -> dict[str, Any]:
+        if not self._wanted:
+            return {"checks": 0, "failing": [], "open": 0, "troubles": []}
+        checks = await self.watching.standings()
+        open = await self._runtime.store.incidents.incidents(open=True, limit=1_000)
+        return {
+            "checks": len(checks),
+            "failing": [one.name for one in checks if one.state.ok is False],
+            "open": len(open),
+            "incidents": [one.id for one in open],
+            "logs": len(self.watching.loaded.logs),
+            "listening": self.listener.address,
+            "given_up": len(self.notices.dead),
+            "troubles": self.troubles,
+        }
+
+
+async def _lasting(tend: Callable[[], Awaitable[None]]) -> None:
+    """A part that breaks is begun again."""
+    while True:
+        try:
+            await tend()
+        except Exception:
+            log.exception("a part of the watching broke; it begins again")
+        await asyncio.sleep(AGAIN_SECONDS)
