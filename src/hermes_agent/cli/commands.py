@@ -29,6 +29,11 @@ COMMANDS = (
     Command("Work", "mcp", "mcp", "Servers of the Model Context Protocol; Hermes as one"),
     Command("Work", "manifests", "manifests", "Check Kubernetes manifests against a policy"),
     Command("Work", "drift", "drift", "What Git declares against what is there"),
+    Command("Work", "drill", "drill", "Break something for practice, and see it healed"),
+    Command("Watch", "watch", "watch", "Health checks and alerts: show, list, run, add, install"),
+    Command(
+        "Watch", "incidents", "incidents", "What went wrong: list, show, declare, close, report"
+    ),
     Command("Run", "terminals", "terminals", "Where commands can run, and what is missing"),
     Command("Run", "up", "up", "Start the runtime in the background"),
     Command("Run", "down", "down", "Stop the runtime"),

@@ -1,0 +1,101 @@
+"""Figures over runs of drills: practised and held-out variants apart, with and without learning."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from hermes_agent.incidents.drills.results import Result
+from hermes_agent.learning.plot import Dot, Plot
+
+
+class Row(Struct, frozen=True):
+    drill: str
+    """Empty for all of them together."""
+    held: bool
+    learning: bool
+    runs: int
+    resolved: float
+    """Shares from 0 to 1."""
+    cause: float
+    evidence: float
+    report: float
+    harmed: int
+    steps: float
+    """Medians from here on."""
+    calls: float
+    seconds: float
+    tokens: float
+    cost: float | None
+
+
+class Lift(Struct, frozen=True):
+    """What a drill took when it was new, and when it was met again."""
+
+    drill: str
+    first: float
+    """Steps, as a median over the runs."""
+    later: float
+    runs: int
+    """How many times it was met again."""
+
+    @property
+    def less(self) -> float:
+        """The share of steps that was saved."""
+        return 1.0 - self.later / self.first if self.first else 0.0
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """One for each drill, split and arm, then the totals of each split and arm."""
+    groups: dict[tuple[str, bool, bool], list[Result]] = defaultdict(list)
+    for one in results:
+        groups[one.drill, one.held, one.learning].append(one)
+        groups["", one.held, one.learning].append(one)
+    order = sorted(groups, key=lambda key: (key[0] == "", key[0], key[1], not key[2]))
+    return [_row(key, groups[key]) for key in order]
+
+
+def _row(key: tuple[str, bool, bool], runs: Sequence[Result]) -> Row:
+    drill, held, learning = key
+    known = [one.cost for one in runs if one.cost is not None]
+    return Row(
+        drill, held, learning, len(runs), _share(runs, lambda one: one.resolved),
+        _share(runs, lambda one: one.cause), _share(runs, lambda one: one.evidence),
+        _share(runs, lambda one: one.report), sum(bool(one.harm) for one in runs),
+        median(one.steps for one in runs), median(one.calls for one in runs),
+        median(one.seconds for one in runs), median(one.tokens for one in runs),
+        median(known) if known else None,
+    )  # fmt: skip
+
+
+def _share(runs: Sequence[Result], holds: Callable[[Result], bool]) -> float:
+    return sum(map(holds, runs)) / len(runs)
+
+
+def lifts(results: Iterable[Result]) -> list[Lift]:
+    """Of drills that were met more than once, resolved, with learning."""
+    first: dict[str, list[int]] = defaultdict(list)
+    later: dict[str, list[int]] = defaultdict(list)
+    for one in results:
+        if one.learning and one.resolved:
+            (later if one.skill else first)[one.drill].append(one.steps)
+    return [
+        Lift(name, median(first[name]), median(later[name]), len(later[name]))
+        for name in sorted(first)
+        if later[name]
+    ]
+
+
+def plots(results: Sequence[Result]) -> list[Plot]:
+    """Steps of each run, in the order in which they were made, for each drill."""
+    names = sorted({one.drill for one in results})
+    return [_plot(name, [one for one in results if one.drill == name]) for name in names]
+
+
+def _plot(name: str, runs: Sequence[Result]) -> Plot:
+    without = [one.steps for one in runs if not one.skill and one.resolved]
+    dots = [Dot(one.time, one.steps, bool(one.skill), not one.resolved) for one in runs]
+    return Plot(
+        name, f"steps of {len(runs)} runs", dots, median(without) if without else None
+    )
