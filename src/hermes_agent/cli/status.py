@@ -20,6 +20,7 @@ ANSWER_SECONDS = 10.0
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
     "parked", "questions", "listeners", "models", "today", "day_dollars", "learning",
+    "watch",
 )  # fmt: skip
 
 
@@ -102,6 +103,18 @@ def _learning(learning: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _watch(watch: dict[str, Any]) -> list[str]:
+    lines = []
+    if watch.get("checks"):
+        failing = ", ".join(watch["failing"]) or "none"
+        lines.append(f"checks     {watch['checks']}; failing: {one_line(failing, 150)}")
+    if watch.get("open"):
+        lines.append(f"incidents  {watch['open']} open; `hermes incidents` lists them")
+    if watch.get("listening"):
+        lines.append(f"alerts     taken on {watch['listening']}")
+    return lines + [f"watch      {one_line(one, 200)}" for one in watch.get("troubles", ())]
+
+
 def status_lines(status: dict[str, Any]) -> list[str]:
     lines = [f"state      {status['state']}"]
     if status["reason"]:
@@ -122,6 +135,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
     if status["questions"]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
+    lines += _watch(status["watch"] or {})
     lines += _learning(status["learning"] or {})
     if status["day_dollars"] is not None:
         lines.append(

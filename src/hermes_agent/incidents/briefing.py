@@ -12,9 +12,8 @@ from msgspec import Struct
 from hermes_agent.core.incidents import CheckHour, Incident, Incidents
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.channels import span
-from hermes_agent.incidents.checks import MORNING
 from hermes_agent.incidents.keeping_on import keep_on
-from hermes_agent.incidents.watching import Standing
+from hermes_agent.incidents.watching import Standing, morning_after
 
 HOUR = 3_600.0
 DAY = 86_400.0
@@ -40,20 +39,27 @@ def _stamp(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
-def audit_text(facts: Facts) -> str:
-    """One section: the last hour."""
-    since = facts.now - HOUR
-    lines = [f"## {time.strftime('%H:00', time.localtime(facts.now))}", ""]
-    lines += _checked(facts, since)
-    mine = [one for one in facts.incidents if one.opened >= since or one.ended is None]
+def audit_text(facts: Facts, since: float) -> str:
+    """One section: the hour that began then."""
+    lines = [_hour(since), ""]
+    lines += _checked(facts, since, since + HOUR)
+    mine = [one for one in facts.incidents if _was_open(one, since, since + HOUR)]
     lines += ["", *(_incident_lines(mine, facts.now) or ["No incidents."])]
     lines += ["", *(f"- risk: {risk}" for risk in risks(facts))]
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _hour(since: float) -> str:
+    return f"## {time.strftime('%H:00', time.localtime(since))}"
+
+
+def _was_open(incident: Incident, since: float, until: float) -> bool:
+    return incident.opened < until and (incident.ended is None or incident.ended >= since)
+
+
 def briefing_text(facts: Facts) -> str:
     since = facts.now - DAY
-    day = [one for one in facts.incidents if one.opened >= since or one.ended is None]
+    day = [one for one in facts.incidents if _was_open(one, since, facts.now)]
     ended = [one.seconds for one in day if one.seconds is not None and one.state == "resolved"]
     mean = f"; mean time to recover {span(sum(ended) / len(ended))}" if ended else ""
     lines = [
@@ -67,7 +73,7 @@ def briefing_text(facts: Facts) -> str:
         "",
         "## What was checked",
         "",
-        *_checked(facts, since),
+        *_checked(facts, since, facts.now),
         "",
         "## Trends",
         "",
@@ -80,7 +86,7 @@ def briefing_text(facts: Facts) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _checked(facts: Facts, since: float) -> list[str]:
+def _checked(facts: Facts, since: float, until: float) -> list[str]:
     if not facts.checks:
         return ["No checks: `hermes watch add` writes one."]
     rows = [
@@ -88,7 +94,7 @@ def _checked(facts: Facts, since: float) -> list[str]:
         "|---|---|---|--:|--:|--:|",
     ]
     for check in facts.checks:
-        runs, failures, seconds = _sum(facts.hours, check.name, since, facts.now)
+        runs, failures, seconds = _sum(facts.hours, check.name, since, until)
         now = {True: "holds", False: "**fails**", None: "not run yet"}[check.state.ok]
         each = f"{seconds / runs:.2f}" if runs else "-"
         rows.append(f"| {check.name} | {check.service} | {now} | {runs} | {failures} | {each} |")
@@ -98,7 +104,7 @@ def _checked(facts: Facts, since: float) -> list[str]:
 def _sum(
     hours: Sequence[CheckHour], name: str, since: float, until: float
 ) -> tuple[int, int, float]:
-    mine = [one for one in hours if one.name == name and since - HOUR < one.hour <= until]
+    mine = [one for one in hours if one.name == name and since - HOUR < one.hour < until]
     return (
         sum(one.runs for one in mine),
         sum(one.failures for one in mine),
@@ -185,27 +191,34 @@ class Briefing:
         await keep_on("the briefing", self.write_due, lambda: asyncio.sleep(LOOK_SECONDS))
 
     async def write_due(self) -> None:
-        """The audit of this hour, and from 08:00 on the briefing of this day, where they are not
-        written yet."""
+        """The audit of the hour that is over, and from 08:00 on the briefing of this day: where
+        they are not written yet, and something was watched then."""
         now = self._clock()
-        day = time.strftime("%Y-%m-%d", time.localtime(now))
-        audit = self._folder / "audits" / f"{day}.md"
-        briefing = self._folder / "briefings" / f"{day}.md"
-        hour = f"## {time.strftime('%H:00', time.localtime(now))}\n"
-        wanted = not await asyncio.to_thread(_holds, audit, hour)
-        morning = time.localtime(now).tm_hour >= MORNING and not briefing.exists()
-        if not (wanted or morning):
-            return
-        checks = await self._standings()
-        incidents = await self._store.incidents(limit=1_000)
-        if not checks and not incidents:
+        since = now // HOUR * HOUR - HOUR
+        audit = self._folder / "audits" / f"{_day(since)}.md"
+        briefing = self._folder / "briefings" / f"{_day(now)}.md"
+        morning = morning_after(now - DAY)
+        wants_audit = not await asyncio.to_thread(_holds, audit, f"{_hour(since)}\n")
+        wants_briefing = morning <= now and not await asyncio.to_thread(briefing.exists)
+        if not (wants_audit or wants_briefing):
             return
         hours = await self._store.check_hours(now - 8 * DAY)
-        facts = Facts(now, checks, hours, incidents, self._troubles())
-        if wanted:
-            await asyncio.to_thread(_append, audit, f"# Audits of {day}\n", audit_text(facts))
-        if morning:
+        incidents = await self._store.incidents(limit=1_000)
+        times = [*(one.hour for one in hours), *(one.opened for one in incidents)]
+        wants_audit = wants_audit and any(since <= one < since + HOUR for one in times)
+        wants_briefing = wants_briefing and any(morning - DAY <= one < morning for one in times)
+        if not (wants_audit or wants_briefing):
+            return
+        facts = Facts(now, await self._standings(), hours, incidents, self._troubles())
+        if wants_audit:
+            title = f"# Audits of {_day(since)}\n"
+            await asyncio.to_thread(_append, audit, title, audit_text(facts, since))
+        if wants_briefing:
             await asyncio.to_thread(_append, briefing, "", briefing_text(facts))
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment))
 
 
 def _holds(path: Path, line: str) -> bool:

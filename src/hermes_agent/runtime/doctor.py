@@ -32,7 +32,7 @@ LOW_BYTES = 500_000_000
 
 NOT_YET = (
     "chat channels", "a dashboard", "scheduled jobs",
-    "incidents", "a board", "speech", "a hub of skills",
+    "a board", "speech", "a hub of skills",
     "jobs and signals that run skills", "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 
@@ -80,6 +80,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield _tools(settings)
         yield from _servers(settings)
         yield from _learning(settings, environ)
+        yield from _watching(home, settings, running)
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
@@ -139,6 +140,27 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Findin
         )  # fmt: skip
     elif memory.provider:
         yield Finding("memory", "ok", f"{memory.provider} remembers beside the built-in memory")
+
+
+def _watching(home: Path, settings: Settings, running: Running | None) -> Iterator[Finding]:
+    """What is watched, and what is wrong with it."""
+    from hermes_agent.incidents.checks import CheckFiles
+    from hermes_agent.incidents.topology import load
+
+    loaded = CheckFiles(home / "checks").look()
+    wrong = [(f"checks/{one}", one.hint) for one in loaded.problems]
+    wrong += [(str(one), one.hint) for one in load(home)[1]]
+    for what, hint in wrong:
+        yield Finding("watch", "fail", what, hint)
+    told = ((running.status.get("watch") if running else None) or {}).get("troubles", ())
+    for trouble in set(told) - {f"{what} ({hint})" for what, hint in wrong}:
+        yield Finding("watch", "fail", trouble)
+    if settings.watch.listen and not settings.watch.token:
+        yield Finding("watch", "fail", "watch.listen is set and watch.token names no secret",
+                      "`hermes config set watch.token NAME`")  # fmt: skip
+    if loaded.entries:
+        count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
+        yield Finding("watch", "ok", f"{count}; the runtime stays up for them")
 
 
 def _machine() -> Iterator[Finding]:
