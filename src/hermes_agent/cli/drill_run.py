@@ -163,6 +163,7 @@ class _Run:
             "severity": self._case.drill.about.severity, "terminal": self._name,
             "policy": POLICY, "source": "drill", "needs": list(needs), "labels": labels,
         }  # fmt: skip
+        entry = {key: value for key, value in entry.items() if value not in ({}, [], "")}
         self._check_file.parent.mkdir(mode=0o700, exist_ok=True)
         draft = self._check_file.with_suffix(".new")
         draft.write_text(json.dumps(entry))  # which is YAML, too
