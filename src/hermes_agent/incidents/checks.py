@@ -95,8 +95,11 @@ class Loaded(Struct, frozen=True):
     @property
     def services(self) -> tuple[Service, ...]:
         """What the entries say of who needs whom."""
-        return tuple(
-            Service(one.service or one.name, one.needs) for one in self.entries if one.needs
+        logs = [Service(one.service or one.name, one.needs) for one in self.logs if one.needs]
+        return tuple(logs) + tuple(
+            Service(one.service, one.needs, terminal=one.check.terminal)
+            for one in self.checks
+            if one.needs
         )
 
 

@@ -42,7 +42,7 @@ class Intake:
         store: Incidents,
         *,
         window: Callable[[], float],
-        topology: Callable[[], Awaitable[Sequence[Service]]],
+        topology: Callable[[str], Awaitable[Sequence[Service]]],
         notices: Notices,
         redact: Callable[[str], str],
         wake: Callable[[], None],
@@ -58,7 +58,7 @@ class Intake:
 
     async def raise_signal(self, signal: Signal) -> Taken:
         """Keep a signal and see that somebody hears of it. Once this returns, it is not lost."""
-        topology = await self._topology()
+        topology = await self._topology(signal.terminal)
         signal = self._clean(signal, named(topology, signal.service))
 
         def tell(incident: Incident) -> Sequence[NewNotice]:

@@ -15,13 +15,25 @@ from hermes_agent.policy.schema import Problem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 
 NAME = "topology.yaml"
+DRILL = "drill-"
+"""How the terminals of systems for practice begin."""
 _SERVICE = ("needs", "owner", "about", "terminal")
 
 
-def load(folder: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+def load(home: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
     """What is written in the home, and what is wrong with it."""
+    return _load(home / NAME)
+
+
+def load_drill(home: Path, terminal: str) -> tuple[Service, ...]:
+    """What there is in a system for practice: nothing of it is real."""
+    id = terminal.removeprefix(DRILL)
+    return () if not id or "/" in id else _load(home / "drills" / id / NAME)[0]
+
+
+def _load(path: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
     try:
-        text = (folder / NAME).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return (), ()
     except (OSError, UnicodeDecodeError) as error:

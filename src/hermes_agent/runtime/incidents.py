@@ -5,6 +5,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class Incidents:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self._wanted = False
+        self._woken = asyncio.Event()
         self._troubles: tuple[str, ...] = ()
 
     # parts
@@ -136,7 +138,9 @@ class Incidents:
     async def tend(self) -> None:
         """All of it, from when it is first wanted."""
         while not await self._is_wanted():
-            await asyncio.sleep(LOOK_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
         self._wanted = True
         await self._runner.clear()
         parts = (
@@ -161,6 +165,7 @@ class Incidents:
     def wake(self) -> None:
         """Something was raised or changed."""
         self._wanted = True
+        self._woken.set()
         self.notices.wake()
         self.commander.wake()
 
@@ -183,14 +188,19 @@ class Incidents:
         """Run a check now, in a fresh shell on its terminal, through the gate."""
         return await self._runner.run(check, policy)
 
-    async def topology(self) -> Sequence[Service]:
-        """What people wrote, what checks say, and what was learned."""
-        from hermes_agent.incidents.topology import load, together
+    async def topology(self, terminal: str = "") -> Sequence[Service]:
+        """What people wrote, what checks say, and what was learned. On the terminal of a system
+        for practice: what there is in it, and nothing else."""
+        from hermes_agent.incidents.topology import DRILL, load, load_drill, together
 
-        declared, problems = await asyncio.to_thread(load, self._runtime.home.path)
+        home, said = self._runtime.home.path, self.watching.loaded.services
+        if terminal.startswith(DRILL):
+            inside = await asyncio.to_thread(load_drill, home, terminal)
+            return together(inside, [one for one in said if one.terminal == terminal])
+        declared, problems = await asyncio.to_thread(load, home)
         self._troubles = tuple(f"{problem} ({problem.hint})" for problem in problems)
-        said = self.watching.loaded.services
-        return together(declared, said, await self._runtime.store.incidents.services())
+        real = [one for one in said if not one.terminal.startswith(DRILL)]
+        return together(declared, real, await self._runtime.store.incidents.services())
 
     async def watched(self) -> Sequence[WatchedCheck]:
         """All checks that there are now."""
