@@ -129,7 +129,7 @@ class _Run:
         self._write_topology(episode)
         check = self._case.check
         if not self._case.drill.about.fault:
-            said = {
+            said: dict[str, object] = {
                 "title": self._case.signal or check.name, "fingerprint": f"check:{self._name}",
                 "service": check.service, "severity": self._case.drill.about.severity,
                 "labels": labels, "terminal": self._name, "policy": POLICY, "source": "drill",
@@ -280,7 +280,7 @@ class _Run:
         try:
             found = self._api.get(f"/v1/incidents/{self._incident}")["incident"]
             if found["state"] not in ("resolved", "escalated", "closed"):
-                why = {"why": "the drill has ended", "by": "drill"}
+                why: dict[str, object] = {"why": "the drill has ended", "by": "drill"}
                 self._api.post(f"/v1/incidents/{self._incident}/close", why)
         except HermesError as error:
             print(f"{self._incident} may still be open: {error.message}", file=sys.stderr)
@@ -316,4 +316,4 @@ class _Run:
 def _diagnosis(diagnosis: Diagnosis | None) -> str:
     if diagnosis is None:
         return "no diagnosis"
-    return ", ".join((diagnosis.component, diagnosis.category, diagnosis.locus))
+    return f"{diagnosis.component}, {diagnosis.category}, {diagnosis.locus}"

@@ -173,7 +173,7 @@ def _enter(who: int, hostname: str) -> None:
     os.symlink("pts/ptmx", "/dev/ptmx")
 
 
-def _gathered() -> Any:  # noqa: ANN401
+def _gathered() -> Any:
     """Files and links of /etc that go into the box, as (path, mode, content or None, link)."""
     for name in ETC:
         path = f"/etc/{name}"

@@ -5,7 +5,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from msgspec import Struct
 
@@ -64,9 +63,7 @@ class Episode:
     def __enter__(self) -> "Episode":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
     @property

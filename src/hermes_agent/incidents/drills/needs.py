@@ -7,7 +7,8 @@ from pathlib import Path
 
 PACKAGES = {
     "nginx": "nginx-light", "postgres": "postgresql", "psql": "postgresql-client",
-    "faketime": "faketime", "iptables": "iptables", "ip": "iproute2", "tc": "iproute2", "ss": "iproute2",
+    "faketime": "faketime", "iptables": "iptables", "ip": "iproute2", "tc": "iproute2",
+    "ss": "iproute2",
     "curl": "curl", "openssl": "openssl", "ps": "procps", "nsenter": "util-linux",
     "unshare": "util-linux", "prlimit": "util-linux", "cron": "cron",
 }  # fmt: skip

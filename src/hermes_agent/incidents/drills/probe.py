@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -19,6 +18,12 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError
 from hermes_agent.incidents.drills.box import HERE, PYTHON, Box, Ran
 
+LIMIT = 26
+"""Where the figures begin in /proc/PID/limits."""
+LIMITS = {
+    "Max open files": "nofile", "Max address space": "as", "Max data size": "data",
+    "Max processes": "nproc", "Max file size": "fsize",
+}  # fmt: skip
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
@@ -83,9 +88,7 @@ class Probe:
     def __enter__(self) -> "Probe":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -212,11 +215,14 @@ class Probe:
 
     def limits(self, pid: int) -> dict[str, tuple[int, int]]:
         """Soft and hard limits of a process, -1 for none."""
-        import resource
-
-        names = {"nofile": resource.RLIMIT_NOFILE, "as": resource.RLIMIT_AS,
-                 "data": resource.RLIMIT_DATA, "nproc": resource.RLIMIT_NPROC}  # fmt: skip
-        return {name: resource.prlimit(pid, which) for name, which in names.items()}
+        found = {}
+        for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
+            if line[:LIMIT].strip() in LIMITS:
+                soft, hard = (
+                    -1 if one == "unlimited" else int(one) for one in line[LIMIT:].split()[:2]
+                )
+                found[LIMITS[line[:LIMIT].strip()]] = soft, hard
+        return found
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -291,6 +297,6 @@ def _process(pid: int) -> Process:
         cpu_seconds=(int(fields[11]) + int(fields[12])) / TICKS,
         rss_kb=int(fields[21]) * PAGE_KB,
         state=fields[0],
-        descriptors=len(os.listdir(folder / "fd")),
+        descriptors=len(list((folder / "fd").iterdir())),
         started=int(fields[19]) / TICKS,
     )

@@ -1,4 +1,4 @@
-"""Proves a drill by hand: python -m hermes_agent.incidents.drills.prove NAME VARIANT SEED [--shell]"""
+"""Proves a drill by hand: `python -m hermes_agent.incidents.drills.prove NAME [VARIANT] [SEED]`."""
 
 import argparse
 import os

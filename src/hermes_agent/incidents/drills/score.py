@@ -96,6 +96,4 @@ def plots(results: Sequence[Result]) -> list[Plot]:
 def _plot(name: str, runs: Sequence[Result]) -> Plot:
     without = [one.steps for one in runs if not one.skill and one.resolved]
     dots = [Dot(one.time, one.steps, bool(one.skill), not one.resolved) for one in runs]
-    return Plot(
-        name, f"steps of {len(runs)} runs", dots, median(without) if without else None
-    )
+    return Plot(name, f"steps of {len(runs)} runs", dots, median(without) if without else None)

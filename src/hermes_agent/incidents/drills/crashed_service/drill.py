@@ -8,7 +8,7 @@ from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.services import web
-from hermes_agent.incidents.drills.world import File, Truth, World
+from hermes_agent.incidents.drills.world import File, Program, Truth, World
 
 
 class Plan(Struct, frozen=True):
@@ -34,7 +34,9 @@ def plan(pick: Pick, variant: str) -> Plan:
 
 
 def world(plan: Plan) -> World:
-    programs, files, folders = [], {}, {}
+    programs: list[Program] = []
+    files: dict[str, File] = {}
+    folders: dict[str, int] = {}
     for name, port in zip(plan.names, plan.ports, strict=True):
         fragile = name == plan.service
         program, more, made = web(name, port, autorestart=not fragile)

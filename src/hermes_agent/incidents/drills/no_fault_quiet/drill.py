@@ -36,7 +36,9 @@ def plan(pick: Pick, variant: str) -> Plan:
 
 
 def world(plan: Plan) -> World:
-    programs, files, folders = [], {}, {}
+    programs: list[Program] = []
+    files: dict[str, File] = {}
+    folders: dict[str, int] = {}
     for name, port in zip(plan.names, plan.ports, strict=True):
         program, more, made = web(name, port)
         programs.append(program)

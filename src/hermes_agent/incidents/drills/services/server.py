@@ -16,7 +16,9 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 VERSION = "1.0.0"
 log = logging.getLogger("service")
@@ -28,7 +30,7 @@ class Service:
         with open(path) as file:
             parser.read_file(file)
         self.config = parser["service"]
-        self.port = self.config.getint("port")
+        self.port = int(self.config["port"])
         self.data = pathlib.Path(self.config["data"])
         self.workers = self.config.getint("workers", 8)
         self.timeout = self.config.getfloat("timeout", 2.0)
@@ -99,9 +101,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.within(self.store)
 
-    do_POST = do_PUT
+    do_POST = do_PUT  # noqa: N815 its caller's spelling
 
-    def within(self, work) -> None:
+    def within(self, work: Callable[[], None]) -> None:
         service = self.service
         if not service.slots.acquire(timeout=service.timeout):
             log.error("%s %s: all %d workers are busy", self.command, self.path, service.workers)
@@ -164,7 +166,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def handle_error(self, request, client_address) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         log.error("a request from %s failed: %s", client_address[0], sys.exc_info()[1])
 
 
