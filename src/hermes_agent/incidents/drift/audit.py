@@ -13,6 +13,7 @@ from hermes_agent.incidents.drift.compose import ComposeAudit
 from hermes_agent.incidents.drift.files import FileAudit
 from hermes_agent.incidents.drift.patterns import Pattern, judged
 from hermes_agent.incidents.drift.repository import Repository
+from hermes_agent.incidents.drift.texts import careful
 from hermes_agent.incidents.drift.units import UnitAudit
 from hermes_agent.incidents.drift.values import (
     SCOPES,
@@ -43,7 +44,7 @@ class Auditor:
     def __init__(self, repository: Repository, lives: Callable[[str], Live], hide: Hidden) -> None:
         self._repository = repository
         self._lives = lives
-        self._hide = hide
+        self._hide = careful(hide)
         self._trails: dict[str, Trails] = {}
 
     async def look(self, scopes: Sequence[Scope] = ()) -> Sequence[Looked]:

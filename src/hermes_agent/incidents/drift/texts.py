@@ -2,11 +2,25 @@
 
 import difflib
 import hashlib
+import re
 
 from hermes_agent.incidents.drift.values import Hidden
 
 SHOWN_LINES = 60
 LONGEST = 200
+
+
+_NAMED = re.compile(
+    r"""(?im)^(.{0,200}?(?:pass(?:word|wd|phrase)?|secret|token|credential|(?:api|private|access)[_-]?key)
+    [\w.-]*["']?\s*[:=]\s*)(?!\[redacted)\S.*$""",
+    re.VERBOSE,
+)
+
+
+def careful(hide: Hidden) -> Hidden:
+    """Also hides whatever stands behind a name that is called like a secret, however plain it
+    looks: a report is passed on."""
+    return lambda text: _NAMED.sub(r"\1[redacted]", hide(text))
 
 
 def decoded(data: bytes) -> str | None:

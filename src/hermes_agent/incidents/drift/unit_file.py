@@ -38,14 +38,3 @@ def _lines(text: str) -> list[str]:
         lines.append(held + bare)
         held = ""
     return [*lines, held.strip()] if held else lines
-
-
-def effective(parts: list[str]) -> Settings:
-    """A unit file and its drop-ins, in order."""
-    whole: dict[str, tuple[str, ...]] = {}
-    for text in parts:
-        for name, values in settings_of(text).items():
-            reset = values[:1] == ("",)
-            kept = () if reset else whole.get(name, ())
-            whole[name] = kept + tuple(value for value in values if value)
-    return whole
