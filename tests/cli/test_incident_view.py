@@ -94,7 +94,7 @@ def test_commands_that_only_look_are_one_line_and_one_that_acts_has_its_rule() -
         judged("s1-8-0", "terminal"),
     ]
     looked, acted = Telling().events(rows)
-    assert (looked.word, looked.text) == ("looks", "$ df -h · $ ps aux (2 at once)")
+    assert (looked.word, looked.text) == ("looks", "$ df -h · $ ps aux")
     assert (acted.word, acted.text) == ("acts", "$ supervisorctl restart web")
     assert acted.details == ("allowed by drill/restart: in a box",)
 
@@ -112,10 +112,30 @@ def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
     said = list(Telling().events(rows))
     assert [one.word for one in said] == ["refused", "splits up", "goes on", "follows"]
     assert said[1].details == ("look at the service web", "look at the service db")
-    child = Telling("web").events(
-        [reply(5, ("terminal", {"command": "df"})), judged("s1-5-0", "terminal")]
-    )
-    assert [one.text for one in child] == ["[web] $ df"]
+
+
+def test_of_a_child_only_what_it_found_is_told() -> None:
+    end = {"kind": "turn_finished", "text": "web: it is full\n```json\n{}\n```"}
+    rows = [
+        reply(5, ("terminal", {"command": "df"}), text="I look"),
+        judged("s1-5-0", "terminal"),
+        {"session": "s1", "number": 9, "time": 3.0, "event": end},
+    ]
+    assert [(one.word, one.text) for one in Telling("web").events(rows)] == [
+        ("found", "[web] web: it is full")
+    ]
+
+
+def test_what_is_said_stands_with_what_is_done() -> None:
+    rows = [
+        reply(5, ("terminal", {"command": "df"}), text="I look"),
+        judged("s1-5-0", "terminal"),
+        reply(8, ("terminal", {"command": "kill 7"}), text="It eats all"),
+        judged("s1-8-0", "terminal"),
+    ]
+    looked, acted = Telling().events(rows)
+    assert (looked.text, looked.details) == ("I look", ("$ df",))
+    assert acted.details == ("It eats all", "allowed by drill/restart: in a box")
 
 
 def test_nothing_is_wider_than_the_terminal_and_colour_is_only_an_addition() -> None:

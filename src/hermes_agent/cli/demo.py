@@ -1,101 +1,139 @@
-"""`make demo`: one task with real commands, killed with SIGKILL in the middle, that goes on by
-itself. The model's words come from a script; everything else is real."""
+"""`make demo`: a machine is broken for real, and Hermes finds it, heals it, and is faster the next
+time. A fresh home, no key, no network; the runtime is killed with SIGKILL in the middle."""
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.down import stop
-from hermes_agent.cli.follow import Following, send
-from hermes_agent.cli.show import Printer
+from hermes_agent.cli.incident_view import View
+from hermes_agent.core.errors import HermesError
 
-TASK = "The nightly report is empty. Find out why, mend it, and show me that it works."
+if TYPE_CHECKING:
+    from hermes_agent.cli.demo_round import Round
+    from hermes_agent.incidents.drills.format import Drill
+    from hermes_agent.incidents.drills.results import Result
 
-REPORT = """\
-# Adds up yesterday's orders.
-echo "reading orders"
-sleep 4
-awk -F, 'NR > 1 { total += $2 } END { printf "total %.2f\\n", total }' orders.csv > report.txt
-echo ran >> runs.log
-echo "report written"
-"""
-
-ORDERS = "order;amount\n1001;19.50\n1002;49.00\n1003;40.00\n"
+DRILLS = ("cascading_failure", "disk_full", "crashed_service")
+"""The first of them that this machine has the programs for."""
+SEEDS = (7, 20)
+"""Of the first and the second time: other names, ports and paths."""
+RULES = 6
+RUNBOOK_LINES = 16
 
 
 def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="hermes-demo-"))
-    work = folder / "work"
-    work.mkdir()
-    (work / "report.sh").write_text(REPORT)
-    (work / "orders.csv").write_text(ORDERS)
+    for name in [name for name in os.environ if name.startswith("HERMES_")]:
+        del os.environ[name]  # what is configured here is no part of it
     os.environ["HERMES_HOME"] = str(folder / "home")
     api = Api()
+    view = View(sys.stdout, time.time())
+    view.text("Hermes with nothing configured: a fresh home, no key, no network.", "bold")
     try:
-        _say("Hermes, with nothing configured: a fresh home, a scripted model, real commands.")
-        _say(f"The task: {TASK}\n")
-        killed, end = _play(api, work)
-        return _sum_up(api, work, killed, end)
+        return _play(api, view, folder)
+    except HermesError as error:
+        view.text(f"The demo went wrong: {error}", "bad")
+        return 1
     finally:
+        view.close()
         stop(api)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(api: Api, work: Path) -> tuple[int, dict[str, Any]]:
-    """Send the task and watch it; kill the runtime while the long command runs."""
-    message: dict[str, object] = {
-        "text": TASK,
-        "workspace": str(work),
-        "model": "scripted/demo",
-        "policy": "sandbox",
-    }
-    sent = send(api, message)
-    printer = Printer(live=True, quiet=False, side=sys.stdout)
-    killed = 0
-    end: dict[str, Any] = {"session": sent["session"]}
-    for event in Following(api, sent["session"], sent["key"], sent["after"]).events():
-        printer.show(event)
-        if event["kind"] == "output_arrived" and not killed:
-            killed = int(api.get("/v1/status")["pid"])
-            _say(f"\n    kill -9 {killed}    # the runtime is gone; its command is still running")
-            os.kill(killed, signal.SIGKILL)
-            time.sleep(1)
-        if event["kind"] == "turn_finished":
-            end.update(event)
-    return killed, end
+def _play(api: Api, view: View, folder: Path) -> int:
+    try:
+        drill = _drill()
+    except HermesError as error:
+        from hermes_agent.cli import demo_kill
 
+        view.text(f"No machine can be broken here: {error.message}.")
+        view.text(f"hint: {error.hint}\nSo only what survives kill -9 is shown.", "faint")
+        return demo_kill.play(api, folder)
+    from hermes_agent.cli.demo_round import Round
 
-def _sum_up(api: Api, work: Path, killed: int, end: dict[str, Any]) -> int:
-    journal = api.get(f"/v1/sessions/{end['session']}/journal")
-    kinds = [one["event"]["kind"] for one in journal]
-    runs = (work / "runs.log").read_text().count("ran")
-    report = (work / "report.txt").read_text().strip()
-    now = api.get("/v1/status")["pid"]
-    good = bool(killed) and "turn_resumed" in kinds and end["reason"] == "done"
-    good = good and runs == 1 and report == "total 108.50"
-    _say(
-        f"\nWhat happened: runtime {killed} was killed in the middle of a command; runtime {now} "
-        f"took the turn up by itself.\nThe command ran {runs} time, its output was kept "
-        f"({report}), and the journal holds all {len(kinds)} events: nothing lost, nothing twice."
-        if good
-        else f"\nThe demo went wrong: killed {killed}, runs {runs}, {end.get('reason')}: {kinds}"
+    first = Round(api, view, drill, SEEDS[0], kill=True)
+    once = first.play()
+    _what_is_left(api, view, first)
+    view.heading("The same kind of fault again")
+    view.text("Another machine: other names, ports and paths. There is a skill for it now.")
+    second = Round(api, view, drill, SEEDS[1], kill=False)
+    again = second.play()
+    view.heading("First and second")
+    view.table(("", "first", "second"), _compared(once, again))
+    good = once.resolved and once.cause and again.resolved and again.cause
+    if not good or not first.killed or again.steps >= once.steps:
+        view.text("\nThis is not how it should have gone.", "bad")
+        return 1
+    view.text(
+        f"\nRuntime {first.killed} was killed in the middle; the work went on, and nothing was "
+        "done twice.\nNext: `.venv/bin/hermes drill list` has more faults. With HERMES_MODEL and a "
+        "key, your own model heals them (docs/guides/first-steps.md)."
     )
-    if good:
-        _say(
-            "\nNext: set HERMES_MODEL and a key, then `.venv/bin/hermes chat`. "
-            "docs/guides/first-steps.md shows how."
-        )
-    return 0 if good else 1
+    return 0
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+def _drill() -> "Drill":
+    from hermes_agent.incidents.drills.format import drills
+    from hermes_agent.incidents.drills.needs import advice, lacking
+
+    known = drills()
+    for name in DRILLS:
+        if name in known and not known[name].lacking:
+            return known[name]
+    missing = lacking(())
+    raise HermesError(f"{', '.join(missing)} not found", advice(missing))
+
+
+def _what_is_left(api: Api, view: View, first: "Round") -> None:
+    view.heading("What is left of it")
+    home = Path(api.home)
+    report = api.get(f"/v1/incidents/{first.incident}/report")
+    view.text(f"The report, {home / 'incidents' / first.incident}.md:")
+    diagnosis = report.get("diagnosis") or {}
+    view.rows(
+        [
+            ("cause", f"{diagnosis.get('category', '')} in {diagnosis.get('component', '')}"),
+            ("where", diagnosis.get("locus", "")),
+            ("summary", diagnosis.get("summary", "")),
+            *(("evidence", one["quote"]) for one in report.get("evidence", ())[:2]),
+            *(("done", one["what"]) for one in report.get("actions", ())),
+            *(("prevent", one) for one in report.get("prevent", ())[:1]),
+        ]
+    )
+    view.text("\nWhat the gate answered, by the policy of the demo (profile `drill`):")
+    view.rows(
+        (f"{times} x {action}", f"{rule}: {reason}")
+        for action, rule, reason, times in first.work.rules[:RULES]
+    )
+    learned = report.get("learned")
+    if learned:
+        view.text(f"\nThe skill {learned}, with the runbook:")
+        view.text("\n".join(_runbook(home / "skills" / learned / "runbook.yaml")), "faint")
+
+
+def _runbook(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()[:RUNBOOK_LINES]
+    except OSError:
+        return []
+
+
+def _compared(once: "Result", again: "Result") -> list[tuple[str, str, str]]:
+    words = {True: "yes", False: "no"}
+    return [
+        ("healed, seen from outside", words[once.resolved], words[again.resolved]),
+        ("cause right", words[once.cause], words[again.cause]),
+        ("by the skill", once.skill or "-", again.skill or "-"),
+        ("replies", f"{once.steps}", f"{again.steps}"),
+        ("tool calls", f"{once.calls}", f"{again.calls}"),
+        ("seconds to recover", f"{once.seconds:.1f}", f"{again.seconds:.1f}"),
+    ]
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class Worked(NamedTuple):
 
 def run_drill(api: Api, drill: Drill, seed: int, manner: Manner) -> Result:
     case = drill.case(seed, drill.choose(seed, manner.variant, held=manner.held))
-    one = _Run(api, case, manner)
+    one = Run(api, case, manner)
     try:
         return one.through()
     finally:
@@ -62,7 +62,9 @@ def checks_left(home: Path) -> list[Path]:
     return sorted((home / "checks").glob("drill-*.yaml"))
 
 
-class _Run:
+class Run:
+    """`_well`, `_broken` and `_noticed` are what the demo tells in its own way."""
+
     def __init__(self, api: Api, case: Case, manner: Manner) -> None:
         self._api, self._case, self._manner = api, case, manner
         self._home = Path(api.home)
@@ -104,15 +106,14 @@ class _Run:
             self._episode = episode
             try:
                 episode.boot()
-                names = ", ".join(program.name for program in episode.world.programs)
-                self._say("healthy", f"{self._case.world.hostname} is up and well: {names}", "good")
+                self._well(episode)
                 episode.inject()
             except Discarded as error:
                 episode.remove()
                 self._say("discarded", f"episode {number}: {error.message}", "bad")
                 continue
             if self._case.drill.about.fault:
-                self._say("broken", "; ".join(episode.broken), "bad")
+                self._broken(episode)
             return episode
         raise HermesError(
             f"{TRIES} episodes of {self._case.drill.name!r} did not prove themselves",
@@ -183,8 +184,7 @@ class _Run:
         over = False
         while time.monotonic() < deadline:
             for said in self._asked(feed.poll):
-                if not self._manner.quiet:
-                    self._view.say(said)
+                self._noticed(said, feed)
             if feed.done:
                 return
             if feed.over and not over:
@@ -286,6 +286,17 @@ class _Run:
             print(f"{self._incident} may still be open: {error.message}", file=sys.stderr)
 
     # what is shown
+
+    def _well(self, episode: Episode) -> None:
+        names = ", ".join(program.name for program in episode.world.programs)
+        self._say("healthy", f"{self._case.world.hostname} is up and well: {names}", "good")
+
+    def _broken(self, episode: Episode) -> None:
+        self._say("broken", "; ".join(episode.broken), "bad")
+
+    def _noticed(self, said: Said, _feed: Feed) -> None:
+        if not self._manner.quiet:
+            self._view.say(said)
 
     def _heading(self, text: str) -> None:
         if not self._manner.quiet:

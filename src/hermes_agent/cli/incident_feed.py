@@ -2,14 +2,27 @@
 sessions that work on it. A runtime that dies meanwhile is waited for, and nothing is told twice."""
 
 import re
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 
 from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.incident_view import Said
 from hermes_agent.cli.incident_words import Telling, entry_said
 
 OVER = ("resolved", "escalated", "closed")
+IN_JOURNAL = ("action", "note", "state")
+"""What the sessions tell better themselves, and what is only for the record."""
 _SERVICE = re.compile(r"\b(?:service|of|for) [`'\"]?([\w.-]+)")
+
+
+class Work(NamedTuple):
+    """What was done until it was over."""
+
+    replies: int
+    calls: int
+    rules: tuple[tuple[str, str, str, int], ...]
+    """What the gate answered: the action, the rule, its reason, how often."""
+    children: int
 
 
 class Feed:
@@ -20,8 +33,10 @@ class Feed:
         self.done = False
         """The last entry of its timeline, its report, has been told."""
         self._entries = 0
+        self._said: set[tuple[str, str]] = set()
+        """Beliefs that were told; one that only has more evidence is not told again."""
         self._sessions: dict[str, tuple[Telling, int]] = {}
-        self._last = 0.0
+        self._events: list[tuple[float, dict[str, Any]]] = []
 
     def poll(self) -> list[Said]:
         """What happened since it was last asked, in order. `Gone` when there is no runtime."""
@@ -50,12 +65,29 @@ class Feed:
         beside = f" · {children} children" if children > 0 else ""
         return f"{self.id} {self.incident.get('state', '')}{beside}{believes}"
 
+    def work(self) -> Work:
+        until = self.incident.get("ended") or float("inf")
+        events = [event for time, event in self._events if time <= until]
+        judged = Counter(
+            (event["action"], event.get("rule", ""), event["reason"])
+            for event in events
+            if event["kind"] == "call_judged"
+        )
+        return Work(
+            replies=sum(event["kind"] == "replied" for event in events),
+            calls=judged.total(),
+            rules=tuple((*answer, times) for answer, times in judged.most_common()),
+            children=max(0, len(self._sessions) - 1),
+        )
+
     def _told(self, entries: list[dict[str, Any]]) -> list[Said]:
         board = self.incident.get("hypotheses", ())
-        said = [entry_said(one, board) for one in entries]
+        said = [entry_said(one, board) for one in entries if one["kind"] not in IN_JOURNAL]
         if entries:
             self._entries = entries[-1]["number"]
-        return [one for one in said if one is not None]
+        new = [one for one in said if one is not None and (one.word, one.text) not in self._said]
+        self._said |= {(one.word, one.text) for one in new if one.tone == "think"}
+        return new
 
     def _worked(self) -> list[Said]:
         session = self.incident.get("session")
@@ -63,13 +95,15 @@ class Feed:
             return []
         said = self._new(session, "")
         for child in self._api.get("/v1/sessions", parent=session, limit=50):
-            said += self._new(child["id"], _name(child["title"], len(self._sessions)))
+            if child["title"]:  # it has been told what to do
+                said += self._new(child["id"], _name(child["title"], len(self._sessions)))
         return said
 
     def _new(self, session: str, name: str) -> list[Said]:
         telling, after = self._sessions.get(session) or (Telling(name), 0)
         rows = self._api.get(f"{session_path(session)}/journal", after=after)
         self._sessions[session] = (telling, rows[-1]["number"] if rows else after)
+        self._events += ((row["time"], row["event"]) for row in rows)
         return list(telling.events(rows))
 
 

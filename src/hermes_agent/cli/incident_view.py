@@ -113,6 +113,19 @@ class View:
                 print(self._tint(line, tone) if tone else line, file=self._out)
         self._out.flush()
 
+    def rows(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Names and what they stand for, side by side."""
+        self._clear()
+        given = [(name, text) for name, text in pairs if text]
+        room = max((cells(name) for name, _text in given), default=0) + 4
+        for name, text in given:
+            first, *more = self._wrapped(text, room)
+            gap = " " * (room - cells(name) - 2)
+            print(f"  {self._tint(name, 'faint')}{gap}{first}", file=self._out)
+            for line in more:
+                print(" " * room + line, file=self._out)
+        self._out.flush()
+
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._clear()
         all_rows = [list(map(clean, row)) for row in (heads, *rows)]

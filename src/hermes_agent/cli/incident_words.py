@@ -72,7 +72,10 @@ class Telling:
         self._name = name
         self._calls: dict[str, dict[str, Any]] = {}
         self._looks: list[str] = []
+        self._looking: set[str] = set()
+        """Effects that only look: that one of them found nothing is nothing to tell."""
         self._looked = 0.0
+        self._text = ""
 
     def events(self, rows: Sequence[Event]) -> Iterator[Said]:
         """Those that came at once: what only looked is one line."""
@@ -91,12 +94,12 @@ class Telling:
         match event["kind"]:
             case "replied":
                 yield from self._seen()
-                yield from self._replied(time, event)
+                self._replied(event)
             case "call_made":
                 self._calls[event["effect"]] = event["call"]
             case "call_judged":
                 yield from self._judged(time, event)
-            case "call_finished" if not event["ok"]:
+            case "call_finished" if not event["ok"] and event["effect"] not in self._looking:
                 yield from self._seen()
                 word = "not so" if event["tool"] == "incident" else "failed"
                 said = f"{event['tool']}: {one_line(event['text'], 200)}"
@@ -110,11 +113,11 @@ class Telling:
                 yield self._said(time, "asks", one_line(event["text"], 200), "act")
             case "turn_finished" if self._name:
                 yield from self._seen()
-                yield self._said(time, "found", one_line(event["text"], 300), "look")
+                yield self._said(time, "found", _answer(event["text"]), "look")
 
-    def _replied(self, time: float, event: Event) -> Iterator[Said]:
-        if event["text"] and event["calls"] and not self._name:
-            yield self._said(time, "says", one_line(event["text"], 300))
+    def _replied(self, event: Event) -> None:
+        """What it says stands with what it then does."""
+        self._text = one_line(event["text"], 240) if event["calls"] and not self._name else ""
 
     def _judged(self, time: float, event: Event) -> Iterator[Said]:
         tool = event["tool"]
@@ -130,28 +133,36 @@ class Telling:
                 return  # its timeline tells
             case "delegate":
                 tasks = given.get("tasks") or [given]
-                yield self._said(
-                    time, "splits up", f"{len(tasks)} children look in parallel", "act",
-                    tuple(_task(task) for task in tasks),
-                )  # fmt: skip
+                said = self._why() or (f"{len(tasks)} children work in parallel",)
+                details = tuple(_task(task) for task in tasks)
+                yield self._said(time, "splits up", said[0], "act", details)
             case "skill" if not given.get("file"):
                 yield self._said(time, "follows", f"the skill {given.get('name', '')}", "good")
             case "write_skill":
                 yield self._said(time, "writes", f"the skill {given.get('name', '')}", "good")
             case _ if _looks(tool, given):
                 self._looks.append(shown)
+                self._looking.add(event["effect"])
                 self._looked = time
             case _:
                 yield from self._seen()
-                yield self._said(time, "acts", shown, "act", (f"allowed by {by}",))
+                yield self._said(time, "acts", shown, "act", (*self._why(), f"allowed by {by}"))
 
     def _seen(self) -> Iterator[Said]:
         looks, self._looks = self._looks, []
-        if looks:
-            shown = " · ".join(one_line(look, 60) for look in looks[:LOOKS])
-            more = f" · and {len(looks) - LOOKS} more" if len(looks) > LOOKS else ""
-            once = f" ({len(looks)} at once)" if len(looks) > 1 else ""
-            yield self._said(self._looked, "looks", f"{shown}{more}{once}", "look")
+        if not looks or self._name:
+            return  # of a child only what it found
+        shown = " · ".join(one_line(look, 60) for look in looks[:LOOKS])
+        more = f" · and {len(looks) - LOOKS} more" if len(looks) > LOOKS else ""
+        why = self._why()
+        text = why[0] if why else f"{shown}{more}"
+        details = (f"{shown}{more}",) if why else ()
+        yield self._said(self._looked, "looks", text, "look", details)
+
+    def _why(self) -> tuple[str, ...]:
+        """What it said of it, once."""
+        text, self._text = self._text, ""
+        return (text,) if text else ()
 
     def _said(
         self, time: float, word: str, text: str, tone: str = "faint", details: tuple[str, ...] = ()
@@ -167,9 +178,14 @@ def _arguments(call: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _answer(text: str) -> str:
+    """What a child says for people; the rest is for its parent."""
+    return one_line(text.partition("```")[0], 200)
+
+
 def _task(task: object) -> str:
     given = task if isinstance(task, dict) else {"task": str(task)}
-    return one_line(str(given.get("name") or given.get("task") or given.get("goal") or ""), 110)
+    return one_line(str(given.get("name") or given.get("task") or ""), 90)
 
 
 def _looks(tool: str, call: dict[str, Any]) -> bool:
