@@ -1,5 +1,5 @@
 """Starts real runtimes with all of their tools, which can be told to kill themselves with SIGKILL
-at the n-th write of a name: `before:want` or `after:edit_notes`.
+at the n-th write of a name: `before:want` or `after:edit_notes`, or of any: `before:any`.
 
 Run as `python -m tests.faults.learner HOME PHASE NUMBER`."""
 
@@ -12,6 +12,8 @@ from typing import Literal
 
 from tests.faults.harness import Nursery
 
+ANY = "any"
+
 
 class Killer:
     """Counts the writes of a name and ends the process at one of them."""
@@ -21,7 +23,7 @@ class Killer:
         self._left = number
 
     def __call__(self, phase: Literal["before", "after"], names: tuple[str, ...]) -> None:
-        if phase == self._phase and self._name in names:
+        if phase == self._phase and (self._name in names or self._name == ANY):
             self._left -= 1
             if self._left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)

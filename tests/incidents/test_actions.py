@@ -53,6 +53,7 @@ def test_looking_changes_nothing(command: str) -> None:
         "ln -sfn /srv/releases/3 /srv/current",
         "bash -c 'rm -rf /srv/x'",
         "service web restart",
+        "rm -f /tmp/web.lock",
         "curl -X POST http://127.0.0.1/reload",
     ],
 )

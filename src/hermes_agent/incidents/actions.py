@@ -82,7 +82,8 @@ _CHANGING = """
     update-rc.d chattr setfacl setcap apt-get yum dnf
 """
 CHANGING = frozenset(_CHANGING.split())
-HARMLESS = ("/dev/", "/tmp/", "/proc/self/")  # noqa: S108 - a scratch file changes no system
+SCRATCH = ("/tmp/", "/var/tmp/")  # noqa: S108 - output that is put there changes no system
+NOWHERE = ("/dev/null", "/dev/std", "/dev/fd/", "/dev/tty", "/proc/self/")
 
 
 def did(tool: str, arguments: Mapping[str, Any]) -> Did:
@@ -106,8 +107,10 @@ def _command(text: str) -> Did:
 
 
 def _act(act: Act) -> Did:
-    if any(_touches(place.access, place.named or place.given) for place in act.places):
-        return "changed"
+    spared = (*NOWHERE, *SCRATCH) if act.program in LOOKING else NOWHERE
+    for place in act.places:
+        if place.access != "read" and not (place.named or place.given).startswith(spared):
+            return "changed"
     if act.kind == "unknown":
         return "unclear"
     if act.kind != "program":
@@ -123,7 +126,3 @@ def _act(act: Act) -> Did:
     if allowed and act.verb not in allowed:
         return "changed" if act.verb else "unclear"
     return "looked" if act.program in LOOKING else "unclear"
-
-
-def _touches(access: str, path: str) -> bool:
-    return access != "read" and not path.startswith(HARMLESS)

@@ -1,6 +1,7 @@
 """The commander in a runtime: what it needs of it, and the routes that speak of its work."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ TOOLS = (
     "delegate", "skill", "write_skill", "recall", "memory", "execute_code", "incident",
 )  # fmt: skip
 """Tools of an incident's session."""
+
+log = logging.getLogger("hermes.incidents")
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -206,7 +209,11 @@ class RuntimeWorld:
         found = await self._runtime.store.session(session)
         if found.model == RESPONDER:
             return ""
-        await self._runtime.choosing.choose(found, RESPONDER, "", COMMANDER, anyway=True)
+        try:
+            await self._runtime.choosing.choose(found, RESPONDER, "", COMMANDER, anyway=True)
+        except HermesError as error:
+            log.warning("session %s stays with its model: %s", session, error.message)
+            return ""
         return RESPONDER
 
     async def look(self, session: str, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
