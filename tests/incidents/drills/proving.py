@@ -44,12 +44,17 @@ def prove(name: str, variant: str, seed: int, folder: Path) -> None:
 
 
 def verdict_of(
-    name: str, variant: str, seed: int, folder: Path, commands: Sequence[str]
+    name: str,
+    variant: str,
+    seed: int,
+    folder: Path,
+    commands: Sequence[str],
+    again: float = SOON,
 ) -> Verdict:
     """What a run with these commands comes to."""
     with broken(name, variant, seed, folder) as episode:
         episode.heal(commands)
-        return episode.judge(settle=1.0, again=SOON)
+        return episode.judge(settle=1.0, again=again)
 
 
 def refuted(name: str, variant: str, wrong: str, seed: int, folder: Path) -> None:

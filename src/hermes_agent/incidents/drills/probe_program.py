@@ -27,15 +27,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Looker:
     def __init__(self, pid: int, node: str) -> None:
         self._root = os.open(f"/proc/{pid}/root", PATH_ONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        own = os.stat("/proc/self/ns/user").st_ino
         theirs = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         if node:
             network = self._open(f"/run/netns/{node}", os.O_RDONLY)
         else:
             network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        if os.geteuid() and os.fstat(theirs).st_ino != own:
+        if _libc.setns(network, NEWNET):  # only the box's root may, who we are
             _good(_libc.setns(theirs, NEWUSER))
-        _good(_libc.setns(network, NEWNET))
+            _good(_libc.setns(network, NEWNET))
 
     def http(
         self, port: int, path: str, method: str, body: str, timeout: float, address: str,

@@ -89,7 +89,8 @@ def truth(plan: Plan) -> Truth:
     moved = plan.variant == "moved"
     categories = ("bad-config", "service-crash") if moved else ("service-crash",)
     seen = rf"{plan.service}\.conf|{plan.service}\s+(EXITED|STOPPED|FATAL|BACKOFF)"
-    return Truth((plan.service,), categories, rf"{plan.service}|{plan.ports[0]}", seen)
+    where = rf"{plan.service}\.conf\.{plan.word}" if moved else ""
+    return Truth((plan.service,), categories, where, seen)
 
 
 def reference(plan: Plan) -> list[str]:
