@@ -33,7 +33,7 @@ LOW_BYTES = 500_000_000
 NOT_YET = (
     "chat channels", "a dashboard", "scheduled jobs",
     "a board", "speech", "a hub of skills",
-    "jobs and signals that run skills", "`hermes undo`", "`hermes update`",
+    "jobs that run skills", "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 
 
