@@ -26,6 +26,7 @@ from hermes_agent.incidents.drift.repository import Repository
 from hermes_agent.incidents.drift.values import Advice, Finding, Hidden, Live, Looked, Who
 
 UNREAD = ("Secret", "SealedSecret")
+SHARED = ("annotations", "labels", "data", "nodeSelector")
 AT_ONCE = 40
 """Objects in one command."""
 
@@ -97,7 +98,10 @@ class ClusterAudit:
         return [each for one in some for each in await self._get(namespace, [one], found)]
 
     async def _asked(self, what: str) -> list[Any] | None:
-        told = await self._live.ask(f"{self._kubectl} {what} -o json --show-managed-fields")
+        asked = f"{self._kubectl} {what} -o json"
+        told = await self._live.ask(f"{asked} --show-managed-fields")
+        if "unknown flag: --show-managed-fields" in told.error:  # before 1.21 it always did
+            told = await self._live.ask(asked)
         if not told.ok:
             self._why = told.trouble
             return None
@@ -164,11 +168,24 @@ class ClusterAudit:
         )  # fmt: skip
 
     def _shown(self, path: Path, value: Any) -> str:
-        """In one line, with the name before it that tells what is secret."""
-        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        """In one line, without what is secret by its name or its looks."""
         name = path[-2][6:-1] if path[-1] == "value" and "[name=" in path[-2] else path[-1]
-        clear = self._hide(f"{name}={text}")
-        return texts.brief(clear.removeprefix(f"{name}="))
+        clear = self._clear(name, value)
+        text = clear if isinstance(clear, str) else msgspec.json.encode(clear).decode()
+        return texts.brief(self._hide(text))
+
+    def _clear(self, name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            own = value.get("name")
+            return {
+                key: self._clear(str(own) if key == "value" and own else key, inner)
+                for key, inner in value.items()
+            }
+        if isinstance(value, list):
+            return [self._clear(name, inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        return self._hide(f"{name}={value}").removeprefix(f"{name}=")
 
     async def _scaler(self, one: Declared, live: Any) -> Who | None:
         """The autoscaler that owns the replicas, where one does and stays in its bounds."""
@@ -234,14 +251,7 @@ def _added(
         if one.manager in declarers or one.part == "status":
             continue
         for path in sorted(one.paths):
-            outer = next(
-                (
-                    path[:size]
-                    for size in range(1, len(path) + 1)
-                    if at(body, path[:size]) is ABSENT
-                ),
-                None,
-            )
+            outer = _outermost(body, path)
             if outer is None or outer in seen or any(outer[: len(own)] == own for own in SERVERS):
                 continue
             whole = any(isinstance(at(body, path[:size]), list) and not keys_of(path[:size])
@@ -249,6 +259,16 @@ def _added(
             if at(live, outer) is not ABSENT and not whole and not _filled(outer, owned, declarers):
                 seen.add(outer)
                 yield outer, one
+
+
+def _outermost(body: Mapping[str, Any], path: Path) -> Path | None:
+    """The first part of the path that is not declared; of maps that many write to, the key."""
+    for size in range(1, len(path) + 1):
+        if at(body, path[:size]) is ABSENT:
+            if path[size - 1] not in SHARED:
+                return path[:size]
+            return path[: size + 1] if len(path) > size else None
+    return None
 
 
 def _filled(path: Path, owned: Sequence[Owned], declarers: frozenset[str]) -> bool:
