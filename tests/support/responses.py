@@ -52,8 +52,10 @@ def resolve(**more: Any) -> Line:
 
 def prevention(name: str, book: str = RUNBOOK) -> dict[str, str]:
     """The files of a skill that came out of an incident."""
+    own = name.replace("-", "")
+    words = " ".join(f"{own}{number}" for number in range(60))  # no two are alike
     text = skill_text(
-        name, "Makes room. Use when a service cannot write.",
+        name, f"Mends {own}. Use when a service is down.", words,
         hermes_parameters="service: what is down",
     )  # fmt: skip
     return {"SKILL.md": text, "runbook.yaml": book}

@@ -109,7 +109,6 @@ async def learn(world: World, incident: Incident) -> None:
         name = await _have_written(world, incident)
         text = f"the skill {name} was written" if name else "nothing was written down"
         await world.incidents.change(incident.id, [("learned", text, {"skill": name})])
-    await judge_uses(world, incident, "good", "the incident was resolved and verified")
 
 
 async def _have_written(world: World, incident: Incident) -> str:
@@ -159,8 +158,18 @@ async def _learn_topology(world: World, incident: Incident) -> None:
 # what its end says of skills
 
 
+def judged(incident: Incident) -> tuple[Outcome, str]:
+    """What an incident's state says of the skills that were used for it."""
+    if incident.state == "resolved":
+        return "good", "the incident was resolved, and its checks held"
+    if incident.state == "escalated":
+        return "bad", "the incident was escalated"
+    return "unknown", f"the incident is {incident.state}"
+
+
 async def judge_uses(world: World, incident: Incident, outcome: Outcome, why: str) -> None:
     """Skills that were opened here did well, or not: the checks say so, not the session."""
+    await world.settled()
     uses = [one for one in await world.lore.uses() if one.session == incident.session]
     opened = [one for one in uses if one.opened and one.outcome != outcome]
     await world.lore.add_uses([replace(one, outcome=outcome, why=why) for one in opened])

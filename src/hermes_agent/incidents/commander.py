@@ -14,7 +14,7 @@ from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
 from hermes_agent.core.lent import Writer
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened
-from hermes_agent.incidents.aftermath import judge_uses, keep_report, learn
+from hermes_agent.incidents.aftermath import judge_uses, judged, keep_report, learn
 from hermes_agent.incidents.board import best_guess
 from hermes_agent.incidents.brief import again, brief
 from hermes_agent.incidents.following import follow
@@ -123,8 +123,8 @@ class Commander:
             await learn(self._world, incident)
         except (UsageError, NotFound) as error:
             log.warning("nothing was learned from %s: %s", id, error.message)
-        if incident.state == "escalated" and incident.session:
-            await judge_uses(self._world, incident, "bad", "the incident was escalated")
+        if incident.session:
+            await judge_uses(self._world, incident, *judged(incident))
         await keep_report(self._world, id, final=True)
 
     # responding

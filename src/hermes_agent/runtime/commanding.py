@@ -21,10 +21,10 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.lore import Lore
+from hermes_agent.core.lore import Lore, Outcome
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Check, Expect, Opened, Recalled
-from hermes_agent.incidents.aftermath import BY, DrillOutcome, drilled
+from hermes_agent.incidents.aftermath import BY, DrillOutcome, drilled, judged
 from hermes_agent.incidents.commander import COMMANDER, Commander
 from hermes_agent.incidents.report import as_json, report
 from hermes_agent.incidents.report_text import markdown
@@ -74,6 +74,11 @@ class Commanding:
     def lent(self, session: Session) -> "Hand":
         """What the tool of an incident's session reaches."""
         return self._commander.hand(session)
+
+    async def went(self, session: Session) -> tuple[Outcome, str]:
+        """How the work of an incident's session has gone so far."""
+        incident = await self._world.incidents.incident(session.key.removeprefix(KEY))
+        return judged(incident)
 
     # routes
 
@@ -245,6 +250,9 @@ class RuntimeWorld:
 
     async def settle(self, skill: str) -> None:
         await self._runtime.learning.chores.settle(skill)
+
+    async def settled(self) -> None:
+        await self._runtime.settle()
 
     async def promote(self, skill: str, why: str) -> None:
         await self._runtime.learning.book.set_state(skill, "proven", why, BY)

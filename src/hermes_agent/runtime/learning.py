@@ -15,7 +15,7 @@ from hermes_agent.agent.fold import Conversation
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError
 from hermes_agent.core.incidents import INCIDENTS
-from hermes_agent.core.lore import TRIALS, SkillUse, turn_chore
+from hermes_agent.core.lore import TRIALS, Outcome, SkillUse, turn_chore
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.settings import LearningSettings, MemorySettings
 from hermes_agent.core.skills import OFFERED, Recalled
@@ -269,8 +269,6 @@ class Learning:
     ) -> None:
         """How the turn went, for each skill that fitted it; and what its message says of how the
         one before went."""
-        from hermes_agent.learning.triggers import outcome
-
         opened = {one.skill: one.digest for one in talk.opened}
         fitting = {
             name: ""
@@ -280,7 +278,7 @@ class Learning:
         }
         names = {*opened, *fitting} | await self._judge_before(session, turn, events)
         if opened or fitting:
-            went, why = outcome(events)
+            went, why = await self._went(session, events)
             records = {one.name: one for one in await self._runtime.store.lore.skills()}
             await self._runtime.store.lore.add_uses(
                 [
@@ -296,6 +294,14 @@ class Learning:
             )  # fmt: skip
         for name in sorted(names):
             await self.chores.settle(name)
+
+    async def _went(self, session: Session, events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
+        """How a turn went: of an incident, its checks say that."""
+        from hermes_agent.learning.triggers import outcome
+
+        if session.source == INCIDENTS:
+            return await self._runtime.incidents.commander.went(session)
+        return outcome(events)
 
     async def _judge_before(
         self, session: Session, turn: int, events: Sequence[ev.Recorded]
