@@ -10,6 +10,7 @@ import pytest
 
 from hermes_agent.terminals.transport import Channel
 from tests.support.apptainer import apptainer_way
+from tests.support.boxes import box_way
 from tests.support.cluster import kubernetes_way
 from tests.support.dockerd import docker_way
 from tests.support.fake_ways import daytona_way, e2b_way, modal_way
@@ -23,6 +24,7 @@ WAYS: dict[str, Callable[[Path], AbstractAsyncContextManager[Way]]] = {
     "ssh": ssh_way,
     "sandbox": sandbox_way,
     "landlock": landlock_way,
+    "box": box_way,
     "docker": docker_way,
     "podman": podman_way,
     "kubernetes": kubernetes_way,

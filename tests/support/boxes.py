@@ -1,0 +1,49 @@
+"""One box for all tests of a process; each has a folder of its own in it."""
+
+import atexit
+import contextlib
+import functools
+import os
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from hermes_agent.incidents.drills.box import Box
+from hermes_agent.incidents.drills.world import World
+from hermes_agent.terminals import box
+from hermes_agent.terminals.transport import Transport
+from tests.support.terminals import FarPlace, Place
+from tests.support.transports import Way
+
+
+@functools.cache
+def shared_box() -> Box:
+    made = Box(Path(tempfile.mkdtemp(), "box"))
+    made.boot(World(()))
+    atexit.register(made.remove)
+    return made
+
+
+def _open(folder: Path) -> Transport:
+    return box.transport(
+        shared_box().place, session="one", workspace="/root", folder=folder, environ=os.environ
+    )
+
+
+def _own() -> str:
+    path = f"/root/{uuid.uuid4().hex}"
+    shared_box().run(f"mkdir {path}")
+    return path
+
+
+@contextlib.asynccontextmanager
+async def box_way(folder: Path) -> AsyncIterator[Way]:
+    transport = _open(folder)
+    yield Way(transport, lambda: _open(folder), _own())
+    await transport.destroy()
+
+
+@contextlib.asynccontextmanager
+async def box_place(folder: Path) -> AsyncIterator[Place]:
+    yield FarPlace(lambda: _open(folder), _own(), folder, session=uuid.uuid4().hex)
