@@ -115,14 +115,14 @@ def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
 
 
 def test_of_a_child_only_what_it_found_is_told() -> None:
-    end = {"kind": "turn_finished", "text": "web: it is full\n```json\n{}\n```"}
+    end = {"kind": "turn_finished", "text": "web:\n- it is full\n- and slow\n```json\n{}\n```"}
     rows = [
         reply(5, ("terminal", {"command": "df"}), text="I look"),
         judged("s1-5-0", "terminal"),
         {"session": "s1", "number": 9, "time": 3.0, "event": end},
     ]
     assert [(one.word, one.text) for one in Telling("web").events(rows)] == [
-        ("found", "[web] web: it is full")
+        ("found", "[web] it is full · and slow")
     ]
 
 
@@ -136,6 +136,13 @@ def test_what_is_said_stands_with_what_is_done() -> None:
     looked, acted = Telling().events(rows)
     assert (looked.text, looked.details) == ("I look", ("$ df",))
     assert acted.details == ("It eats all", "allowed by drill/restart: in a box")
+
+
+def test_a_check_that_is_run_by_hand_is_a_look() -> None:
+    check = "curl -X PUT -d x http://127.0.0.1:8080/items/x"
+    rows = [reply(5, ("terminal", {"command": f"sleep 1; {check}"})), judged("s1-5-0", "terminal")]
+    assert [one.word for one in Telling("", [check]).events(rows)] == ["looks"]
+    assert [one.word for one in Telling().events(rows)] == ["acts"]
 
 
 def test_nothing_is_wider_than_the_terminal_and_colour_is_only_an_addition() -> None:

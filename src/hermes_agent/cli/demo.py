@@ -3,6 +3,7 @@ time. A fresh home, no key, no network; the runtime is killed with SIGKILL in th
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +24,8 @@ DRILLS = ("cascading_failure", "disk_full", "crashed_service")
 """The first of them that this machine has the programs for."""
 SEEDS = (7, 20)
 """Of the first and the second time: other names, ports and paths."""
+ALONE = ("unshare", "--user", "--map-root-user", "--mount", "--pid", "--net", "--fork")
+"""What making a box begins with."""
 RULES = 6
 RUNBOOK_LINES = 16
 
@@ -83,10 +86,16 @@ def _drill() -> "Drill":
     from hermes_agent.incidents.drills.needs import advice, lacking
 
     known = drills()
+    if (
+        shutil.which("unshare")
+        and subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode
+    ):
+        hint = "a container needs --security-opt seccomp=unconfined, some kernels a sysctl"
+        raise HermesError("namespaces are not allowed", hint)
     for name in DRILLS:
         if name in known and not known[name].lacking:
             return known[name]
-    missing = lacking(())
+    missing = lacking(known[DRILLS[-1]].about.needs)
     raise HermesError(f"{', '.join(missing)} not found", advice(missing))
 
 

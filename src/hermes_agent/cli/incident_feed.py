@@ -33,7 +33,7 @@ class Feed:
         self.done = False
         """The last entry of its timeline, its report, has been told."""
         self._entries = 0
-        self._said: set[tuple[str, str]] = set()
+        self._believed: set[tuple[str, str]] = set()
         """Beliefs that were told; one that only has more evidence is not told again."""
         self._sessions: dict[str, tuple[Telling, int]] = {}
         self._events: list[tuple[float, dict[str, Any]]] = []
@@ -80,13 +80,20 @@ class Feed:
             children=max(0, len(self._sessions) - 1),
         )
 
+    @property
+    def _checks(self) -> tuple[str, ...]:
+        return tuple(one["check"]["run"] for one in self.incident.get("checks", ()))
+
     def _told(self, entries: list[dict[str, Any]]) -> list[Said]:
-        board = self.incident.get("hypotheses", ())
-        said = [entry_said(one, board) for one in entries if one["kind"] not in IN_JOURNAL]
-        if entries:
-            self._entries = entries[-1]["number"]
-        new = [one for one in said if one is not None and (one.word, one.text) not in self._said]
-        self._said |= {(one.word, one.text) for one in new if one.tone == "think"}
+        board, new = self.incident.get("hypotheses", ()), []
+        for entry in entries:
+            self._entries = entry["number"]
+            said = None if entry["kind"] in IN_JOURNAL else entry_said(entry, board)
+            if said is None or (said.word, said.text) in self._believed:
+                continue
+            new.append(said)
+            if said.tone == "think":
+                self._believed.add((said.word, said.text))
         return new
 
     def _worked(self) -> list[Said]:
@@ -100,7 +107,7 @@ class Feed:
         return said
 
     def _new(self, session: str, name: str) -> list[Said]:
-        telling, after = self._sessions.get(session) or (Telling(name), 0)
+        telling, after = self._sessions.get(session) or (Telling(name, self._checks), 0)
         rows = self._api.get(f"{session_path(session)}/journal", after=after)
         self._sessions[session] = (telling, rows[-1]["number"] if rows else after)
         self._events += ((row["time"], row["event"]) for row in rows)

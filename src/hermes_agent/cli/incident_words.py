@@ -12,6 +12,8 @@ Entry = dict[str, Any]
 Event = dict[str, Any]
 QUOTES = 2
 """Pieces of evidence that are shown below a hypothesis."""
+FOUND = 2
+"""Lines of what a child found."""
 LOOKS = 4
 """Commands that are named of those that only look."""
 _PLAIN = {
@@ -66,10 +68,12 @@ def _belief(time: float, found: dict[str, Any] | None, text: str) -> Said:
 
 
 class Telling:
-    """The events of one session, in words. `name` stands before what a child does."""
+    """The events of one session, in words. `name` stands before what a child does; `checks` are
+    commands of which it is known that they only look."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", checks: Sequence[str] = ()) -> None:
         self._name = name
+        self._checks = checks
         self._calls: dict[str, dict[str, Any]] = {}
         self._looks: list[str] = []
         self._looking: set[str] = set()
@@ -104,7 +108,7 @@ class Telling:
                 word = "not so" if event["tool"] == "incident" else "failed"
                 said = f"{event['tool']}: {one_line(event['text'], 200)}"
                 yield self._said(time, word, said, "bad")
-            case "turn_resumed":
+            case "turn_resumed" if not self._name:
                 said = "a new runtime took the work up where it was"
                 yield self._said(time, "goes on", said, "bold")
             case "call_parked":
@@ -140,13 +144,19 @@ class Telling:
                 yield self._said(time, "follows", f"the skill {given.get('name', '')}", "good")
             case "write_skill":
                 yield self._said(time, "writes", f"the skill {given.get('name', '')}", "good")
-            case _ if _looks(tool, given):
+            case _ if self._only_looks(tool, given):
                 self._looks.append(shown)
                 self._looking.add(event["effect"])
                 self._looked = time
             case _:
                 yield from self._seen()
                 yield self._said(time, "acts", shown, "act", (*self._why(), f"allowed by {by}"))
+
+    def _only_looks(self, tool: str, given: dict[str, Any]) -> bool:
+        from hermes_agent.incidents.actions import did
+
+        command = str(given.get("command", ""))
+        return any(check in command for check in self._checks) or did(tool, given) == "looked"
 
     def _seen(self) -> Iterator[Said]:
         looks, self._looks = self._looks, []
@@ -179,16 +189,12 @@ def _arguments(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(text: str) -> str:
-    """What a child says for people; the rest is for its parent."""
-    return one_line(text.partition("```")[0], 200)
+    """What a child says for people, the first of it; the rest is for its parent."""
+    lines = [line.strip(" -") for line in text.partition("```")[0].splitlines()]
+    said = [line for line in lines if line and not line.endswith(":")]
+    return " · ".join(one_line(line, 110) for line in said[:FOUND]) or "nothing"
 
 
 def _task(task: object) -> str:
     given = task if isinstance(task, dict) else {"task": str(task)}
     return one_line(str(given.get("name") or given.get("task") or ""), 90)
-
-
-def _looks(tool: str, call: dict[str, Any]) -> bool:
-    from hermes_agent.incidents.actions import did
-
-    return did(tool, call) == "looked"
