@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +185,7 @@ def _launch(spec: dict[str, Any], folder: Path) -> int:
 
 def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
     base = str(Path(sys.base_prefix).resolve())
-    import supervisor
-
-    package = str(Path(supervisor.__file__).parent)
-    shown = [("/usr", "/usr"), (package, "/opt/lib/supervisor")]
+    shown = [("/usr", "/usr"), (_supervisor(), "/opt/lib/supervisor")]
     if not Path(base).is_relative_to("/usr"):
         shown.insert(1, (base, base))
     files = {
@@ -206,6 +204,15 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
         "setup": [*layout.setup(world), *world.setup],
         "init": layout.INIT, "environment": ENVIRONMENT,
     }  # fmt: skip
+
+
+def _supervisor() -> str:
+    found = find_spec("supervisor")
+    if found is None or found.origin is None:
+        raise HermesError(
+            "the library supervisor is not installed", "pip install 'hermes-agent[drills]'"
+        )
+    return str(Path(found.origin).parent)
 
 
 def _nudge(pid: int) -> None:
