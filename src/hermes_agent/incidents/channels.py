@@ -181,9 +181,7 @@ class WebhookChannel:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key_of(notice)}
         try:
             async with httpx.AsyncClient(timeout=WEBHOOK_SECONDS) as client:
-                answer = await client.post(
-                    address, content=msgspec.json.encode(body), headers=headers
-                )
+                answer = await client.post(address, content=body, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = str(error) or type(error).__name__
             raise HermesError(f"the webhook does not answer: {said}") from None

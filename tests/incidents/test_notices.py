@@ -1,0 +1,190 @@
+"""Notices are sent once, tried again while they do not arrive, and given up aloud."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import (
+    NEVER,
+    Diagnosis,
+    Entry,
+    Hypothesis,
+    Incident,
+    Notice,
+    Signal,
+)
+from hermes_agent.incidents import channels
+from hermes_agent.incidents.channels import Channel, LogChannel, TerminalChannel, WebhookChannel
+from hermes_agent.incidents.notices import TRIES, Notices, backoff
+from tests.store.helpers import Clock
+from tests.support.model_server import ModelServer, Raw
+from tests.support.watchers import Post, post
+
+WEB = Signal("check", "check:web", "web does not answer", service="web")
+
+
+def ledger(here: Post, **ways: Channel) -> Notices:
+    return Notices(
+        here.store, ways, notices=here.notices, clock=here.clock, random=lambda: 0.5
+    )  # fmt: skip
+
+
+def ways(folder: Path, told: list[Notice]) -> Mapping[str, Channel]:
+    return {"log": LogChannel(folder / "notices.log"), "terminal": TerminalChannel(told.append)}
+
+
+async def test_what_is_due_is_sent_once(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        told: list[Notice] = []
+        notices = ledger(here, **ways(tmp_path, told))
+        await here.raise_signal(WEB)
+        for _ in range(3):
+            await notices.send_due()
+        assert [one.text.splitlines()[0] for one in told] == [
+            "declared: inc-1 P2 web does not answer"
+        ]
+        lines = (tmp_path / "notices.log").read_text().splitlines()
+        assert lines == [
+            "[inc-1/declared/1] declared: inc-1 P2 web does not answer |   service: web"
+        ]
+        assert all(one.sent is not None for one in await here.store.notices())
+
+
+async def test_a_line_that_was_written_before_a_crash_is_not_written_again(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        await here.raise_signal(WEB)
+        notice = next(one for one in await here.store.notices() if one.channel == "log")
+        incident = await here.store.incident("inc-1")
+        log = LogChannel(tmp_path / "a" / "notices.log")
+        await log.send(notice, incident)
+        with (tmp_path / "a" / "notices.log").open("ab") as file:
+            file.write(b"[inc-2/declared/1] half a li")
+        await log.send(notice, incident)
+        assert (tmp_path / "a" / "notices.log").read_text().count("inc-1/declared/1") == 1
+
+
+async def test_what_does_not_arrive_is_tried_later_and_keeps_no_other_from_being_told(
+    tmp_path: Path,
+) -> None:
+    async with post(tmp_path) as here:
+        here.webhook = "set"
+        told: list[Notice] = []
+        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, told))
+        await here.raise_signal(WEB)
+        await notices.send_due()
+        assert len(told) == 1
+        (left,) = [one for one in await here.store.notices() if one.sent is None]
+        assert (left.channel, left.attempts, left.error) == ("webhook", 1, "no way")
+        assert left.due == here.clock.now + 2.0
+        await notices.send_due()
+        assert [one.attempts for one in await here.store.notices()] == [1, 1, 1]
+        here.clock.now += 2.0
+        await notices.send_due()
+        assert max(one.attempts for one in await here.store.notices()) == 2
+
+
+async def test_it_is_given_up_aloud_after_many_tries(tmp_path: Path) -> None:
+    clock = Clock()
+    async with post(tmp_path, clock) as here:
+        here.webhook = "set"
+        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, []))
+        await here.raise_signal(WEB)
+        for _ in range(TRIES + 2):
+            await notices.send_due()
+            clock.now += 2_000.0
+        (dead,) = [one for one in await here.store.notices() if one.sent is None]
+        assert (dead.attempts, dead.due) == (TRIES, NEVER)
+        assert notices.dead == ["declared of inc-1 on webhook: no way"]
+        again = ledger(here)
+        await again._round()
+        assert again.dead == notices.dead
+
+
+class _Broken:
+    async def send(self, _notice: Notice, _incident: Incident, /) -> None:
+        raise HermesError("no way")
+
+
+async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -> None:
+    clock = Clock(1_000.0)
+    async with post(tmp_path, clock) as here:
+        notices = ledger(here)
+        await here.raise_signal(WEB)
+        guess = Hypothesis("h1", "the disk is full", confidence=0.7)
+        wrong = Hypothesis("h2", "the network", confidence=0.9, state="refuted")
+        await here.store.change(
+            "inc-1", [("hypothesis", guess.claim, {})], state="investigating",
+            hypotheses=(guess, wrong),
+        )  # fmt: skip
+        for seconds in (30, 29, 1, 5, 54, 1, 600):
+            clock.now += seconds
+            await notices.tell_progress()
+        told = [one for one in await here.store.notices() if one.kind == "progress"]
+        assert [(one.number, one.channel) for one in told if one.channel == "log"] == [
+            (1, "log"), (2, "log"), (12, "log")
+        ]  # fmt: skip
+        assert told[0].text.splitlines() == [
+            "progress: inc-1 P2 web does not answer",
+            "  state: investigating for 1 min 0 s",
+            "  last: the disk is full",
+            "  believed: the disk is full (70%)",
+            "  signals: 1",
+        ]
+        assert notices.open == 1
+        await here.store.change("inc-1", [], state="resolved")
+        clock.now += 120
+        assert not await notices.tell_progress()
+        assert notices.open == 0
+
+
+async def test_a_webhook_gets_json_with_a_key_of_its_own() -> None:
+    answers = [Raw([b"busy"], 503), Raw([b"ok"], 200)]
+    with ModelServer(lambda _received: answers.pop(0)) as server:
+        channel = WebhookChannel(lambda: f"{server.root}/hook")
+        notice = Notice(7, "inc-1", "resolved", 1, "webhook", "resolved: …", 5.0)
+        incident = Incident(
+            "inc-1", "t", "P1", "resolved", "check", "f", "web", opened=10.0, ended=70.0,
+            diagnosis=Diagnosis("web", "disk-full"),
+        )  # fmt: skip
+        with pytest.raises(HermesError, match="answered 503"):
+            await channel.send(notice, incident)
+        await channel.send(notice, incident)
+        first, second = server.requests
+        assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+        assert second.json["key"] == "inc-1/resolved/1"
+        assert (second.json["seconds"], second.json["severity"]) == (60.0, "P1")
+        assert second.json["diagnosis"]["category"] == "disk-full"
+
+
+@pytest.mark.parametrize("address", ["", "http://127.0.0.1:1/x", "nonsense", "http://[::1", "\x00"])
+async def test_a_webhook_that_is_not_there_is_a_sentence(address: str) -> None:
+    notice = Notice(7, "inc-1", "declared", 1, "webhook", "x", 5.0)
+    incident = Incident("inc-1", "t", "P1", "declared", "check", "f")
+    with pytest.raises(HermesError):
+        await WebhookChannel(lambda: address).send(notice, incident)
+
+
+@given(st.integers(0, 60), st.floats(0, 1))
+def test_waiting_grows_and_stays_in_bounds(attempts: int, chance: float) -> None:
+    wait = backoff(attempts, lambda: chance)
+    assert 1.0 <= wait < 1_441.0
+    assert wait <= backoff(attempts + 2, lambda: chance)
+
+
+def test_every_notice_says_what_it_is_about() -> None:
+    incident = Incident(
+        "inc-3", "shop is slow", "P1", "escalated", "grafana", "f", "shop", "ann", opened=0.0,
+        ended=3_700.0, diagnosis=Diagnosis("db", "slow-dependency", "query 7", "a " * 300),
+    )  # fmt: skip
+    assert "recovered after: 1 h 1 min" in channels.resolved_text(incident)
+    assert "needed: more disks" in channels.escalated_text(incident, "more disks")
+    assert "why: planned" in channels.closed_text(incident, "planned")
+    assert len(channels.resolved_text(incident)) < 600
+    unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
+    assert "cause: not known" in channels.resolved_text(unknown)
+    entry = Entry("inc-4", 1, 0.0, "action", "restarted it")
+    assert "last: restarted it" in channels.progress_text(unknown, entry, 5.0)

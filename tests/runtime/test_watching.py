@@ -1,0 +1,344 @@
+"""A runtime that watches: real commands through the gate, alerts over the network, restarts."""
+
+import base64
+import hashlib
+import hmac
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import Incident, WatchedCheck
+from hermes_agent.core.settings import WatchSettings
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.runtime.server import build_app
+from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
+from tests.support.house import House, house, until
+
+TOKEN = "a-token-that-nobody-guesses"
+
+
+def write(folder: Path, text: str, name: str = "a.yaml") -> None:
+    checks = folder / "home" / "checks"
+    checks.mkdir(parents=True, exist_ok=True)
+    (checks / name).write_text(text)
+
+
+async def first(here: House, count: int = 1) -> list[Incident]:
+    """The incidents, oldest first, once there are so many."""
+    store = here.runtime.store.incidents
+
+    async def there() -> bool:
+        return len(await store.incidents()) >= count
+
+    await until(there)
+    return list(reversed(await store.incidents()))
+
+
+def check(run: str, **more: Any) -> WatchedCheck:
+    expect = more.pop("expect", Expect())
+    return WatchedCheck("x", Check(run, expect, more.pop("timeout", None)), **more)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (check("echo fine"), ""),
+        (check("echo fine; exit 3", expect=Expect(None, "^fine$")), ""),
+        (check("echo broken; exit 3"), "exit code 3, not 0\nbroken"),
+        (check("echo broken >&2", expect=Expect(no_output="brok")), "its output holds 'brok'"),
+        (check("echo a", expect=Expect(output="b")), "its output does not hold 'b'"),
+        (check("sleep 60", timeout=0.3), "it took longer than 0.3 s"),
+        (check("rm -rf /srv/x"), "the gate asks, and nobody can be asked"),
+        (check("true", terminal="nowhere"), "no terminal called 'nowhere'"),
+        (check("kill -9 $$"), "the gate asks"),
+    ],
+)
+async def test_a_check_comes_to_something_whatever_happens(
+    tmp_path: Path, what: WatchedCheck, said: str
+) -> None:
+    async with house(tmp_path) as here:
+        outcome = await here.runtime.incidents.run_check(what)
+        assert outcome.ok is (not said)
+        assert said in outcome.detail
+        assert outcome.refused is ("gate" in said or "terminal" in said)
+        left = here.runtime.home.terminals
+        assert not left.exists() or list(left.glob("check-*")) == []
+
+
+async def test_a_check_has_a_shell_of_its_own_each_time(tmp_path: Path) -> None:
+    async with house(tmp_path, policy="sandbox") as here:
+        run = here.runtime.incidents.run_check
+        assert (await run(check("export X=1; cd /; touch /tmp/../tmp; true"))).ok
+        assert (await run(check('test -z "$X" && test "$PWD" != /'))).ok
+
+
+async def test_a_rule_may_be_about_checks_alone(tmp_path: Path) -> None:
+    rules = tmp_path / "home" / "policies"
+    rules.mkdir(parents=True)
+    (rules / "mine.yaml").write_text(
+        "version: 1\nname: mine\nrules:\n"
+        "  - {id: probe, match: {program: touch, actor: job}, then: allow, reason: ours}\n"
+        "  - {id: here, match: {access: write, program: touch, actor: job}, then: allow,"
+        " reason: ours}\n"
+    )
+    async with house(tmp_path) as here:
+        assert (await here.runtime.incidents.run_check(check("touch probe"))).ok
+
+
+async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path: Path) -> None:
+    well = "- {name: well, run: 'true', every: 1}\n"
+    write(tmp_path, f"{well}- {{name: web, service: shop, run: 'false', after: 1, owner: ann}}")
+    write(tmp_path, "{name: broken", "b.yaml")
+    async with house(tmp_path) as here:
+        (incident,) = await first(here)
+        assert (incident.title, incident.owner) == ("shop: the check web fails", "ann")
+        log = tmp_path / "home" / "incidents" / "notices.log"
+
+        async def told() -> bool:
+            return log.exists() and "[inc-1/declared/1]" in log.read_text()
+
+        await until(told)
+        status = (await here.runtime.status())["watch"]
+        assert (status["checks"], status["failing"]) == (2, ["web"])
+        assert "checks/b.yaml:2:1:" in status["troubles"][0]
+        assert await here.runtime.is_needed()
+
+
+async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        with here.runtime.bus.listen() as listener:
+            write(tmp_path, "{name: web, run: 'false', after: 1}")
+            heard = await listener.next()
+            assert heard is not None
+            while not (isinstance(heard.event, ev.Noted) and "declared:" in heard.event.text):
+                heard = await listener.next()
+                assert heard is not None
+
+
+async def test_nothing_is_declared_again_after_a_restart(tmp_path: Path) -> None:
+    write(tmp_path, "{name: web, run: 'false', after: 1, every: 1}")
+    for _ in range(2):
+        async with house(tmp_path) as here:
+            assert len(await first(here)) == 1
+            before = (await here.runtime.store.incidents.check_states())[0].failures
+
+            async def again(before: int = before, here: House = here) -> bool:
+                return (await here.runtime.store.incidents.check_states())[0].failures > before
+
+            await until(again)
+            notices = await here.runtime.store.incidents.notices()
+            declared = [one for one in notices if one.kind == "declared"]
+            assert [one.channel for one in declared] == ["terminal", "log"]
+    log = tmp_path / "home" / "incidents" / "notices.log"
+    assert log.read_text().count("[inc-1/declared/1]") == 1
+
+
+async def test_a_home_without_checks_makes_nothing_of_it(tmp_path: Path) -> None:
+    async with house(tmp_path) as here:
+        assert not here.runtime.incidents.busy
+        assert "watching" not in vars(here.runtime.incidents)
+        assert (await here.runtime.status())["watch"]["checks"] == 0
+
+
+# routes
+
+
+@asynccontextmanager
+async def api(here: House) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(build_app(here.runtime, lambda: None))
+    async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
+        yield client
+
+
+async def test_a_person_declares_looks_and_closes(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, api(here) as client:
+        body = {"title": "the shop is slow", "service": "shop", "severity": "P1"}
+        declared = (await client.post("/v1/incidents", json=body)).json()
+        assert (declared["id"], declared["severity"]) == ("inc-1", "P1")
+        again = (await client.post("/v1/incidents", json=body)).json()
+        assert (again["id"], again["signals"]) == ("inc-1", 2)
+        whole = (await client.get("/v1/incidents/inc-1")).json()
+        assert whole["timeline"][0]["kind"] == "declared"
+        assert {one["channel"] for one in whole["notices"]} >= {"terminal", "log"}
+        assert (
+            await client.post("/v1/incidents/inc-1/close", json={"why": " "})
+        ).status_code == 400
+        closed = await client.post(
+            "/v1/incidents/inc-1/close", json={"why": "planned", "by": "ann"}
+        )
+        assert closed.json()["state"] == "closed"
+        twice = await client.post("/v1/incidents/inc-1/close", json={"why": "x"})
+        assert "is closed already" in twice.json()["error"]
+        (row,) = (await client.get("/v1/incidents", params={"open": "false"})).json()
+        assert row["id"] == "inc-1"
+        assert (await client.get("/v1/incidents", params={"open": "true"})).json() == []
+        assert (await client.get("/v1/incidents/inc-9")).status_code == 404
+        assert (await client.post("/v1/incidents", json={"title": ""})).status_code == 400
+
+
+async def test_the_timeline_is_waited_for(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, api(here) as client:
+        await client.post("/v1/incidents", json={"title": "slow"})
+        params: dict[str, Any] = {"after": 10_000, "wait": 0.3}
+        found = (await client.get("/v1/incidents/inc-1/timeline", params=params)).json()
+        assert found["timeline"] == []
+        found = (await client.get("/v1/incidents/inc-1/timeline", params={"wait": 5})).json()
+        assert found["timeline"][0]["number"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "count"),
+    [("alertmanager", ALERTMANAGER, 1), ("grafana", GRAFANA, 1), ("pagerduty", PAGERDUTY, 1)],
+)
+async def test_alerts_of_others_become_incidents(
+    tmp_path: Path, kind: str, body: dict[str, Any], count: int
+) -> None:
+    async with house(tmp_path) as here, api(here) as client:
+        taken = await client.post(f"/v1/signals/{kind}", json=body)
+        assert taken.status_code == 202
+        await client.post(f"/v1/signals/{kind}", json=body)
+        incidents = await here.runtime.store.incidents.incidents()
+        assert [one.source for one in incidents] == [kind] * count
+        bad = await client.post(f"/v1/signals/{kind}", content=b"{")
+        assert (bad.status_code, bool(bad.json()["hint"])) == (400, True)
+
+
+async def test_a_drill_raises_a_signal_with_its_terminal(tmp_path: Path) -> None:
+    async with house(tmp_path) as here, api(here) as client:
+        body = {
+            "title": "slow", "service": "shop", "source": "drill", "terminal": "drill-1",
+            "policy": "drill", "check": {"name": "c", "check": {"run": "true"}},
+        }  # fmt: skip
+        assert (await client.post("/v1/signals", json=body)).json()["new"]
+        incident = await here.runtime.store.incidents.incident("inc-1")
+        assert (incident.source, incident.terminal, incident.policy) == (
+            "drill", "drill-1", "drill"
+        )  # fmt: skip
+        assert incident.checks[0].check.run == "true"
+        notices = await here.runtime.store.incidents.notices()
+        assert {one.channel for one in notices} == {"terminal", "log"}
+
+
+async def test_checks_are_listed_and_run(tmp_path: Path) -> None:
+    write(tmp_path, "{name: web, run: 'true', every: 1000}")
+    async with house(tmp_path) as here, api(here) as client:
+        found = (await client.get("/v1/checks")).json()
+        assert [one["name"] for one in found["checks"]] == ["web"]
+        ran = (await client.post("/v1/checks/web/run")).json()
+        assert ran["ok"] is True
+        assert (await client.post("/v1/checks/none/run")).status_code == 404
+
+
+# the network
+
+
+@asynccontextmanager
+async def listening(folder: Path) -> AsyncIterator[tuple[House, httpx.AsyncClient]]:
+    (folder / "home").mkdir(parents=True, exist_ok=True)
+    secrets = folder / "home" / ".env"
+    secrets.write_text(f"ALERT_TOKEN={TOKEN}\n")
+    secrets.chmod(0o600)
+    watch = WatchSettings(listen="127.0.0.1:0", token="ALERT_TOKEN")
+    async with house(folder, watch=watch) as here:
+        server = here.runtime.incidents
+
+        async def up() -> bool:
+            return bool(server.listener.address)
+
+        await until(up)
+        url = f"http://{server.listener.address}"
+        async with httpx.AsyncClient(base_url=url) as client:
+            yield here, client
+
+
+async def test_alerts_are_taken_over_the_network_from_those_who_know_the_token(
+    tmp_path: Path,
+) -> None:
+    async with listening(tmp_path) as (here, client):
+        basic = base64.b64encode(f"hermes:{TOKEN}".encode()).decode()
+        wrong = [{"Authorization": words} for words in ("Bearer wrong", TOKEN, "Basic x", "")]
+        for header in ({}, *wrong, {"X-PagerDuty-Signature": "v1=00"}):
+            refused = await client.post(
+                "/v1/signals/alertmanager", json=ALERTMANAGER, headers=header
+            )
+            assert refused.status_code == 401
+        assert await here.runtime.store.incidents.incidents() == []
+        for place, header in enumerate((f"Bearer {TOKEN}", f"Basic {basic}")):
+            taken = await client.post(
+                "/v1/signals/alertmanager", json=ALERTMANAGER, headers={"Authorization": header}
+            )
+            assert (taken.status_code, taken.json()["taken"][0]["new"]) == (202, place == 0)
+        body = json.dumps(PAGERDUTY).encode()
+        signed = hmac.new(TOKEN.encode(), body, hashlib.sha256).hexdigest()
+        taken = await client.post(
+            "/v1/signals/pagerduty", content=body,
+            headers={"X-PagerDuty-Signature": f"v1=aa,v1={signed}"},
+        )  # fmt: skip
+        assert taken.status_code == 202
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        own = await client.post("/v1/signals", json={"title": "cron failed"}, headers=bearer)
+        assert own.json()["new"]
+        assert (await here.runtime.status())["watch"][
+            "listening"
+        ] == here.runtime.incidents.listener.address
+
+
+async def test_nothing_else_is_open_to_the_network(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (_here, client):
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        for method, path in (("GET", "/v1/status"), ("POST", "/v1/messages"),
+                             ("GET", "/v1/incidents"), ("POST", "/v1/stop")):  # fmt: skip
+            assert (await client.request(method, path, headers=headers)).status_code == 404
+        evil = {"title": "x", "check": {"name": "c", "check": {"run": "id"}}}
+        refused = await client.post("/v1/signals", json=evil, headers=headers)
+        assert refused.status_code == 400
+        large = await client.post("/v1/signals/grafana", content=b" " * 1_100_000, headers=headers)
+        assert large.status_code == 413
+        bad = await client.post("/v1/signals/grafana", content=b"[]", headers=headers)
+        assert (bad.status_code, "no message of grafana" in bad.json()["error"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("watch", "said"),
+    [
+        (WatchSettings(listen="127.0.0.1:0"), "watch.token names no secret"),
+        (WatchSettings(listen="127.0.0.1:0", token="NO_TOKEN"), "no secret called 'NO_TOKEN'"),
+        (WatchSettings(listen="nonsense", token="ALERT_TOKEN"), "'nonsense' is no address"),
+        (WatchSettings(listen="127.0.0.1:99999", token="ALERT_TOKEN"), "is no address"),
+    ],
+)
+async def test_what_keeps_it_from_listening_is_said(
+    tmp_path: Path, watch: WatchSettings, said: str
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".env").write_text(f"ALERT_TOKEN={TOKEN}\n")
+    (tmp_path / "home" / ".env").chmod(0o600)
+    async with house(tmp_path, watch=watch) as here:
+
+        async def told() -> bool:
+            return bool(here.runtime.incidents.troubles)
+
+        await until(told)
+        assert said in here.runtime.incidents.troubles[0]
+
+
+async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".env").write_text(f"ALERT_TOKEN={TOKEN}\n")
+    (tmp_path / "home" / ".env").chmod(0o600)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        watch = WatchSettings(listen=f"127.0.0.1:{other.getsockname()[1]}", token="ALERT_TOKEN")
+        async with house(tmp_path, watch=watch) as here:
+
+            async def told() -> bool:
+                return bool(here.runtime.incidents.troubles)
+
+            await until(told)
+            assert "cannot listen on" in here.runtime.incidents.troubles[0]

@@ -1,0 +1,68 @@
+"""A store with an intake before it, and what came of signals."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from hermes_agent.core.incidents import (
+    Incident,
+    Incidents,
+    NewNotice,
+    NoticeKind,
+    Service,
+    Signal,
+    Taken,
+)
+from hermes_agent.incidents.channels import notices_for
+from hermes_agent.incidents.intake import Intake
+from hermes_agent.store.store import Store
+from tests.store.helpers import Clock
+
+
+class Post:
+    """Where signals come in."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store: Incidents = store.incidents
+        self.clock = clock
+        self.services: tuple[Service, ...] = ()
+        self.woken = 0
+        self.secret = "hunter2-hunter2"
+        self.webhook = ""
+        self.intake = Intake(
+            self.store,
+            window=lambda: 300.0,
+            topology=self._topology,
+            notices=self.notices,
+            redact=lambda text: text.replace(self.secret, "[secret]"),
+            wake=self._wake,
+            clock=clock,
+        )
+
+    async def _topology(self, _terminal: str) -> Sequence[Service]:
+        return self.services
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def notices(
+        self, incident: Incident, kind: NoticeKind, number: int, text: str
+    ) -> Sequence[NewNotice]:
+        return notices_for(incident, kind, text, number, self.webhook)
+
+    @property
+    def raise_signal(self) -> Callable[[Signal], Awaitable[Taken]]:
+        return self.intake.raise_signal
+
+    async def titles(self) -> list[str]:
+        return [one.title for one in await self.store.incidents()]
+
+
+@asynccontextmanager
+async def post(folder: Path, clock: Clock | None = None) -> AsyncIterator[Post]:
+    time = clock or Clock()
+    store = await Store.open(folder, clock=time)
+    try:
+        yield Post(store, time)
+    finally:
+        await store.close()
