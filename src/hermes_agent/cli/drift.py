@@ -13,7 +13,7 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, runtime
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.words import print_json
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import NotFound, UsageError
 
 ACTIONS = ("run", "list", "show", "accept", "reject")
 SCOPES = ("files", "units", "compose", "packages", "kubernetes")
@@ -153,6 +153,6 @@ def _decide(options: argparse.Namespace) -> None:
 
 
 def _path(id: str) -> str:
-    from urllib.parse import quote
-
-    return f"/v1/drift/{quote(id, safe='')}"
+    if not id.replace(".", "").replace("-", "").isalnum():
+        raise NotFound(f"no audit {id!r}", "`hermes drift list` shows them")
+    return f"/v1/drift/{id}"
