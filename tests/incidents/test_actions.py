@@ -75,6 +75,20 @@ def test_tools_are_known_by_what_they_are_for() -> None:
     assert did("somebodys_server_tool", {}) == "unclear"
 
 
+PUT = "curl -fsS -X PUT -d hello http://127.0.0.1:8080/items/probe"
+
+
+@pytest.mark.parametrize("command", [PUT, f"sleep 1; {PUT}", f"df -h\n{PUT} | head -1", f"({PUT})"])
+def test_who_runs_the_check_by_hand_looks(command: str) -> None:
+    assert did("terminal", {"command": command}) == "changed"
+    assert did("terminal", {"command": command}, [PUT]) == "looked"
+
+
+@pytest.mark.parametrize("command", [f"{PUT}/drop", f"{PUT}; rm -rf /srv", f"x{PUT}"])
+def test_what_is_more_than_the_check_is_what_it_is(command: str) -> None:
+    assert did("terminal", {"command": command}, [PUT]) != "looked"
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_one_of_the_three(command: str) -> None:
     assert did("terminal", {"command": command}) in {"looked", "changed", "unclear"}

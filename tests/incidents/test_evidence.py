@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence
+from hermes_agent.incidents.actions import did
 from hermes_agent.incidents.evidence import Call, Transcript
 
 LINE = "open /var/lib/web/items: No space left on device"
@@ -15,7 +16,7 @@ LINE = "open /var/lib/web/items: No space left on device"
 def call(number: int, command: str, text: str, tool: str = "terminal", session: str = "s1") -> Call:
     return Call(
         session, f"{session}-{number}", number, float(number), tool, {"command": command}, text,
-        True, began=number - 0.5,
+        True, began=number - 0.5, did=did(tool, {"command": command}),
     )  # fmt: skip
 
 
@@ -84,8 +85,8 @@ async def test_a_quote_has_a_length_that_says_something(quote: str) -> None:
         await seen(call(1, "tail", "x" * 400)).find(quote)
 
 
-def test_what_was_refused_has_changed_nothing() -> None:
+def test_only_what_has_changed_something_is_a_change() -> None:
     done = call(1, "rm -rf /srv", "")
     assert [one.effect for one in seen(done).changes] == ["s1-1"]
-    assert not seen(replace(done, kept=False)).changes
-    assert seen(replace(done, kept=False)).only_looked
+    assert not seen(replace(done, did="looked")).changes
+    assert seen(replace(done, did="looked")).only_looked

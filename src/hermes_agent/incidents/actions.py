@@ -1,7 +1,7 @@
 """What a call did to the systems: it only looked, it changed something, or nobody can tell."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from hermes_agent.core.effects import Act
@@ -86,8 +86,9 @@ SCRATCH = ("/tmp/", "/var/tmp/")  # noqa: S108 - output that is put there change
 NOWHERE = ("/dev/null", "/dev/std", "/dev/fd/", "/dev/tty", "/proc/self/")
 
 
-def did(tool: str, arguments: Mapping[str, Any]) -> Did:
-    """What a call with these arguments does, as far as that can be read from it."""
+def did(tool: str, arguments: Mapping[str, Any], checks: Sequence[str] = ()) -> Did:
+    """What a call with these arguments does, as far as that can be read from it. Whoever runs one
+    of these checks by hand looks, whatever it does."""
     if tool in CHANGING_TOOLS:
         return "changed"
     if tool in LOOKING_TOOLS:
@@ -95,8 +96,15 @@ def did(tool: str, arguments: Mapping[str, Any]) -> Did:
     if tool == "process":
         return "looked" if arguments.get("action") in {"list", "follow"} else "changed"
     if tool == "terminal":
-        return _command(str(arguments.get("command", "")))
+        return _command(_without(str(arguments.get("command", "")), checks))
     return "unclear"
+
+
+def _without(command: str, checks: Sequence[str]) -> str:
+    for check in checks:
+        whole = rf"(?<![^\s;&|({{]){re.escape(check.strip())}(?=\s*(?:$|[;&|)}}\n]))"
+        command = re.sub(whole, ":", command)
+    return command
 
 
 def _command(text: str) -> Did:

@@ -14,7 +14,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import CATEGORIES, Entry, Incident, Service
 from hermes_agent.core.lore import Doc, Outcome, Trial
 from hermes_agent.core.skills import OFFERED
-from hermes_agent.incidents.brief import PREVENTION, aftermath
+from hermes_agent.incidents.brief import PREVENTION, aftermath, reminder
 from hermes_agent.incidents.report import Report, as_json, report
 from hermes_agent.incidents.report_text import markdown
 from hermes_agent.incidents.world import World
@@ -120,7 +120,7 @@ async def _have_written(world: World, incident: Incident) -> str:
     await world.end(incident.session, ASKED)
     if (name := await _written(world, incident.session)) or known:
         return name
-    more = f"The skill `{wanted}` is not there yet: {text}"
+    more = reminder(incident, wanted)
     await world.send(incident.session, REMINDED, more, (), None)
     await world.end(incident.session, REMINDED)
     return await _written(world, incident.session)
@@ -145,7 +145,7 @@ async def _learn_topology(world: World, incident: Incident) -> None:
     """Where something else was at fault, the service that was seen to suffer needs it."""
     assert incident.diagnosis is not None
     culprit = incident.diagnosis.component
-    services = {one.name for one in await world.topology()}
+    services = {one.name for one in await world.topology(incident)}
     services |= {check.service or check.name for check in await world.watched(incident)}
     services |= {incident.service, *incident.related} - {""}
     if incident.service and culprit != incident.service and culprit in services:

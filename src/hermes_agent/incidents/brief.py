@@ -99,16 +99,30 @@ When to Use (the early signs), Procedure (the playbook that worked), Verificatio
 and `runbook.yaml` with `when` (checks that show that it is this case), `steps` and `verify`. It
 has one parameter, `service`. Nothing of this one case may stand in it: process ids, paths and names
 that differ from case to case are found by commands in its steps. {notes}"""
-    data = {
-        "aftermath": True,
-        "category": diagnosis.category,
-        "component": diagnosis.component,
-        "service": incident.service,
-        "skill_wanted": skill,
-        "known": known,
-        "drill": drill,
-    }
-    return f"{text}\n\n{block(data)}"
+    return f"{text}\n\n{_learned(incident, skill, known=known, drill=drill)}"
+
+
+def reminder(incident: Incident, skill: str) -> str:
+    """It was not kept."""
+    text = f"{OVER} The skill `{skill}` is not there yet: write it now with `write_skill`."
+    drill = incident.source == "drill"
+    return f"{text}\n\n{_learned(incident, skill, known=False, drill=drill)}"
+
+
+def _learned(incident: Incident, skill: str, *, known: bool, drill: bool) -> str:
+    diagnosis = incident.diagnosis
+    assert diagnosis is not None
+    return block(
+        {
+            "aftermath": True,
+            "category": diagnosis.category,
+            "component": diagnosis.component,
+            "service": incident.service,
+            "skill_wanted": skill,
+            "known": known,
+            "drill": drill,
+        }
+    )
 
 
 def _facts(incident: Incident) -> str:

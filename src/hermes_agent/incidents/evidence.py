@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.incidents import Evidence
+from hermes_agent.core.incidents import Evidence, WatchedCheck
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.incidents.actions import Did, did
@@ -39,12 +39,8 @@ class Call(Struct, frozen=True):
     ok: bool
     undo: str = ""
     began: float = 0.0
-    kept: bool = True
-    """It ran: what was refused did nothing."""
-
-    @property
-    def did(self) -> Did:
-        return did(self.tool, self.arguments) if self.kept else "looked"
+    did: Did = "looked"
+    """What it did to the systems; one that was refused has done nothing."""
 
     @property
     def shown(self) -> str:
@@ -123,17 +119,21 @@ class Transcript(Struct, frozen=True):
         )
 
 
-async def transcript(journal: Journal, session: str, results: Path) -> Transcript:
+async def transcript(
+    journal: Journal, session: str, results: Path, checks: Sequence[WatchedCheck] = ()
+) -> Transcript:
+    """`checks`: those of the incident; to run them is to look."""
+    runs = [check.check.run for check in checks]
     calls: list[Call] = []
     waiting = [session]
     while waiting:
         one = waiting.pop()
-        calls += calls_of(await journal.events(one))
+        calls += calls_of(await journal.events(one), runs)
         waiting += [child.id for child in await journal.sessions(CHILDREN, parent=one)]
     return Transcript(session, tuple(sorted(calls, key=lambda call: call.time)), results)
 
 
-def calls_of(events: Sequence[ev.Recorded]) -> list[Call]:
+def calls_of(events: Sequence[ev.Recorded], checks: Sequence[str] = ()) -> list[Call]:
     """The calls of one session that have come to an end."""
     asked: dict[str, Mapping[str, Any]] = {}
     began: dict[str, float] = {}
@@ -156,7 +156,7 @@ def calls_of(events: Sequence[ev.Recorded]) -> list[Call]:
                     Call(
                         recorded.session, end.effect, recorded.number, recorded.time, end.tool,
                         given, end.text, end.ok, end.inverse, began.get(end.effect, recorded.time),
-                        end.effect in began,
+                        did(end.tool, given, checks) if end.effect in began else "looked",
                     )
                 )  # fmt: skip
     return done

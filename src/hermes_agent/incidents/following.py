@@ -22,6 +22,7 @@ async def follow(world: World, id: str, session: str) -> None:
         for entry in await world.incidents.timeline(id)
         if "effect" in entry.data
     }
+    checks = [one.check.run for one in (await world.incidents.incident(id)).checks]
     seen: list[ev.Recorded] = []
     async for recorded in world.events(session):
         if recorded.number:
@@ -34,17 +35,21 @@ async def follow(world: World, id: str, session: str) -> None:
                         await _delegated(world, id, call.id, call.input().get("tasks"))
             case ev.CallFinished(tool=tool, effect=effect) if effect not in known:
                 known.add(effect)
-                done = [one for one in calls_of(seen) if one.effect == effect]
+                done = [one for one in calls_of(seen, checks) if one.effect == effect]
                 if tool == DELEGATE:
-                    done += await _of_children(world, session, known)
+                    done += await _of_children(world, session, known, checks)
                 await _acted(world, id, done)
 
 
-async def _of_children(world: World, session: str, known: set[str]) -> list[Call]:
+async def _of_children(
+    world: World, session: str, known: set[str], checks: list[str]
+) -> list[Call]:
     done: list[Call] = []
     for child in await world.journal.sessions(CHILDREN, parent=session):
         done += [
-            one for one in calls_of(await world.journal.events(child.id)) if one.effect not in known
+            one
+            for one in calls_of(await world.journal.events(child.id), checks)
+            if one.effect not in known
         ]
     known |= {one.effect for one in done}
     return done

@@ -71,7 +71,9 @@ class Hand:
                 return _again(entry)
         if incident.state not in OPEN:
             raise ToolError(f"the incident is {incident.state}: it is over", retry="never")
-        seen = await transcript(self._world.journal, self._session, self._world.results)
+        seen = await transcript(
+            self._world.journal, self._session, self._world.results, incident.checks
+        )
         match action:
             case "hypothesis":
                 return await self._hypothesis(incident, given, seen, by)

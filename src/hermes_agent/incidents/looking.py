@@ -63,7 +63,7 @@ async def _tried(world: World, incident: Incident, known: Known, look: Look) -> 
 
 async def near(world: World, incident: Incident) -> Sequence[Service]:
     """The service, what it needs, and what needs it, however far."""
-    services = {one.name: one for one in await world.topology()}
+    services = {one.name: one for one in await world.topology(incident)}
     wanted = {incident.service, *incident.related}
     grown = True
     while grown:

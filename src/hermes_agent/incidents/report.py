@@ -13,6 +13,7 @@ from hermes_agent.core.errors import NotFound
 from hermes_agent.core.incidents import Diagnosis, Entry, Hypothesis, Incident
 from hermes_agent.core.journal import Journal
 from hermes_agent.incidents.evidence import Call, Transcript, transcript
+from hermes_agent.incidents.report_text import stamp
 from hermes_agent.incidents.world import World
 
 OUTCOME_CHARS = 200
@@ -95,7 +96,7 @@ class _Work(Struct, frozen=True):
 async def report(world: World, id: str) -> Report:
     incident = await world.incidents.incident(id)
     entries = tuple(await world.incidents.timeline(id))
-    work = await _work(world.journal, incident.session, world.results)
+    work = await _work(world.journal, incident, world.results)
     diagnosis = incident.diagnosis
     needed = [str(entry.data["needed"]) for entry in entries if "needed" in entry.data]
     learned = [str(entry.data.get("skill", "")) for entry in entries if entry.kind == "learned"]
@@ -133,11 +134,12 @@ async def report(world: World, id: str) -> Report:
     )
 
 
-async def _work(journal: Journal, session: str, results: Path) -> _Work:
+async def _work(journal: Journal, incident: Incident, results: Path) -> _Work:
+    session = incident.session
     if not session:
         return _Work(Transcript("", (), results))
     try:
-        seen = await transcript(journal, session, results)
+        seen = await transcript(journal, session, results, incident.checks)
         events = [one.event for one in await journal.events(session)]
     except NotFound:  # somebody has deleted it
         return _Work(Transcript(session, (), results))
@@ -158,8 +160,10 @@ async def _work(journal: Journal, session: str, results: Path) -> _Work:
 
 
 def _impact(incident: Incident) -> str:
-    hit = ", ".join(dict.fromkeys([incident.service, *incident.related])) or "unknown"
-    return f"{hit.strip(', ')}, {'still' if incident.ended is None else 'until it ended'}"
+    hit = [name for name in dict.fromkeys([incident.service, *incident.related]) if name]
+    end = f"until {stamp(incident.ended)}" if incident.ended is not None else "and still is"
+    count = f"{incident.signals} signal{'s' if incident.signals != 1 else ''}"
+    return f"{', '.join(hit) or 'unknown'}, from {stamp(incident.opened)} {end} ({count})"
 
 
 def _pointers(incident: Incident, seen: Transcript) -> tuple[Pointer, ...]:

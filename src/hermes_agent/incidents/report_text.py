@@ -109,11 +109,15 @@ def _believed(made: "Report") -> str:
     if not made.hypotheses:
         return ""
     lines = [
-        f"- {one.id} {one.state} ({one.confidence:.0%}): {_plain(one.claim)} "
+        f"- {one.id} {_stands(one.state, made.state)} ({one.confidence:.0%}): {_plain(one.claim)} "
         f"({len(one.supports)} for, {len(one.contradicts)} against)"
         for one in made.hypotheses
     ]
     return "\n".join(["## What was believed", "", *lines])
+
+
+def _stands(believed: str, state: str) -> str:
+    return "not pursued" if believed == "open" and state in {"resolved", "closed"} else believed
 
 
 def _timeline(made: "Report") -> str:

@@ -45,7 +45,7 @@ async def _fitting(world: World, incident: Incident, arguments: str, look: Look)
 async def healed(world: World, incident: Incident, session: str, skill: str, look: Look) -> bool:
     """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
     when the checks hold and nothing got worse."""
-    seen = await transcript(world.journal, session, world.results)
+    seen = await transcript(world.journal, session, world.results, incident.checks)
     if not incident.checks or seen.only_looked:
         return False
     held = await look_twice(incident.checks, look, world.sleep)

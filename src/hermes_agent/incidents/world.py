@@ -75,7 +75,9 @@ class World(Protocol):
 
     def wake_notices(self) -> None: ...
 
-    async def topology(self) -> Sequence[Service]: ...
+    async def topology(self, incident: Incident) -> Sequence[Service]:
+        """What is known of the systems that it is in."""
+        ...
 
     async def watched(self, incident: Incident) -> Sequence[WatchedCheck]:
         """All checks of the place where the incident is."""

@@ -149,8 +149,8 @@ class RuntimeWorld:
     def wake_notices(self) -> None:
         self._watching.wake_notices()
 
-    async def topology(self) -> Sequence[Service]:
-        return await self._watching.topology()
+    async def topology(self, incident: Incident) -> Sequence[Service]:
+        return await self._watching.topology(incident.terminal)
 
     async def watched(self, incident: Incident) -> Sequence[WatchedCheck]:
         place = self._place(incident.terminal)
