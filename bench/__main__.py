@@ -21,6 +21,7 @@ PARTS = (
     "mcp",
     "recall",
     "learning",
+    "drills",
     "install",
 )
 
