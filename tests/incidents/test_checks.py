@@ -24,7 +24,7 @@ FULL = """
   policy: observe
   needs: [database, cache]
   labels: {team: shop, learning: "off"}
-- {name: quick, run: "true", every: 2, source: drill}
+- {name: quick, run: "true", every: 2, source: drill, needs: [], labels: {}}
 - {name: nightly, run: "true", level: daily}
 - {name: slow, run: "true", every: 10m}
 - name: out-of-memory

@@ -241,7 +241,8 @@ class _Reader(Reader):
         return word or "P2"  # type: ignore[return-value]  # one of them, or it was said
 
     def _needs(self, given: Mapping[str, Node]) -> tuple[str, ...]:
-        return self.strings(given["needs"], "needs") if "needs" in given else ()
+        node = given.get("needs")
+        return () if node is None or node.items == [] else self.strings(node, "needs")
 
     def _labels(self, given: Mapping[str, Node]) -> dict[str, str]:
         if "labels" not in given:

@@ -31,6 +31,7 @@ LEFT = "check-*"
 class CheckRunner:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
+        self._mine: set[str] = set()
 
     async def run(self, watched: WatchedCheck, policy: str = "") -> Outcome:
         """Run a check under a policy profile, that of new sessions where none is named."""
@@ -59,12 +60,14 @@ class CheckRunner:
         policy = policy or self._runtime.settings.policy
         id = f"check-{uuid.uuid4().hex[:12]}"
         folder = self._runtime.home.terminals / id
+        self._mine.add(id)
         try:
             work = folder / "work"
             await asyncio.to_thread(work.mkdir, mode=0o700, parents=True)
             return await self._run_in(_stand_in(id, str(work), policy), watched, seconds)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            self._mine.discard(id)
 
     async def _run_in(self, session: Session, watched: WatchedCheck, seconds: float) -> Outcome:
         runtime = self._runtime
@@ -92,7 +95,8 @@ class CheckRunner:
     async def clear(self) -> None:
         """Remove what a runtime that was killed has left behind."""
         for folder in await asyncio.to_thread(lambda: [*self._runtime.home.terminals.glob(LEFT)]):
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            if folder.name not in self._mine:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _stand_in(id: str, folder: str, policy: str) -> Session:

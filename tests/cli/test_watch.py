@@ -1,0 +1,155 @@
+"""`hermes watch` and `hermes incidents`, as a person uses them."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.cli.watch import unit_text
+from tests.support.cli import House, wait_until
+
+
+def add(house: House, name: str, run: str, *words: str) -> None:
+    house.good("watch", "add", name, "--run", run, *words)
+
+
+def incident(house: House, id: str = "inc-1") -> dict[str, object]:
+    def there() -> object:
+        return [one for one in house.json("incidents", "list") if one["id"] == id]
+
+    found = wait_until(there, f"{id} is declared")
+    return dict(found[0])
+
+
+def test_a_check_is_written_listed_and_run(house: House) -> None:
+    assert "nothing is watched" in house.good("watch", "list")
+    up = house.work / "up"
+    up.touch()
+    add(house, "web", f"test -f {up}", "--service", "shop", "--severity", "P1", "--every", "3600")
+    text = (house.home / "checks" / "web.yaml").read_text()
+    assert text == (f"name: web\nrun: test -f {up}\nservice: shop\nevery: 3600\nseverity: P1\n")
+    assert "holds" in house.good("watch", "run", "web")
+    (row,) = house.json("watch", "list")
+    assert (row["kind"], row["name"], row["severity"]) == ("check", "web", "P1")
+    assert row["state"]["ok"] is True
+    up.unlink()
+    failed = house.run("watch", "run", "web", "--json")
+    assert (failed.returncode, json.loads(failed.stdout)["ok"]) == (1, False)
+    assert "FAILS since" in house.good("watch", "list")
+    assert "failing: web" in house.good("status")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["x y", "--run", "true"], "cannot be a name"),
+        (["x", "--log", "/a"], "go together"),
+        (["x", "--log", "a", "--pattern", "b"], "not absolute"),
+        (["x", "--log", "/a", "--pattern", "("], "no regular expression"),
+        (["x", "--run", " "], "needs a command"),
+        (["x"], "required"),
+        (["x", "--run", "a", "--log", "b"], "not allowed with"),
+        (["x", "--run", "a", "--every", "0"], "--every"),
+        (["x", "--run", "a", "--severity", "P7"], "--severity"),
+    ],
+)
+def test_a_check_that_makes_no_sense_is_not_written(
+    house: House, words: list[str], said: str
+) -> None:
+    done = house.run("watch", "add", *words)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert not (house.home / "checks").exists() or not list((house.home / "checks").iterdir())
+
+
+def test_a_check_is_never_overwritten(house: House) -> None:
+    add(house, "web", "true")
+    done = house.run("watch", "add", "web", "--run", "false")
+    assert (done.returncode, "there is a check in" in done.stderr) == (2, True)
+    assert "run: 'true'" in (house.home / "checks" / "web.yaml").read_text()
+
+
+def test_what_is_wrong_with_a_file_is_said_everywhere(house: House) -> None:
+    add(house, "web", "true")
+    (house.home / "checks" / "bad.yaml").write_text("name: bad\nrum: x\n")
+    listed = house.run("watch", "list")
+    assert listed.returncode == 1
+    assert "checks/bad.yaml:2:1: a check has no key 'rum'" in listed.stdout
+    assert "did you mean 'run'?" in listed.stdout
+    assert "web" in listed.stdout
+    rows = json.loads(house.run("watch", "list", "--json").stdout)
+    assert [row["kind"] for row in rows] == ["check", "problem", "problem"]
+    status = wait_until(
+        lambda: "checks/bad.yaml:2:1" in (said := house.good("status")) and said, "it is watched"
+    )
+    assert "checks     1; failing: none" in status
+    doctor = house.run("doctor").stdout
+    assert "checks/bad.yaml:2:1" in doctor
+    assert "1 checks and 0 log patterns" in doctor
+
+
+def test_incidents_are_declared_shown_closed_and_reported(house: House) -> None:
+    assert house.json("incidents") == []
+    assert house.good("incidents").strip() == "no incidents"
+    declared = house.json("incidents", "declare", "the shop is slow", "--service", "shop")
+    assert (declared["id"], declared["state"]) == ("inc-1", "declared")
+    shown = house.good("incidents", "show", "1")
+    assert "inc-1 the shop is slow" in shown
+    assert "declared   P2 the shop is slow" in shown
+    assert house.json("incidents", "show", "inc-1")["timeline"][0]["kind"] == "declared"
+    assert "shop" in house.good("incidents", "list")
+    second = house.json("incidents", "declare", "another thing")
+    closed = house.json("incidents", "close", second["id"], "--why", "planned work")
+    assert closed["state"] == "closed"
+    assert "planned work" in house.good("incidents", "show", second["id"])
+    for id in ("inc-77", "x", "", "a/b"):
+        assert house.run("incidents", "show", id).returncode == 1
+    assert house.run("incidents", "close", "inc-1").returncode == 2
+
+
+def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> None:
+    up = house.work / "up"
+    up.touch()
+    add(house, "web", f"test -f {up}", "--every", "1", "--after", "1", "--service", "shop")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "hermes_agent", "watch"],
+        env=house.environ, cwd=house.work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert watching.stdout is not None
+        wait_until(lambda: house.json("watch", "list")[0]["state"].get("ok"), "it holds")
+        up.unlink()
+        said = ""
+        deadline = time.monotonic() + 30
+        while "declared" not in said or "web fails" not in said:
+            assert time.monotonic() < deadline, said
+            said += watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        rest = watching.communicate(timeout=30)[0]
+    finally:
+        watching.kill()
+        watching.wait()
+    assert watching.returncode == 0
+    assert "goes on watching" in rest
+    assert "web  " in said
+    assert house.json("status")["state"] == "running"
+    assert incident(house)["service"] == "shop"
+
+
+def test_a_unit_keeps_the_runtime_up(house: House, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    told = house.good("watch", "install", XDG_CONFIG_HOME=str(config))
+    unit = (config / "systemd" / "user" / "hermes.service").read_text()
+    assert f'Environment="HERMES_HOME={house.home}"' in unit
+    assert f'ExecStart="{sys.executable}" -m hermes_agent serve' in unit
+    assert "Restart=always" in unit
+    assert str(config) in told
+    assert "systemctl --user enable --now hermes.service" in told or "does not run here" in told
+    assert house.good("watch", "install", "--print") == unit
+    odd = unit_text("/a b/python", '/home/50% "x"')
+    assert 'ExecStart="/a b/python" -m' in odd
+    assert 'Environment="HERMES_HOME=/home/50%% \\"x\\""' in odd
