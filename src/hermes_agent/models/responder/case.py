@@ -69,6 +69,11 @@ class Case:
         """What a command came to, the last time that it was run."""
         return next((one for one in reversed(self.observed) if one.command == command), None)
 
+    @property
+    def symptom(self) -> str:
+        """What the check said when it failed."""
+        return self.brief.check.output if self.brief.check else ""
+
     def text(self, command: str) -> str:
         found = self.look(command)
         return found.output if found is not None else ""

@@ -1,12 +1,8 @@
 """The work on an incident: look, suspect, look closer, mend, verify, and say what it was."""
 
-import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 
-import msgspec
-
-from hermes_agent.core.messages import ToolMessage
-from hermes_agent.models.responder import follow, probes
+from hermes_agent.models.responder import follow, parse, probes
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.child import closer, observations, task_for
@@ -25,7 +21,6 @@ LOOKS = 4
 """Times that it looks closer before each of them."""
 AT_ONCE = 10
 CHILDREN = 6
-CALM = "for n in 1 2 3; do sleep 1; {check} >/dev/null 2>&1 && echo held || echo failed; done"
 
 Steps = Generator[Move, Answer, list[Seen]]
 
@@ -51,19 +46,19 @@ def investigation(brief: Brief) -> Work:
     done = yield from follow.skills(brief)
     if done:
         return done
-    known: list[Seen] = yield from _triage(brief, INTRODUCTION)
-    if (yield from _is_calm(brief, known)):
+    known, well = yield from _triage(brief, INTRODUCTION)
+    if well and (yield from _is_calm()):
         return (yield from _false_alarm(brief))
     known += yield from _ask_children(Case(brief, known))
     tried: list[Idea] = []
     for attempt in range(ATTEMPTS):
         if attempt:
-            known = yield from _triage(brief, "That was not all. I look again.")
+            known, _ = yield from _triage(brief, "That was not all. I look again.")
         chosen = yield from _settle_on(brief, known, tried)
         if chosen is None:
             break
         tried.append(chosen)
-        helped = yield from _mend(chosen, brief)
+        helped = yield from _mend(chosen)
         if helped:
             ended = yield from _resolve(_cause(tried), brief)
             if ended:
@@ -71,30 +66,33 @@ def investigation(brief: Brief) -> Work:
     return (yield from _escalate(brief, known, tried))
 
 
-def _triage(brief: Brief, text: str) -> Steps:
-    check = [brief.check.command] if brief.check and brief.check.command else []
-    commands = [*check, *probes.TRIAGE]
-    found = yield from run(text, commands)
-    if not any(one.command == probes.STATUS and one.ok for one in found) and not any(
-        re.match(r"\S+\s+[A-Z]{4,}", one.output) for one in found if one.command == probes.STATUS
-    ):
+def _triage(brief: Brief, text: str) -> Generator[Move, Answer, tuple[list[Seen], bool]]:
+    """What there is to see at first, and whether the checks hold."""
+    calls = (*(terminal(command) for command in probes.TRIAGE), incident("verify"))
+    answer = yield Move(text, calls)
+    found = [
+        seen(command, result)
+        for command, result in zip(probes.TRIAGE, answer.results, strict=False)
+    ]
+    status = next((one for one in found if one.command == probes.STATUS), None)
+    if status is None or not any(parse.supervised(status.output)):
         found += yield from run("No supervisor answers here: I ask systemd.", [probes.UNITS])
-    return found
+    return found, holds(answer)
 
 
-def _is_calm(brief: Brief, known: Sequence[Seen]) -> Generator[Move, Answer, bool]:
-    """Whether the check holds now, and goes on to."""
-    if brief.check is None or not brief.check.command:
-        return False
-    first = next((one for one in known if one.command == brief.check.command), None)
-    if first is None or not first.ok:
-        return False
+def holds(answer: Answer) -> bool:
+    """Whether the last call was a verification that found all well."""
+    last = answer.results[-1] if answer.results else None
+    return last is not None and last.ok and "FAILS" not in last.text and ": holds" in last.text
+
+
+def _is_calm() -> Generator[Move, Answer, bool]:
+    """Whether the checks go on to hold."""
     answer = yield Move(
-        "The check holds now. I look whether it goes on to.",
-        (terminal(f"sleep 2; {brief.check.command}"), incident("verify")),
+        "The checks hold now. I look whether they go on to.",
+        (terminal("sleep 3"), incident("verify")),
     )
-    verified = answer.results[1].text if len(answer.results) > 1 else ""
-    return bool(answer.results) and answer.results[0].ok and "FAILS" not in verified
+    return holds(answer)
 
 
 def _false_alarm(brief: Brief) -> Work:
@@ -189,25 +187,16 @@ def _told(fresh: Sequence[Idea]) -> str:
     return f"What I suspect: {best}."
 
 
-def _mend(idea: Idea, brief: Brief) -> Generator[Move, Answer, bool]:
+def _mend(idea: Idea) -> Generator[Move, Answer, bool]:
     """Carry out a remedy; whether all checks hold afterwards."""
     undo = f" To undo it: {idea.undo}." if idea.undo else ""
-    yield Move(
+    answer = yield Move(
         f"I believe that {idea.claim}. The smallest remedy I know: {'; '.join(idea.fix)}.{undo}",
-        tuple(terminal(command) for command in idea.fix),
+        (*(terminal(command) for command in (*idea.fix, "sleep 1")), incident("verify")),
     )
-    for pause in (1, 3):
-        answer = yield Move(
-            "Did it help?", (terminal(f"sleep {pause}; {_again(brief)}"), incident("verify"))
-        )
-        said = answer.results[-1].text if answer.results else ""
-        if answer.results and answer.results[-1].ok and "FAILS" not in said:
-            return "worse" not in said.lower()
-    return False
-
-
-def _again(brief: Brief) -> str:
-    return brief.check.command if brief.check and brief.check.command else "true"
+    if not holds(answer):
+        answer = yield Move("It may take a moment.", (terminal("sleep 3"), incident("verify")))
+    return holds(answer)
 
 
 def _cause(tried: Sequence[Idea]) -> Idea:

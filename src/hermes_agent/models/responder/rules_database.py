@@ -26,6 +26,16 @@ _QUERY = (
     "array_to_string(pg_blocking_pids(pid), ','), left(regexp_replace(query, '\\s+', ' ', 'g'), 90) "
     "from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
 )
+_LOCKS = (
+    "select coalesce(l.pid, 0), coalesce(a.application_name, 'prepared'), coalesce(a.state, ''), "
+    "l.mode, c.relname, coalesce(l.virtualtransaction, '') from pg_locks l join pg_class c on "
+    "c.oid = l.relation left join pg_stat_activity a on a.pid = l.pid where l.granted and "
+    "c.relkind in ('r', 'p') and c.relnamespace >= 2200 and l.mode not in ('AccessShareLock', "
+    "'RowShareLock')"
+)
+_PREPARED = (
+    "select gid, owner, database, extract(epoch from now() - prepared)::int from pg_prepared_xacts"
+)
 IDLE_SECONDS = 1
 
 
@@ -99,6 +109,8 @@ def database(case: Case) -> Iterator[Idea]:
                 )  # fmt: skip
                 continue
             sessions = list(_sessions(answer))
+            if spoken:
+                yield from _holding(case, service, place, user, spoken)
             yield from _blocked(case, service, place, user, sessions, spoken)
             yield from _crowded(case, service, place, user, sessions, spoken)
 
@@ -130,6 +142,39 @@ def _blocked(
             lines(root.line, waiting[0].line if waiting else "", spoken), (),
             (_psql(place, end, user),), "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions older than a minute"),
+        )  # fmt: skip
+
+
+def _holding(
+    case: Case, service: str, place: tuple[str, int, str, str], user: str, spoken: str
+) -> Iterator[Idea]:
+    """Strong locks, and transactions that were prepared and forgotten."""
+    held, prepared = _psql(place, _LOCKS, user), _psql(place, _PREPARED, user)
+    wants = case.missing((held, prepared))
+    component = case.database_of(place[1]) or service
+    if wants:
+        yield Idea("database-lock", component, "somebody may hold a table", 0.6, f"port {place[1]}",
+                   lines(spoken), wants)  # fmt: skip
+        return
+    prevent = ("set idle_in_transaction_session_timeout", "alert on transactions over a minute")
+    for row in parse.table(case.text(prepared)):
+        if len(row) == 4 and "'" not in row[0]:
+            yield Idea(
+                "database-lock", component,
+                f"the prepared transaction {row[0]} was never ended", 0.85, row[0],
+                lines("|".join(row), spoken), (), (_psql(place, f"rollback prepared '{row[0]}'", user),),
+                "its coordinator begins it again", prevent,
+            )  # fmt: skip
+    strong = [row for row in parse.table(case.text(held)) if len(row) == 6 and row[0].isdigit()]
+    strong = [row for row in strong if row[0] != "0" and "Exclusive" in row[3]]
+    for row in strong:
+        hard = row[3] in ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock")
+        end = f"select pg_terminate_backend({row[0]})"
+        yield Idea(
+            "database-lock", component,
+            f"process {row[0]} ({row[1]}) holds {row[3]} on {row[4]}", 0.8 if hard else 0.62,
+            f"pid {row[0]}, table {row[4]}", lines("|".join(row), spoken), (),
+            (_psql(place, end, user),), "its client begins the transaction again", prevent,
         )  # fmt: skip
 
 

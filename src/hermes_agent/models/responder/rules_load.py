@@ -138,15 +138,11 @@ def slow_self(case: Case) -> Iterator[Idea]:
     """It runs and does not answer: the last thing to try is to start it anew."""
     service = case.brief.service
     program = case.programs.get(service)
-    check = case.brief.check
-    if program is None or not program.up or check is None:
-        return
-    found = case.look(check.command)
-    if found is None or found.ok:
+    if program is None or not program.up:
         return
     yield Idea(
         "unknown", service, f"{service} runs and does not do its work", 0.2, shlex.quote(service),
-        lines(*found.lines[-2:], program.line), (), (case.restart(service),), "",
+        lines(*case.troubles(service)[:1], program.line), (), (case.restart(service),), "",
         ("find out why from its log",),
     )  # fmt: skip
 

@@ -181,15 +181,7 @@ def _covers(line: str, address: str) -> bool:
 
 def certificate(case: Case) -> Iterator[Idea]:
     """A certificate that is no longer, or not yet, valid."""
-    check = case.brief.check
-    symptom = next(
-        (
-            line
-            for line in [*(case.text(check.command) if check else "").splitlines()]
-            if _CERTIFICATE.search(line)
-        ),
-        "",
-    )
+    symptom = case.symptom if _CERTIFICATE.search(case.symptom) else ""
     for service in case.suspects:
         spoken = next((x for x in case.troubles(service) if _CERTIFICATE.search(x)), "")
         paths = _certificate_paths(case, service)
@@ -201,12 +193,12 @@ def certificate(case: Case) -> Iterator[Idea]:
             state = _validity(dates, case.now)
             if not dates:
                 yield Idea("certificate-expired", service, f"{path} may not be valid",
-                           0.35 + 0.3 * bool(symptom or spoken), path, lines(symptom, spoken),
+                           0.35 + 0.3 * bool(symptom or spoken), path, lines(spoken),
                            wants)  # fmt: skip
             elif state:
                 yield from _renewing(case, service, path, state, wants)
             elif symptom or spoken:
-                yield from _unloaded(case, service, path, symptom or spoken)
+                yield from _unloaded(case, service, path, spoken)
 
 
 def _certificate_paths(case: Case, service: str) -> list[str]:

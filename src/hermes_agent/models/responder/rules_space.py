@@ -14,12 +14,12 @@ FULL, ROOMY = 95, 80
 FLOOD_BYTES = 20_000
 """What a log grows in a second that is more than anybody reads."""
 _NO_ROOM = r"no space left|disk full|ENOSPC|disk quota exceeded"
-_ROTATED = re.compile(
-    r"(\.log|/log/[^/]+?)([.-]\d+|[.-]\d{8}\S*|\.old|\.\d+)?(\.(gz|xz|bz2|zst))?$"
-)
+_ROTATED = re.compile(r"\.(log|out|err)([.-]\d[\w.-]*|\.old)(\.(gz|xz|bz2|zst))?$")
 _OLD_LOG = re.compile(r"(\.(gz|xz|bz2|zst|old)|[.-]\d{1,3}|[.-]\d{4}-?\d\d-?\d\d\S*)$")
 _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
-_SCRATCH = re.compile(r"^/(tmp|var/tmp|var/cache|var/crash|var/spool/tmp)/|/(cache|\.cache|tmp)/")
+_SCRATCH = ("/tmp/", "/var/tmp/", "/var/cache/", "/var/crash/")  # noqa: S108 - of the machine
+OLD_SECONDS = 3_600.0
+"""What lies in a scratch folder for longer is forgotten."""
 _PASSING = re.compile(
     r"/(sess|session|sessions|cache|caches|tmp|temp|scratch|thumbs|thumbnails|spool|"
     r"\.cache|http-cache|proxy_cache|opcache|uploads-tmp|work|partial)([-_/]|$)",
@@ -60,7 +60,7 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
             prevent=("have the log reopened after rotation", "alert on disk use above 80 %"),
         )  # fmt: skip
     found = list(parse.sizes(case.text(probes.large(mount.path))))
-    spare = [one for one in found if _disposable(one.path) and not _held(case, one.path)]
+    spare = [one for one in found if _disposable(one, case.now) and not _held(case, one.path)]
     open_logs = [one for one in found if _is_log(one.path) and one not in spare]
     for chosen, fix in ((spare, _removal(spare)), (open_logs[:3], _emptying(open_logs[:3]))):
         freed = sum(one.size for one in chosen) // 1024
@@ -103,12 +103,15 @@ def _deleted(case: Case, mount: parse.Mount) -> tuple[tuple[str, ...], str, str]
     return None
 
 
-def _disposable(path: str) -> bool:
-    if _DUMP.search(path):
+def _disposable(one: parse.Sized, now: float) -> bool:
+    """Whether nobody will miss it: old logs, dumps, and what lies forgotten in scratch folders."""
+    if _DUMP.search(one.path) or _ROTATED.search(one.path):
         return True
-    if path.startswith("/var/log/") and _OLD_LOG.search(path):
+    if "/log" in one.path and _OLD_LOG.search(one.path):
         return True
-    return _SCRATCH.search(path) is not None and "/lib/" not in path
+    if one.path.startswith(_SCRATCH):
+        return True
+    return _PASSING.search(one.path) is not None and now - one.time > OLD_SECONDS
 
 
 def _is_log(path: str) -> bool:
@@ -161,14 +164,15 @@ def no_inodes(case: Case) -> Iterator[Idea]:
             continue
         _, folder, line = chosen[0]
         evidence = lines(mount.line, line, spoken)
-        named = probes.names_in(folder)
-        fix = (f"find {shlex.quote(folder)} -xdev -type f -delete",) if passing else ()
-        yield Idea(
-            "inode-full", service, f"{claim}: {folder} holds too many", score + 0.1 * bool(fix),
-            folder, evidence, case.missing((named,)), fix,
-            "they are passing files, made again when wanted",
-            ("expire such files by age", "alert on inodes above 80 %"),
-        )  # fmt: skip
+        for age, less in (("-mmin +60 ", 0.0), ("-mmin +5 ", 0.05)):
+            fix = f"find {shlex.quote(folder)} -xdev -type f {age}-delete"
+            yield Idea(
+                "inode-full", service, f"{claim}: {folder} holds too many",
+                score + 0.1 * bool(passing) - less, folder, evidence,
+                case.missing((probes.names_in(folder),)), (fix,) if passing else (),
+                "they are passing files, made again when wanted",
+                ("expire such files by age", "alert on inodes above 80 %"),
+            )  # fmt: skip
 
 
 def flood(case: Case) -> Iterator[Idea]:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder import probes
+from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import (
     KEEP,
@@ -191,26 +191,67 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
     if path.startswith(("/usr/", "/proc/", "/dev/")):
         return
     above, search = probes.rows(str(here.parent)), probes.kept(here.name)
-    wants = case.missing((above, search, probes.RELEASES))
-    category = "bad-config" if path.startswith("/etc/") else "service-crash"
-    copies = [
-        row for row in case.text(search).splitlines() if row.split(None, 3)[3:] not in ([], [path])
-    ]
-    copies = [row for row in copies if not row.split(None, 3)[3].startswith(KEEP)]
+    wants = case.missing((above, search, _program(here.name)))
     listed = case.look(above)
-    if listed is not None and any(row.rstrip().endswith(f" {here.name}") for row in listed.lines):
+    if listed is not None and any(row.own == here.name for row in parse.listing(listed.output)):
         return  # it is there again
-    fix: tuple[str, ...] = ()
-    if copies:
-        source = max(copies, key=lambda row: row.split(None, 3)[1]).split(None, 3)[3]
-        fix = (f"cp -p {shlex.quote(source)} {shlex.quote(path)}", case.restart(service))
-    elif listed is not None and not listed.ok and path.startswith(("/run/", "/var/run/")):
-        fix = (f"mkdir -p {shlex.quote(str(here.parent))}", case.restart(service))
+    copies = [row for row in parse.sizes(case.text(search)) if row.path != path]
+    copies = [row for row in copies if not row.path.startswith((KEEP, "/usr/"))]
+    source = max(copies, key=lambda row: row.time) if copies else None
+    folder_gone = listed is not None and not listed.ok
+    fix = _replacement(case, service, path, source.path if source else "", folder_gone)
     yield Idea(
-        category, service, f"{path}, which {service} needs, is gone",
-        0.85 if fix else 0.6, path, lines(line, *copies[:1]), wants, fix,
-        f"rm {path}", ("keep what a service needs in its release",),
+        "bad-config" if path.startswith("/etc/") else "service-crash", service,
+        f"{path}, which {service} needs, is gone",
+        0.87 if fix else 0.6, path, lines(line, source.line if source else ""), wants,
+        (*fix, case.restart(service)) if fix else (),
+        undo_of(_entry_path(case, service)) if _is_named(case, service, path) else f"rm {path}",
+        ("keep what a service needs in its release",),
     )  # fmt: skip
+
+
+def _replacement(
+    case: Case, service: str, path: str, source: str, folder_gone: bool
+) -> tuple[str, ...]:
+    """How what is gone comes back, or its entry is led to where it is."""
+    here = PurePosixPath(path)
+    other = case.text(_program(here.name)).strip().splitlines()[:1]
+    if _is_named(case, service, path) and here.parent.name in ("bin", "sbin") and other:
+        return _rewritten(case, service, path, other[0])
+    if source and folder_gone and _is_named(case, service, path):
+        return _rewritten(case, service, path, source)
+    if source:
+        made = (f"mkdir -p {shlex.quote(str(here.parent))}",) if folder_gone else ()
+        return (*made, f"cp -p {shlex.quote(source)} {shlex.quote(path)}")
+    if folder_gone and path.startswith(("/run/", "/var/run/", "/var/lib/", "/var/log/", "/tmp/")):  # noqa: S108
+        return (f"mkdir -p {shlex.quote(str(here.parent))}",)
+    return ()
+
+
+def _rewritten(case: Case, service: str, old: str, new: str) -> tuple[str, ...]:
+    """The entry of a program with another path in it."""
+    entry = _entry_path(case, service)
+    if not re.fullmatch(r"[\w./@+-]+", old) or not re.fullmatch(r"[\w./@+-]+", new):
+        return ()
+    return (
+        f"cp {shlex.quote(entry)} {KEEP}/{PurePosixPath(entry).name}.replaced",
+        f"sed -i 's#{old}#{new}#g' {shlex.quote(entry)}",
+        *_reload(case, service, entry),
+    )
+
+
+def _program(name: str) -> str:
+    return f"command -v {shlex.quote(name)}"
+
+
+def _entry_path(case: Case, service: str) -> str:
+    definition = case.definitions.get(service)
+    return definition.path if definition else ""
+
+
+def _is_named(case: Case, service: str, path: str) -> bool:
+    definition = case.definitions.get(service)
+    return definition is not None and path in definition.command
 
 
 def entry(case: Case) -> Iterator[Idea]:
