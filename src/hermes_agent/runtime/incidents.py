@@ -141,7 +141,6 @@ class Incidents:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._woken.wait()
-        self._wanted = True
         await self._runner.clear()
         parts = (
             self.watching.tend, self.logs.tend, self.notices.tend, self.briefing.tend,
@@ -150,7 +149,11 @@ class Incidents:
         await asyncio.gather(*map(_lasting, parts))
 
     async def _is_wanted(self) -> bool:
-        if self._wanted or self._runtime.settings.watch.listen:
+        self._wanted = self._wanted or await self._something_to_do()
+        return self._wanted
+
+    async def _something_to_do(self) -> bool:
+        if self._runtime.settings.watch.listen:
             return True
         checks = self._runtime.home.path / "checks"
         if await asyncio.to_thread(lambda: checks.is_dir() and any(checks.iterdir())):
@@ -236,7 +239,7 @@ class Incidents:
         return found
 
     async def status(self) -> dict[str, Any]:
-        if not self._wanted:
+        if not await self._is_wanted():
             return {"checks": 0, "failing": [], "open": 0, "troubles": []}
         checks = await self.watching.standings()
         open = await self._runtime.store.incidents.incidents(open=True, limit=1_000)
