@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.down import stop
 from hermes_agent.cli.incident_view import View
+from hermes_agent.cli.main import CUT_SHORT
 from hermes_agent.core.errors import HermesError
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def main() -> int:
     view.text("Hermes with nothing configured: a fresh home, no key, no network.", "bold")
     try:
         return _play(api, view, folder)
+    except KeyboardInterrupt:
+        return CUT_SHORT
     except HermesError as error:
         view.text(f"The demo went wrong: {error}", "bad")
         return 1
@@ -60,23 +63,29 @@ def _play(api: Api, view: View, folder: Path) -> int:
         return demo_kill.play(api, folder)
     from hermes_agent.cli.demo_round import Round
 
+    api.ensure()
     first = Round(api, view, drill, SEEDS[0], kill=True)
     once = first.play()
     _what_is_left(api, view, first)
     view.heading("The same kind of fault again")
-    view.text("Another machine: other names, ports and paths. There is a skill for it now.")
+    known = " There is a skill for it now." if once.learned else ""
+    view.text(f"Another machine: other names, ports and paths.{known}")
     second = Round(api, view, drill, SEEDS[1], kill=False)
     again = second.play()
     view.heading("First and second")
     view.table(("", "first", "second"), _compared(once, again))
     good = once.resolved and once.cause and again.resolved and again.cause
-    if not good or not first.killed or again.steps >= once.steps:
+    if not good or not first.killed or again.steps >= once.steps or first.heard != 1:
         view.text("\nThis is not how it should have gone.", "bad")
         return 1
+    begun = first.work.again
     view.text(
-        f"\nRuntime {first.killed} was killed in the middle; the work went on, and nothing was "
-        "done twice.\nNext: `.venv/bin/hermes drill list` has more faults. With HERMES_MODEL and a "
-        "key, your own model heals them (docs/guides/first-steps.md)."
+        f"\nRuntime {first.killed} was killed in the middle. The next one went on; calls begun a "
+        f"second time: {begun}; times that the team was told of the incident: {first.heard}."
+    )
+    view.text(
+        "Next: `.venv/bin/hermes drill list` has more faults. With HERMES_MODEL and a key, your "
+        "own model heals them (docs/guides/first-steps.md)."
     )
     return 0
 

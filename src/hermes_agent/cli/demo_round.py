@@ -38,6 +38,10 @@ class Round(Run):
         return self._feed.work() if self._feed is not None else Work(0, 0, (), 0)
 
     @property
+    def heard(self) -> int:
+        return self._feed.heard if self._feed is not None else 0
+
+    @property
     def incident(self) -> str:
         return self._incident
 

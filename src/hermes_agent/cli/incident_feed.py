@@ -23,6 +23,8 @@ class Work(NamedTuple):
     rules: tuple[tuple[str, str, str, int], ...]
     """What the gate answered: the action, the rule, its reason, how often."""
     children: int
+    again: int = 0
+    """Calls that were begun a second time, because a runtime had died meanwhile."""
 
 
 class Feed:
@@ -36,12 +38,14 @@ class Feed:
         self._believed: set[tuple[str, str]] = set()
         """Beliefs that were told; one that only has more evidence is not told again."""
         self._sessions: dict[str, tuple[Telling, int]] = {}
+        self._notices: list[dict[str, Any]] = []
         self._events: list[tuple[float, dict[str, Any]]] = []
 
     def poll(self) -> list[Said]:
         """What happened since it was last asked, in order. `Gone` when there is no runtime."""
         found = self._api.get(f"/v1/incidents/{self.id}")
         self.incident = found["incident"]
+        self._notices = found["notices"]
         entries = [one for one in found["timeline"] if one["number"] > self._entries]
         said = [*self._worked(), *self._told(entries)]
         said.sort(key=lambda one: one.time)
@@ -78,11 +82,18 @@ class Feed:
             calls=judged.total(),
             rules=tuple((*answer, times) for answer, times in judged.most_common()),
             children=max(0, len(self._sessions) - 1),
+            again=sum(event.get("attempt", 1) > 1 for event in events),
         )
 
     @property
     def _checks(self) -> tuple[str, ...]:
         return tuple(one["check"]["run"] for one in self.incident.get("checks", ()))
+
+    @property
+    def heard(self) -> int:
+        """How often the team was told of it, on the channel that hears most."""
+        counts = Counter(one["channel"] for one in self._notices if one["kind"] == "declared")
+        return max(counts.values(), default=0)
 
     def _told(self, entries: list[dict[str, Any]]) -> list[Said]:
         board, new = self.incident.get("hypotheses", ()), []

@@ -51,6 +51,10 @@ def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> Said | None:
     if kind == "state":
         return None
     word, tone = _PLAIN.get(kind, (kind, "faint"))
+    if kind == "signal" and data.get("over"):
+        tone = "good"
+    if kind == "learned" and not data.get("skill"):
+        tone = "faint"
     needed = data.get("needed")
     return Said(time, word, text, tone, (f"needed: {needed}",) if needed else ())
 
