@@ -44,30 +44,43 @@ def postgres(port: int, base: str, sql: Sequence[str], **settings: object) -> Pa
         {
             PACKED: File(data=packed()),
             SETTINGS: File(lines, age=MONTH),
+            "/opt/bin/psql": File(link=_program("psql")),
             "/var/lib/postgresql/1.sql": File("".join(f"{one}\n" for one in prepared)),
             "/var/lib/postgresql/2.sql": File("".join(f"{one}\n" for one in owned)),
         },
         {"/var/lib/postgresql": 0o700},
         (
-            f"cd {DATA}/.. && tar xzf {PACKED} --no-same-owner && {single} postgres <1.sql >1.log"
-            f" && {single} {base} <2.sql >2.log && rm {PACKED} ?.sql ?.log",
+            f"cd /var/lib/postgresql && tar xzf {PACKED} --no-same-owner && rm {PACKED}",
+            f"cd /var/lib/postgresql && {single} postgres <1.sql >1.log",
+            f"cd /var/lib/postgresql && {single} {base} <2.sql >2.log && rm ?.sql ?.log",
         ),
     )
 
 
 def ask(probe: Probe, port: int, base: str, sql: str) -> str:
     """What a query comes to, or the words of the refusal."""
-    program = _program("psql")
-    words = [program, "-XAt", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-c", sql, base]
+    words = [
+        _program("psql"),
+        "-XAt",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-U",
+        "postgres",
+        "-c",
+        sql,
+        base,
+    ]
     ran = probe.run(words, environment={"PGAPPNAME": "psql", "PGCONNECT_TIMEOUT": "2"}, timeout=3)
     return ran.stdout.strip() if ran.code == 0 else ran.stderr.strip()
 
 
 def packed() -> bytes:
     """A fresh data folder, packed."""
-    initdb = Path(_program("postgres")).with_name("initdb")
+    initdb = Path(_program("initdb"))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hermes-drills"
-    version = initdb.resolve().parent.parent.name
+    version = initdb.parent.parent.name
     kept = cache / f"postgresql-{version}.tar.gz"
     if not kept.exists():
         cache.mkdir(parents=True, exist_ok=True)
@@ -92,7 +105,8 @@ def _make(initdb: Path, folder: Path) -> None:
 
 
 def _program(name: str) -> str:
-    found = find(name)
+    """One of the server's own version: the one on the path may be a script that looks for it."""
+    found = find("postgres")
     if found is None:
-        raise HermesError(f"{name} is not here", "apt-get install postgresql")
-    return found
+        raise HermesError("PostgreSQL is not here", "apt-get install postgresql")
+    return str(Path(found).resolve().with_name(name))

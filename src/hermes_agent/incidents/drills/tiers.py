@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check
+from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.world import File, Program, World
-
 
 MONTH = 30 * 86400.0
 
@@ -109,6 +109,7 @@ def joined(
 def nginx(sites: Mapping[str, str], needs: Sequence[str], ready: int) -> Part:
     """nginx, with a file for each site."""
     main = """daemon off;
+user root root;
 worker_processes 1;
 pid /run/nginx.pid;
 error_log /var/log/nginx/error.log;
@@ -226,9 +227,20 @@ def lost(probe: Probe, plan: Pair) -> list[str]:
     return wrong
 
 
+def gone(probe: Probe, *names: str) -> list[str]:
+    """Programs below /srv that should run and do not."""
+    running = [process.command for process in probe.processes()]
+    return [f"{n} does not run" for n in names if not any(f"/srv/{n}/" in c for c in running)]
+
+
 def changed(probe: Probe, before: Mapping[str, str]) -> list[str]:
     """Files, by their path, that do not have the hash that they had."""
     return [f"{p} was changed" for p, was in before.items() if probe.sha256(p) != was]
+
+
+def until_broken(box: Box, check: WatchedCheck) -> None:
+    """Wait until what was done is felt."""
+    box.run(f"while {check.check.run} >/dev/null; do sleep 0.05; done", seconds=30)
 
 
 def answers(service: str, port: int, url: str = "") -> WatchedCheck:

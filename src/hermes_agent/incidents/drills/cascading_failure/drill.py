@@ -1,4 +1,4 @@
-"""The store fell, and the front gave up on it for good; so did the edge before it, in one variant."""
+"""The store fell, and the front gave up on it for good; in one variant the edge did so too."""
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.drills import tiers

@@ -1,5 +1,5 @@
 """Something in PostgreSQL holds a lock that the service needs: an idle transaction, a change of the
-table that waits behind one, a transaction that was prepared and never ended, or a job in between."""
+table that waits behind one, one that was prepared and never ended, or a job that takes its time."""
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.drills import database, tiers
@@ -36,7 +36,7 @@ def plan(pick: Pick, variant: str) -> Plan:
 
 def _client(plan: Plan, name: str, statements: str) -> str:
     """A session that says these and then only waits."""
-    say = "; ".join(f"echo {statement!r}" for statement in statements.split("; "))
+    say = "; ".join(f"echo '{one.rstrip(';')};'" for one in statements.split("; "))
     psql = f"psql -q -h 127.0.0.1 -p {plan.port} -U postgres {plan.base}"
     return f"({say}; sleep 100000) | PGAPPNAME={name} {psql}"
 
@@ -44,15 +44,19 @@ def _client(plan: Plan, name: str, statements: str) -> str:
 def world(plan: Plan) -> World:
     where = f"127.0.0.1:{plan.port}/{plan.base} app"
     front, store, beside = tiers.pair_parts(
-        plan, store={"database": where, "table": plan.table, "pool": 3}, needs=[database.NAME]
+        plan,
+        store={"database": where, "table": plan.table, "pool": 3, "timeout_ms": 700},
+        needs=[database.NAME],
     )
     server = database.postgres(
         plan.port,
         plan.base,
         [
             f"create table {plan.table} (key text primary key, value text)",
-            f"insert into {plan.table} select 'row-' || n, md5('{plan.secret}' || n) "
-            f"from generate_series(1, {ROWS}) n",
+            (
+                f"insert into {plan.table} select 'row-' || n, md5('{plan.secret}' || n) "
+                f"from generate_series(1, {ROWS}) n"
+            ),
             f"insert into {plan.table} values ('ready', '')",
         ],
         max_prepared_transactions=4,
@@ -168,7 +172,8 @@ def truth(plan: Plan) -> Truth:
     return Truth(
         component=(database.NAME, plan.base, plan.holder),
         category=("database-lock",),
-        locus=rf"{plan.holder}|{plan.table}|pid \d+|^\d+$" + "|migration" * (plan.variant == "queue"),
+        locus=rf"{plan.holder}|{plan.table}|pid \d+|^\d+$"
+        + "|migration" * (plan.variant == "queue"),
         evidence=rf"{plan.holder}|idle in transaction|Lock|lock|statement timeout",
     )
 
@@ -178,8 +183,10 @@ def reference(plan: Plan) -> list[str]:
     if plan.variant == "prepared":
         return [f"{psql} \"rollback prepared '{plan.holder}'\""]
     return [
-        f'{psql} "select pg_terminate_backend(pid) from pg_stat_activity '
-        f"where application_name = '{plan.holder}'\""
+        (
+            f'{psql} "select pg_terminate_backend(pid) from pg_stat_activity '
+            f"where application_name = '{plan.holder}'\""
+        )
     ]
 
 

@@ -100,7 +100,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    wrong = [*tiers.lost(probe, plan), *tiers.changed(probe, before)]
+    wrong = [*tiers.lost(probe, plan), *tiers.changed(probe, before), *tiers.gone(probe, "names")]
     zone = (probe.read(plan.zone) or b"").decode()
     if f"{plan.beside}.{plan.domain} 127.0.0.1" not in zone:
         wrong.append(f"{plan.zone} lost a name")

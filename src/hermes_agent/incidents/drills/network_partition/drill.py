@@ -1,4 +1,4 @@
-"""The way to the other node is cut: by a rule of the firewall here or there, a route or the link."""
+"""The way to the other node is cut: by a rule of the firewall here or there, a route, the link."""
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.drills import tiers
@@ -30,8 +30,10 @@ def _legit(plan: Plan) -> list[str]:
     """Rules that belong there."""
     return [
         f"-A INPUT -s 10.77.0.0/24 -p tcp -m tcp --dport {plan.admin_port} -j DROP",
-        "-A OUTPUT -d 10.77.0.250/32 -p tcp -m tcp --dport 25 -j REJECT --reject-with "
-        "icmp-port-unreachable",
+        (
+            "-A OUTPUT -d 10.77.0.250/32 -p tcp -m tcp --dport 25 -j REJECT --reject-with "
+            "icmp-port-unreachable"
+        ),
     ]
 
 

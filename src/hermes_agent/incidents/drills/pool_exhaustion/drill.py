@@ -9,6 +9,8 @@ from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.world import File, Program, Truth, World
 
 RESERVED = 3
+OTHERS = 2
+"""What the worker holds while all is well."""
 
 
 class Plan(tiers.Pair, frozen=True, kw_only=True):
@@ -18,6 +20,10 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
     most: int
     worker: str
     forgotten: str
+
+    @property
+    def folder(self) -> str:
+        return f"/root/{self.forgotten}"
 
 
 def plan(pick: Pick, variant: str) -> Plan:
@@ -70,7 +76,8 @@ def world(plan: Plan) -> World:
         [server, store, front, beside, worker],
         hostname=plan.host,
         setup=tiers.old_lines(
-            f"/var/log/{plan.front}/{plan.front}.log", {900: "ERROR GET /ready: the database is slow"}
+            f"/var/log/{plan.front}/{plan.front}.log",
+            {900: "ERROR GET /ready: the database is slow"},
         ),
     )
 
@@ -83,24 +90,29 @@ def inject(box: Box, plan: Plan) -> None:
     conf = tiers.configured(plan.worker)
     match plan.variant:
         case "greedy":
-            box.run(f"cp -p {conf} {conf}.bak; sed -i 's/^connections = .*/connections = 60/' {conf}")
+            box.run(
+                f"cp -p {conf} {conf}.bak; sed -i 's/^connections = .*/connections = 60/' {conf}"
+            )
             box.run(f"supervisorctl restart {plan.worker}")
         case "leaking":
-            box.run(f"supervisorctl signal USR1 {plan.worker}")
+            box.run(
+                f"pid=$(supervisorctl pid {plan.worker}); "
+                f"for n in $(seq {plan.most}); do kill -HUP $pid; sleep 0.02; done"
+            )
         case "forgotten":
-            client = f"psql -h 127.0.0.1 -p {plan.port} -U app {plan.base}"
+            where = f"127.0.0.1:{plan.port}/{plan.base} app"
+            wanted = {"database": where, "connections": plan.most - RESERVED - OTHERS}
+            box.write(f"{plan.folder}/copy.conf", tiers.configuration(plan.forgotten, wanted))
+            box.write(f"{plan.folder}/{plan.forgotten}.py", tiers.program_text("courier.py"))
             box.spawn(
-                f"for n in $(seq {plan.most}); do "
-                f"(sleep 100000 | PGAPPNAME={plan.forgotten} {client}) & done; wait"
+                f"cd {plan.folder} && exec /opt/bin/as-app python3 {plan.forgotten}.py copy.conf"
             )
         case _:
-            box.run(f'{_psql(plan)} -c "alter role app connection limit 2"')
-    taken = 2 if plan.variant == "role-limit" else plan.most - RESERVED
-    if plan.variant != "role-limit":
-        box.run(f"supervisorctl stop {plan.store}")
-    count = "select count(*) from pg_stat_activity where usename = 'app'"
-    box.run(f'until [[ $({_psql(plan)} -c "{count}") -ge {taken} ]]; do sleep 0.05; done')
-    box.run(f"supervisorctl restart {plan.store}")
+            box.run(f'{_psql(plan)} -c "alter role app connection limit {OTHERS}"')
+    box.run(f"supervisorctl stop {plan.store}")
+    one = _psql(plan).replace("-U postgres", "-U app") + " -c 'select 1' &>/dev/null"
+    box.run(f"while {one}; do sleep 0.2; done", seconds=20)
+    box.run(f"supervisorctl start {plan.store}")
     box.wait(f"tcp:{plan.store_port}")
 
 
@@ -135,7 +147,7 @@ def _row(probe: Probe, plan: Plan) -> str:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    wrong = []
+    wrong = tiers.gone(probe, plan.worker)
     if _row(probe, plan) != before["row"]:
         wrong.append(f"a row of {plan.table} is not what it was")
     most = database.ask(probe, plan.port, plan.base, "show max_connections")
@@ -164,8 +176,10 @@ def reference(plan: Plan) -> list[str]:
         "greedy": [f"cp -p {conf}.bak {conf}", f"supervisorctl restart {plan.worker}"],
         "leaking": [f"supervisorctl restart {plan.worker}"],
         "forgotten": [
-            f'{_psql(plan)} -c "select pg_terminate_backend(pid) from pg_stat_activity '
-            f"where application_name = '{plan.forgotten}'\""
+            (
+                f'{_psql(plan)} -c "select pg_terminate_backend(pid) from pg_stat_activity '
+                f"where application_name = '{plan.forgotten}'\""
+            )
         ],
     }.get(plan.variant, [f'{_psql(plan)} -c "alter role app connection limit -1"'])
 

@@ -11,10 +11,10 @@ from pathlib import Path
 def call(url: str, pause: float) -> None:
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310
+            with urllib.request.urlopen(url, timeout=30) as answer:
                 answer.read()
         except OSError as error:
-            print(time.strftime("%Y-%m-%d %H:%M:%S"), f"WARNING {url}: {error}", flush=True)  # noqa: T201
+            print(time.strftime("%Y-%m-%d %H:%M:%S"), f"WARNING {url}: {error}", flush=True)
             time.sleep(1)
         time.sleep(pause)
 

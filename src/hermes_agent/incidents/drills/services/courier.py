@@ -17,10 +17,14 @@ def connected(database: str, name: str) -> socket.socket:
     pairs = {"user": user, "database": base, "application_name": name}
     body = b"".join(f"{key}\0{value}\0".encode() for key, value in pairs.items()) + b"\0"
     connection.sendall(struct.pack("!ii", len(body) + 8, 196608) + body)
-    said = connection.recv(4096)
-    if said[:1] == b"E":
-        connection.close()
-        raise OSError(said.split(b"\0M")[1].split(b"\0")[0].decode())
+    with connection.makefile("rb") as file:
+        kind = b""
+        while kind != b"Z":
+            kind = file.read(1)
+            said = file.read(int.from_bytes(file.read(4), "big") - 4) if kind else b"M closed\0"
+            if kind in (b"E", b""):
+                connection.close()
+                raise OSError(said[said.index(b"M") + 1 :].partition(b"\0")[0].decode())
     return connection
 
 
@@ -29,9 +33,16 @@ def main(path: str) -> None:
     config.read_string(Path(path).read_text())
     settings = config["service"]
     kept: list[socket.socket] = []
-    signal.signal(signal.SIGUSR1, lambda *_: settings.__setitem__("connections", "1000"))
+    wanted = settings.getint("connections", 2)
+
+    def reload(*_: object) -> None:
+        nonlocal wanted
+        wanted += settings.getint("connections", 2)
+        say("INFO reload: opens its connections anew")
+
+    signal.signal(signal.SIGHUP, reload)
     while True:
-        if len(kept) < settings.getint("connections", 2):
+        if len(kept) < wanted:
             try:
                 kept.append(connected(settings["database"], settings["name"]))
                 say(f"INFO connection {len(kept)} is open")
@@ -43,7 +54,7 @@ def main(path: str) -> None:
 
 
 def say(text: str) -> None:
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)  # noqa: T201
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)
 
 
 if __name__ == "__main__":

@@ -77,9 +77,9 @@ class Upstream:
         if self.give_up_after and self.failures >= self.give_up_after:
             raise Trouble(f"gave up on {self.url} after {self.failures} failures; restart to retry")
         url = f"{self.url}/items/{key}"
-        request = urllib.request.Request(url, body, self.signature(), method=method)  # noqa: S310
+        request = urllib.request.Request(url, body, self.signature(), method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=self.timeout) as answer:
                 text: str = answer.read().decode()
         except urllib.error.HTTPError as error:
             said = f"{url}: {error.code} {error.read().decode().strip()}"
@@ -255,7 +255,7 @@ class Service:
         line = time.strftime("%Y-%m-%d %H:%M:%S ") + text
         path = self.settings.get("log", "")
         if not path:
-            print(line, flush=True)  # noqa: T201
+            print(line, flush=True)
             return
         with Path(path).open("a") as file:
             file.write(line + "\n")
@@ -283,7 +283,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.path != "/ready":
                 self.service.admit(self.headers)
                 if key == self.path or not key.replace("-", "").replace("_", "").isalnum():
-                    raise Trouble("no such page", 404)  # noqa: TRY301
+                    raise Trouble("no such page", 404)
             self.answer(200, work(key))
         except Trouble as trouble:
             self.service.log(f"ERROR {self.command} {self.path}: {trouble}")
@@ -309,7 +309,7 @@ def main(path: str) -> None:
     config.read_string(Path(path).read_text())
     service = Handler.service = Service(config["service"])
     ThreadingHTTPServer.request_queue_size = 64
-    address = config["service"].get("bind", "127.0.0.1"), config["service"].getint("port")
+    address = config["service"].get("bind", "127.0.0.1"), int(config["service"]["port"])
     server = ThreadingHTTPServer(address, Handler)
     server.daemon_threads = True
     service.log(f"INFO {config['service']['name']} listens on {address[0]}:{address[1]}")

@@ -53,7 +53,7 @@ def main(address: str, path: str) -> None:
 
 
 def say(text: str) -> None:
-    print(text, flush=True)  # noqa: T201
+    print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def inject(box: Box, plan: Plan) -> None:
             )
         case _:
             box.run("tc qdisc add dev veth0 root tbf rate 2kbit burst 1600 latency 30s")
+    tiers.until_broken(box, check(plan))
 
 
 def _change(box: Box, name: str, old: str, new: str) -> None:
@@ -125,6 +126,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
     wrong = [*tiers.lost(probe, plan), *tiers.changed(probe, before)]
+    wrong += tiers.gone(probe, plan.batch)
     if "workers = 2" not in (probe.read(tiers.configured(plan.store)) or b"").decode():
         wrong.append(f"{plan.store} was given more workers")
     return wrong
@@ -157,8 +159,8 @@ def reference(plan: Plan) -> list[str]:
             restore.format(tiers.configured(plan.store)), f"supervisorctl restart {plan.store}",
         ],
         "greedy-batch": [
-            f"sed -i 's/^threads = .*/threads = 1/; s/^pause = .*/pause = 1.0/' "
-            f"{tiers.configured(plan.batch)}",
+            (f"sed -i 's/^threads = .*/threads = 1/; s/^pause = .*/pause = 1.0/' "
+            f"{tiers.configured(plan.batch)}"),
             f"supervisorctl restart {plan.batch}",
         ],
         "crowded": [f"pkill -f '{plan.stray[:-1]}[{plan.stray[-1]}].py'"],

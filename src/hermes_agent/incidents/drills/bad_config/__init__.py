@@ -1,0 +1,1 @@
+"""A drill: a configuration of nginx that came with a deployment."""

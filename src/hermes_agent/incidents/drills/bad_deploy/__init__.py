@@ -1,0 +1,1 @@
+"""A drill: a release that is worse than the one before."""

@@ -1,0 +1,1 @@
+"""A drill: a certificate that is not valid now."""
