@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -172,6 +173,23 @@ async def test_a_folder_that_cannot_be_seen_is_said_and_not_called_missing(tmp_p
     (scope,) = await looked(repository, Blind())
     assert (scope.checked, scope.findings) == (0, ())
     assert "permission denied" in scope.troubles[0]
+
+
+async def test_files_in_a_folder_that_is_closed_are_not_called_missing(tmp_path: Path) -> None:
+    class Nobody(ShellLive):
+        async def ask(self, command: str) -> Any:
+            return await super().ask(
+                f"setpriv --reuid 65534 --regid 65534 --clear-groups bash -c {quote(command)}"
+            )
+
+    repository, live = world(tmp_path)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    (live / "conf.d").chmod(0o700)
+    (scope,) = await looked(repository, Nobody())
+    assert scope.findings == ()
+    assert any("conf.d" in one and "Permission denied" in one for one in scope.troubles)
+    assert any("tls.key cannot be read" in one for one in scope.troubles)
 
 
 async def test_many_files_that_are_not_declared_are_one_finding(tmp_path: Path) -> None:

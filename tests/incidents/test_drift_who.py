@@ -75,6 +75,13 @@ async def test_what_sudo_wrote_down_is_likely(tmp_path: Path, form: str) -> None
     assert "/usr/bin/vim" in found.evidence
 
 
+async def test_secrets_in_what_sudo_wrote_down_are_not_shown(tmp_path: Path) -> None:
+    at = local(NOON - 60).strftime("%b %d %H:%M:%S")
+    line = f"{at} h sudo: bob : PWD=/ ; COMMAND=/usr/bin/env DB_PASSWORD=plain-word vi APP\n"
+    found = await who(tmp_path, auth=line)
+    assert (found.name, "plain-word" in found.evidence) == ("bob", False)
+
+
 async def test_sudo_shortly_before_is_a_guess(tmp_path: Path) -> None:
     at = local(NOON - 60).strftime("%b %d %H:%M:%S")
     line = f"{at} web-1 sudo[77]:  bob : TTY=pts/1 ; PWD=/ ; USER=root ; COMMAND=/bin/bash\n"

@@ -76,7 +76,7 @@ async def audited(
     repository = await Repository.open(str(folder), os.environ)
     found = await Auditor(repository, lambda _name: shell, Redactor({})).look()
     assert [one for scope in found for one in scope.troubles] == []
-    judged = await judge("drift-1", found, repository, known or Known())
+    judged = await judge("drift-1", found, repository, known or Known(), Redactor({}))
     return {
         (one.object.rpartition("/")[2], one.field): one
         for scope in judged

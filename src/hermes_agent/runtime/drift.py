@@ -66,7 +66,7 @@ class GatedLive:
             if done.state != "exited":
                 return Answer(None, refused=f"it did not end well ({done.state}): {command[:80]}")
             out = done.stdout
-            if done.stdout_size > len(out.encode(errors="surrogateescape")) or "\ufffd" in out:
+            if done.stdout_size > len(out.encode(errors="surrogateescape")):
                 out = (await terminal.read(done.spool)).decode(errors="replace")
             return Answer(done.code, out, done.stderr)
         except (HermesError, OSError) as error:
@@ -119,7 +119,7 @@ class Drift:
             known = Known(
                 self.audits.patterns(), self.audits.earlier(repository.folder), await self._skills()
             )
-            judged = await judge(id, looked, repository, known)
+            judged = await judge(id, looked, repository, known, runtime.redact)
             audit = Audit(
                 id, runtime.clock(), repository.folder, repository.commit,
                 runtime.redact(repository.subject), tuple(judged),

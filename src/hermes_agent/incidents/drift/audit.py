@@ -98,14 +98,14 @@ class Auditor:
 
 
 async def judge(
-    id: str, looked: Sequence[Looked], repository: Repository, known: Known
+    id: str, looked: Sequence[Looked], repository: Repository, known: Known, hide: Hidden
 ) -> Sequence[Looked]:
     """Weigh each finding, say what is known of it from before and what to do, and number them,
     the gravest of each scope first."""
     number = 0
     scopes = []
     for scope in looked:
-        weighed = [await _judged(one, repository, known) for one in scope.findings]
+        weighed = [await _judged(one, repository, known, careful(hide)) for one in scope.findings]
         weighed.sort(key=lambda one: (-WEIGHTS.index(one.weight), one.object, one.field))
         findings = []
         for one in weighed:
@@ -115,7 +115,7 @@ async def judge(
     return scopes
 
 
-async def _judged(one: Finding, repository: Repository, known: Known) -> Finding:
+async def _judged(one: Finding, repository: Repository, known: Known, hide: Hidden) -> Finding:
     weighed, pattern = judged(one, known.patterns)
     lines = (
         *history.said(pattern),
@@ -124,4 +124,5 @@ async def _judged(one: Finding, repository: Repository, known: Known) -> Finding
         *await history.declared(one, repository),
     )
     skill = matching_skill(one, known.skills)
-    return advised(replace(weighed, history=lines, skill=skill))
+    who = replace(one.who, evidence=hide(one.who.evidence))  # command lines may name secrets
+    return advised(replace(weighed, who=who, history=tuple(map(hide, lines)), skill=skill))

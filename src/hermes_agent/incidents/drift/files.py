@@ -46,9 +46,9 @@ class FileAudit:
             return Looked(self._scope, 0, (), tuple(self._troubles))
         for at, entry in entries.items():
             fact = listing.facts.get(at)
-            if fact is None:
+            if fact is None and listing.sees(at):
                 self._missing(at, entry)
-            else:
+            elif fact is not None:
                 await self._facts(at, entry, fact)
         await self._contents(entries, listing.facts)
         if self._wanted.extra and "" not in entries:

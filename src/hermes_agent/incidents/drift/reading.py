@@ -2,6 +2,8 @@
 
 import base64
 import binascii
+import posixpath
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,6 +15,7 @@ CHUNK = 150
 MOST_BYTES = 400_000
 """A larger file is compared by its sum, and not shown."""
 MOST_FILES = 20_000
+_CLOSED = re.compile("^find: ['\u2018](.+)['\u2019]: Permission denied$", re.MULTILINE)
 
 
 class Fact(NamedTuple):
@@ -35,6 +38,11 @@ class Fact(NamedTuple):
 class Listing(NamedTuple):
     facts: dict[str, Fact]
     trouble: str
+    closed: tuple[str, ...] = ()
+    """Folders below the root that could not be looked into."""
+
+    def sees(self, at: str) -> bool:
+        return not any(at == one or at.startswith(f"{one}/") for one in self.closed)
 
 
 async def listed(live: Live, root: str, depth: int | None = None) -> Listing:
@@ -48,7 +56,8 @@ async def listed(live: Live, root: str, depth: int | None = None) -> Listing:
         return Listing({}, "" if gone else f"{root}: {told.trouble}")
     if len(facts) > MOST_FILES:
         return Listing(facts, f"{root} holds {len(facts)} files: name a smaller part of it")
-    return Listing(facts, "" if told.ok else f"{root}: {told.trouble}")
+    closed = tuple(posixpath.relpath(path, root) for path in _CLOSED.findall(told.error))
+    return Listing(facts, "" if told.ok else f"{root}: {told.trouble}", closed)
 
 
 def _fact(line: str) -> Fact | None:

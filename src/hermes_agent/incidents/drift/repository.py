@@ -156,4 +156,4 @@ def _entry(line: bytes) -> Entry | None:
     if kind != b"blob":  # a submodule: another repository's business
         return None
     sort = "link" if mode == b"120000" else "file"
-    return Entry(os.fsdecode(path), sort, mode == b"100755", blob.decode())
+    return Entry(path.decode(errors="replace"), sort, mode == b"100755", blob.decode())

@@ -102,10 +102,8 @@ def sudo_lines(text: str, near: float) -> Sequence[Sudo]:
 
 
 def _time(written: str, near: float) -> float | None:
-    try:
-        return datetime.fromisoformat(written).astimezone().timestamp()
-    except ValueError:
-        pass
+    if (modern := _local(written)) is not None:
+        return modern
     local = datetime.fromtimestamp(near, UTC).astimezone()
     for year in (local.year + 1, local.year, local.year - 1):
         try:
@@ -126,13 +124,17 @@ _DPKG = re.compile(
 
 def installed(text: str) -> Sequence[Installed]:
     return [
-        Installed(_local(at), action, package, new if new and new != "<none>" else old)
+        Installed(time, action, package, new if new and new != "<none>" else old)
         for at, action, package, old, new in _DPKG.findall(text)
+        if (time := _local(at)) is not None
     ]
 
 
-def _local(written: str) -> float:
-    return datetime.fromisoformat(" ".join(written.split())).astimezone().timestamp()
+def _local(written: str) -> float | None:
+    try:
+        return datetime.fromisoformat(" ".join(written.split())).astimezone().timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def apt_runs(text: str) -> Sequence[AptRun]:
@@ -143,10 +145,9 @@ def _apt_runs(text: str) -> Iterator[AptRun]:
     for paragraph in text.split("\n\n"):
         rows = [line.partition(": ") for line in paragraph.splitlines()]
         fields = {name: value for name, _, value in rows}
-        if "Start-Date" not in fields:
+        if (begun := _local(fields.get("Start-Date", ""))) is None:
             continue
-        begun = _local(fields["Start-Date"])
-        ended = _local(fields["End-Date"]) if "End-Date" in fields else begun
+        ended = _local(fields.get("End-Date", "")) or begun
         listed = " ".join(fields.get(word, "") for word in ("Install", "Upgrade", "Downgrade",
                           "Reinstall", "Remove", "Purge"))  # fmt: skip
         packages = frozenset(re.findall(r"([^\s,():]+):\w+ \(", listed))
