@@ -128,5 +128,6 @@ def setup(world: World) -> list[str]:
             f"on-node {node.name} ip addr add {node.address}/24 dev eth0",
             f"on-node {node.name} ip link set eth0 up",
             f"on-node {node.name} ip link set lo up",
+            f"on-node {node.name} sh -c 'echo 0 >/proc/sys/net/ipv4/ip_unprivileged_port_start'",
         ]
     return lines

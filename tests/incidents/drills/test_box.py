@@ -1,0 +1,208 @@
+"""A box: a machine of its own, from which nothing gets out and which outlives whoever made it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.protocols import Terminal
+from hermes_agent.core.settings import TerminalSettings
+from hermes_agent.incidents.drills.box import Box, boxes
+from hermes_agent.incidents.drills.format import drills, find
+from hermes_agent.incidents.drills.probe import Probe
+from hermes_agent.incidents.drills.world import File, Mount, Node, Program, World
+from hermes_agent.terminals.kinds import open_terminal
+from tests.support.terminals import Shell, lives
+
+WORLD = World(
+    (
+        Program("web", "python3 -m http.server 8080 --directory /srv", ready="tcp:8080"),
+        Program("far", "python3 -m http.server 80", node="b", ready="tcp:80"),
+    ),
+    {"/srv/secret": File("sesame", mode=0o000), "/srv/open": File("hello", mode=0o600)},
+    mounts=(Mount("/var/lib/small", mb=1, inodes=20),),
+    nodes=(Node("b"),),
+    hostname="apart",
+    mb=64,
+)
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    made = Box(tmp_path_factory.mktemp("boxes") / "one")
+    made.boot(WORLD)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path / "own")
+    made.boot(World((Program("web", "python3 -m http.server 8080", ready="tcp:8080"),), mb=32))
+    yield made
+    made.remove()
+
+
+def test_it_is_a_machine_of_its_own(box: Box) -> None:
+    said = box.run("id -u; hostname; ps -e -o comm=; ls /; cat /proc/net/dev").stdout
+    assert said.startswith("0\napart\n")
+    assert "pytest" not in said
+    assert "work" not in said.split()
+    assert "eth0" not in box.run("ip -o link").stdout.replace("veth0", "")
+
+
+def test_a_service_has_no_privileges_and_root_has_them(box: Box) -> None:
+    with Probe(box) as probe:
+        assert probe.http(8080, "/open").text == "hello"
+        assert probe.http(8080, "/secret").status == 404
+        assert probe.text("/srv/secret") == "sesame"
+    assert box.read("/srv/secret") == "sesame"
+    pid = box.run("supervisorctl pid web").stdout.strip()
+    assert "CapEff:\t0000000000000000" in box.run(f"cat /proc/{pid}/status").stdout
+
+
+def test_what_is_small_fills_up_and_the_rest_does_not(box: Box) -> None:
+    with Probe(box) as probe:
+        assert box.run("touch /var/lib/small/{1..40}", check=False).code == 1
+        assert probe.space("/var/lib/small").inodes_free == 0
+        box.run("rm /var/lib/small/*")
+        box.fill("/var/lib/small/big")
+        assert probe.space("/var/lib/small").free == 0
+        assert probe.space("/").free > 40_000_000
+        box.run("rm /var/lib/small/big")
+
+
+def test_nodes_reach_each_other_until_they_do_not(box: Box) -> None:
+    with Probe(box, ["b"]) as probe:
+        assert probe.tcp(80, "10.77.0.2")
+        assert not probe.tcp(80)
+        assert probe.tcp(80, node="b")
+        box.run("ip link set veth0 down")
+        assert not probe.tcp(80, "10.77.0.2", timeout=0.3)
+        box.run("ip link set veth0 up")
+        assert probe.tcp(80, "10.77.0.2", timeout=5.0)
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "touch /usr/bin/new",
+        "umount /proc && ls /proc/1/root",
+        "umount /usr",
+        "mount -o remount,rw /usr",
+        "echo 1 > /proc/sys/kernel/panic",
+        "echo b > /proc/sysrq-trigger",
+        "mknod /dev/disk b 254 0",
+        "ls /proc/1/root/work/main",
+        "chroot /proc/1/root ls /work/main",
+        "nsenter -t 1 -m ls /root/.ssh",
+    ],
+)
+def test_there_is_no_way_out(box: Box, attempt: str) -> None:
+    assert box.run(attempt, check=False).code != 0
+
+
+def test_this_machine_stays_whole_when_the_box_does_not(own: Box, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("kept")
+    own.run("rm -rf --no-preserve-root / 2>/dev/null", check=False)
+    own.run("kill -9 -1", check=False)
+    assert mine.read_text() == "kept"
+    assert Path("/usr/bin/env").exists()
+    assert own.alive
+
+
+def test_processes_and_memory_are_bounded(own: Box) -> None:
+    swarm = "for i in {1..2000}; do sleep 60 & done 2>/dev/null; wait"
+    own.spawn(swarm)
+    with Probe(own) as probe:
+        own.run("sleep 0.5", check=False)
+        assert len(probe.processes()) < 600
+        own.run("dd if=/dev/zero of=/tmp/big bs=1M count=100 status=none", check=False)
+        assert probe.space("/").total < 40_000_000
+
+
+def test_it_outlives_whoever_made_it_and_is_found_and_removed(tmp_path: Path) -> None:
+    maker = textwrap.dedent(
+        """
+        import sys, time
+        from pathlib import Path
+        from hermes_agent.incidents.drills.box import Box
+        from hermes_agent.incidents.drills.world import Program, World
+        box = Box(Path(sys.argv[1]))
+        box.boot(World((Program("web", "python3 -m http.server 8080", ready="tcp:8080"),)))
+        print(box.pid, flush=True)
+        time.sleep(600)
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", maker, str(tmp_path / "drills" / "a")],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        first = int(process.stdout.readline())
+        process.kill()
+    (left,) = boxes(tmp_path / "drills")
+    assert left.pid == first
+    assert left.run("curl -sS -m 3 -o /dev/null -w '%{http_code}' 127.0.0.1:8080").stdout == "200"
+    with Probe(left) as probe:
+        inside = [process.pid for process in probe.processes()]
+    left.remove()
+    assert not any(map(lives, inside))
+    assert boxes(tmp_path / "drills") == []
+
+
+def test_it_is_made_where_nobody_is_root(tmp_path: Path) -> None:
+    """As root without its privileges, which is an ordinary user in all that counts here."""
+    less = ["setpriv", "--bounding-set=-sys_admin"] if os.geteuid() == 0 else []
+    prove = [sys.executable, "-m", "hermes_agent.incidents.drills.prove", "crashed_service"]
+    done = subprocess.run([*less, *prove], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "resolved=True" in done.stdout
+
+
+async def test_a_terminal_of_a_box_that_is_gone_says_so(own: Box, tmp_path: Path) -> None:
+    def terminal() -> Terminal:
+        return open_terminal(
+            own.place, session="s", workspace="/", folder=tmp_path / "t",
+            settings=TerminalSettings(), environ=os.environ,
+        )  # fmt: skip
+
+    assert await Shell(terminal()).says("hostname; pwd") == "box\n/root\n"
+    os.kill(own.pid, signal.SIGKILL)
+    with pytest.raises(HermesError, match="the box is gone"):
+        await Shell(terminal(), "later")("true", limit=1.0)
+
+
+def test_a_seed_says_all_and_held_out_cases_look_different() -> None:
+    drill = find("crashed-service")
+    assert drill.case(7, "killed").plan == drill.case(7, "killed").plan
+    assert drill.case(7, "killed").plan != drill.case(8, "killed").plan
+    seen = {drill.case(seed, "killed").plan.service for seed in range(40)}
+    held = {drill.case(seed, "moved").plan.service for seed in range(40)}
+    assert seen
+    assert not seen & held
+    assert {drill.choose(seed) for seed in range(4)} == {"killed", "stopped"}
+    assert drill.choose(1, held=True) == "moved"
+    with pytest.raises(UsageError, match="no variant 'x'"):
+        drill.choose(1, "x")
+
+
+def test_there_are_enough_drills_and_each_keeps_something_apart() -> None:
+    faults = [drill for drill in drills().values() if drill.about.fault]
+    assert len(faults) >= 15
+    assert len(drills()) - len(faults) >= 2
+    for drill in drills().values():
+        assert drill.about.variants.held
+        for variant in drill.variants:
+            case = drill.case(1, variant)
+            assert case.check.service
+            assert case.check.check.run
+            assert case.truth.category[0] in (drill.about.category, *case.truth.category)
