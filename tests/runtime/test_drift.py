@@ -1,6 +1,7 @@
 """Drift audits in a runtime: what is live is read on a terminal, and every command passes the
 gate."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hermes_agent.core.places import SandboxPlace
 from hermes_agent.runtime.drift import Drift, summary
 from tests.support.drifting import declare, git
 from tests.support.house import house
+from tests.support.sshd import shared
 
 CONF = "listen = 80\n"
 
@@ -120,6 +122,21 @@ async def test_other_terminals_are_looked_at(tmp_path: Path) -> None:
         assert (found.terminal, found.field) == ("sandbox", "missing")
         with pytest.raises(UsageError, match="no terminal called 'moon'"):
             await Drift(made.runtime).run(str(repository), terminal="moon")
+
+
+async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
+    server = shared()
+    there = server.folder()
+    (there / "app.conf").write_text("listen = 81\n")
+    shutil.chown(there / "app.conf", server.user)
+    entry = {"declared": "etc", "live": str(there)}
+    repository = declare(tmp_path / "r", {"files": [entry]}, {"etc/app.conf": CONF})
+    async with house(tmp_path / "house", terminals={"web-1": server.place()}) as made:
+        audit = await Drift(made.runtime).run(str(repository), terminal="web-1")
+    (found,) = audit.findings
+    assert (found.terminal, found.live, audit.troubles) == ("web-1", "+1 -1 lines", ())
+    assert (found.who.kind, found.who.name, found.who.sure) == ("person", server.user, "guess")
+    assert found.advice.revert.endswith(f"# to be written to {there}/app.conf on web-1")
 
 
 async def test_scopes_are_chosen(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from hermes_agent.incidents.drift.repository import Entry, Repository, clean
 from hermes_agent.incidents.drift.values import Advice, Finding, Hidden, Live, Looked, Scope
 from hermes_agent.incidents.drift.who import Trails
 
+HERE = "local"
+"""The terminal of the machine that the repository is on."""
 MOST_EXTRA = 50
 """Of one folder; beyond, they are counted."""
 
@@ -75,9 +77,7 @@ class FileAudit:
         if entry.kind == "link":
             revert = f'ln -s "$({self._git_show(entry)})" {shlex.quote(path)}'
         else:
-            revert = (
-                f"{self._git_show(entry)} | install -D -m {mode} /dev/stdin {shlex.quote(path)}"
-            )
+            revert = self._brought(entry, path, mode)
         adopt = f"git -C {shlex.quote(self._repository.folder)} rm -- {shlex.quote(entry.path)}"
         self._add(
             at, "missing", declared="there", live="not there", source=entry.path,
@@ -87,6 +87,24 @@ class FileAudit:
     def _git_show(self, entry: Entry) -> str:
         object = f"{self._repository.commit[:12]}:{entry.path}"
         return shlex.join(["git", "-C", self._repository.folder, "show", object])
+
+    def _brought(self, entry: Entry, path: str, mode: str = "") -> str:
+        """The command that writes what is declared."""
+        show, quoted = self._git_show(entry), shlex.quote(path)
+        if self._live.name != HERE:  # Git and the file are on two machines
+            return f"{show}  # to be written to {path} on {self._live.name}"
+        return (
+            f"{show} | install -D -m {mode} /dev/stdin {quoted}" if mode else f"{show} > {quoted}"
+        )
+
+    def _taken(self, path: str, to: str) -> str:
+        """The command that brings what is live to a path of the repository."""
+        add = shlex.join(["git", "-C", self._repository.folder, "add", "--", to])
+        there = posixpath.join(self._repository.folder, to)
+        if self._live.name != HERE:
+            return f"copy {path} of {self._live.name} to {there}, then {add}"
+        folder = shlex.quote(posixpath.dirname(there))
+        return f"mkdir -p {folder} && cp -r {shlex.quote(path)} {shlex.quote(there)} && {add}"
 
     def _mode(self, at: str) -> str:
         name = at or posixpath.basename(self._root)
@@ -167,10 +185,7 @@ class FileAudit:
         if fact.size <= reading.MOST_BYTES and len(declared) <= reading.MOST_BYTES:
             live, why = await reading.content(self._live, path)
         who = await self._trails.of(path, fact, live)
-        revert = f"{self._git_show(entry)} > {shlex.quote(path)}"
-        folder = shlex.quote(self._repository.folder)
-        adopt = f"cp {shlex.quote(path)} {shlex.quote(f'{self._repository.folder}/{entry.path}')}"
-        adopt += f" && git -C {folder} add -- {shlex.quote(entry.path)}"
+        revert, adopt = self._brought(entry, path), self._taken(path, entry.path)
         summary, diff, patch = f"{fact.size} bytes", f"(not shown: {why})", ""
         history: tuple[str, ...] = ()
         if live is not None:
@@ -221,7 +236,6 @@ class FileAudit:
         path, quoted = self._path(fact.path), shlex.quote(self._path(fact.path))
         below = sum(at.startswith(f"{fact.path}/") for at in facts)
         what = f"a folder with {below} in it" if fact.kind == "d" else f"{fact.size} bytes"
-        there = posixpath.join(self._repository.folder, self._base, fact.path)
         remove = "rm -r" if fact.kind == "d" else "rm"
         self._add(
             fact.path, "extra", declared="not there",
@@ -229,8 +243,7 @@ class FileAudit:
             who=await self._trails.of(path, fact),
             advice=Advice(
                 revert=f"{remove} -- {quoted}",
-                adopt=f"cp -r {quoted} {shlex.quote(there)} && git -C "
-                f"{shlex.quote(self._repository.folder)} add -- {shlex.quote(there)}",
+                adopt=self._taken(path, posixpath.join(self._base, fact.path)),
             ),
         )  # fmt: skip
 

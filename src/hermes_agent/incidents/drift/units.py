@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hermes_agent.incidents.drift import reading, texts
 from hermes_agent.incidents.drift.config import Files, Units
-from hermes_agent.incidents.drift.files import FileAudit
+from hermes_agent.incidents.drift.files import HERE, FileAudit
 from hermes_agent.incidents.drift.matching import fits_any
 from hermes_agent.incidents.drift.reading import Fact
 from hermes_agent.incidents.drift.repository import Entry, Repository, clean
@@ -48,6 +48,11 @@ class UnitAudit(FileAudit):
         await self._enabled(known or {})
         return Looked("units", looked.checked, tuple(self._found), tuple(self._troubles), notes)
 
+    @property
+    def _reload(self) -> str:
+        quiet = self._units.root or self._live.name != HERE
+        return "" if quiet else " && systemctl daemon-reload"
+
     async def _manager(self, units: Sequence[str]) -> dict[str, dict[str, str]] | None:
         """What the manager says of each; None where there is none."""
         if self._units.root or not units:
@@ -75,8 +80,7 @@ class UnitAudit(FileAudit):
         who = await self._trails.of(self._path(at), fact, live)
         history = await self._known_version(entry, live or b"")
         names = [name for name in {**wanted, **there} if wanted.get(name) != there.get(name)]
-        reload = "" if self._units.root else " && systemctl daemon-reload"
-        revert = f"{self._git_show(entry)} > {shlex.quote(self._path(at))}{reload}"
+        revert = f"{self._brought(entry, self._path(at))}{self._reload}"
         for name in names or ["comments"]:
             self._add(
                 at, name, declared=self._said(wanted, name), live=self._said(there, name),
@@ -116,8 +120,6 @@ class UnitAudit(FileAudit):
         text = texts.decoded(data or b"") or ""
         names = sorted(settings_of(text)) or ["nothing"]
         there = posixpath.join(clean(self._units.declared), f"{unit}.d", posixpath.basename(path))
-        folder = shlex.quote(self._repository.folder)
-        reload = "" if self._units.root else " && systemctl daemon-reload"
         self._found.append(
             Finding(
                 "units", unit, f"drop-in {posixpath.basename(path)}",
@@ -125,10 +127,8 @@ class UnitAudit(FileAudit):
                 diff=texts.shown("", text, there, self._hide)[0], terminal=self._live.name,
                 who=await self._trails.of(path, fact, data) if fact else Who(),
                 advice=Advice(
-                    revert=f"rm -- {shlex.quote(path)}{reload}",
-                    adopt=f"install -D -m 0644 {shlex.quote(path)} "
-                    f"{shlex.quote(posixpath.join(self._repository.folder, there))}"
-                    f" && git -C {folder} add -- {shlex.quote(there)}",
+                    revert=f"rm -- {shlex.quote(path)}{self._reload}",
+                    adopt=self._taken(path, there),
                 ),
             )
         )  # fmt: skip
