@@ -15,13 +15,14 @@ from hermes_agent.cli.down import stop
 from hermes_agent.cli.incident_view import View
 from hermes_agent.cli.main import CUT_SHORT
 from hermes_agent.core.errors import HermesError
+from hermes_agent.runtime.places import other_run_folder
 
 if TYPE_CHECKING:
     from hermes_agent.cli.demo_round import Round
     from hermes_agent.incidents.drills.format import Drill
     from hermes_agent.incidents.drills.results import Result
 
-DRILLS = ("cascading_failure", "disk_full", "crashed_service")
+DRILLS = ("disk_full", "cascading_failure", "crashed_service")
 """The first of them that this machine has the programs for."""
 SEEDS = (7, 20)
 """Of the first and the second time: other names, ports and paths."""
@@ -49,7 +50,8 @@ def main() -> int:
     finally:
         view.close()
         stop(api)
-        shutil.rmtree(folder, ignore_errors=True)
+        for left in (str(folder), other_run_folder(api.home)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _play(api: Api, view: View, folder: Path) -> int:
@@ -132,7 +134,8 @@ def _what_is_left(api: Api, view: View, first: "Round") -> None:
     learned = report.get("learned")
     if learned:
         view.text(f"\nThe skill {learned}, with the runbook:")
-        view.text("\n".join(_runbook(home / "skills" / learned / "runbook.yaml")), "faint")
+        for line in _runbook(home / "skills" / learned / "runbook.yaml"):
+            view.text(f"  {line}", "faint")
 
 
 def _runbook(path: Path) -> list[str]:
@@ -147,7 +150,7 @@ def _compared(once: "Result", again: "Result") -> list[tuple[str, str, str]]:
     return [
         ("healed, seen from outside", words[once.resolved], words[again.resolved]),
         ("cause right", words[once.cause], words[again.cause]),
-        ("by the skill", once.skill or "-", again.skill or "-"),
+        ("by a skill", words[bool(once.skill)], words[bool(again.skill)]),
         ("replies", f"{once.steps}", f"{again.steps}"),
         ("tool calls", f"{once.calls}", f"{again.calls}"),
         ("seconds to recover", f"{once.seconds:.1f}", f"{again.seconds:.1f}"),

@@ -8,11 +8,12 @@ import time
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.drill_run import Manner, Run
 from hermes_agent.cli.incident_feed import Feed, Work
-from hermes_agent.cli.incident_view import Said, View
+from hermes_agent.cli.incident_view import Said, View, cut
 from hermes_agent.incidents.drills.episode import Episode
 from hermes_agent.incidents.drills.format import Drill
 from hermes_agent.incidents.drills.results import Result
 
+LONGEST_COMMAND = 110
 MIDDLE = ("splits up", "believes")
 """What is going on when the runtime is killed."""
 
@@ -71,7 +72,8 @@ class Round(Run):
     def _tell_check(self, episode: Episode, word: str, tone: str) -> None:
         ran = episode.look()
         seen = (ran.stdout + ran.stderr).strip() or f"exit code {ran.code}"
-        self._view.say(Said(time.time(), word, f"$ {self._case.check.check.run}", tone, (seen,)))
+        run = cut(self._case.check.check.run, LONGEST_COMMAND)
+        self._view.say(Said(time.time(), word, f"$ {run}", tone, (seen,)))
 
     def _noticed(self, said: Said, feed: Feed) -> None:
         self._feed = feed

@@ -106,11 +106,12 @@ class View:
         print(f"\n{self._tint(f'── {text} {rule}', 'bold')}", file=self._out, flush=True)
 
     def text(self, text: str, tone: str = "") -> None:
-        """A paragraph of its own."""
+        """Paragraphs of their own, each as far indented as it is written."""
         self._clear()
         for part in clean(text).splitlines() or [""]:
-            for line in self._wrapped(part, 0) if part.strip() else [""]:
-                print(self._tint(line, tone) if tone else line, file=self._out)
+            lead = " " * (len(part) - len(part.lstrip(" ")))
+            for line in self._wrapped(part, len(lead)):
+                print(self._tint(lead + line, tone) if tone else lead + line, file=self._out)
         self._out.flush()
 
     def rows(self, pairs: Iterable[tuple[str, str]]) -> None:

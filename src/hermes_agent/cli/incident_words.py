@@ -56,7 +56,8 @@ def entry_said(entry: Entry, board: Sequence[dict[str, Any]]) -> Said | None:
     if kind == "learned" and not data.get("skill"):
         tone = "faint"
     needed = data.get("needed")
-    return Said(time, word, text, tone, (f"needed: {needed}",) if needed else ())
+    said = text.removeprefix(f"{word} ").removeprefix(f"{word}: ")
+    return Said(time, word, said, tone, (f"needed: {needed}",) if needed else ())
 
 
 def _belief(time: float, found: dict[str, Any] | None, text: str) -> Said:
@@ -84,14 +85,18 @@ class Telling:
         """Effects that only look: that one of them found nothing is nothing to tell."""
         self._looked = 0.0
         self._text = ""
+        self._due = 0
+        """Calls of the last reply that the gate has not judged yet."""
 
     def events(self, rows: Sequence[Event]) -> Iterator[Said]:
-        """Those that came at once: what only looked is one line."""
+        """Those that came at once. What only looks is one line for each reply, told when all its
+        calls have been judged or something else happens."""
         for row in rows:
             if row["event"]["kind"] == "replied":
                 self._keep(row)
             yield from self._event(row["time"], row["event"])
-        yield from self._seen()
+        if not self._due:
+            yield from self._seen()
 
     def _keep(self, row: Event) -> None:
         """Calls by the ids of their effects."""
@@ -119,16 +124,19 @@ class Telling:
                 yield self._said(time, "parked", f"{event['tool']}: {event['reason']}", "bad")
             case "asked":
                 yield self._said(time, "asks", one_line(event["text"], 200), "act")
-            case "turn_finished" if self._name:
+            case "turn_finished":
                 yield from self._seen()
-                yield self._said(time, "found", _answer(event["text"]), "look")
+                if self._name:
+                    yield self._said(time, "found", _answer(event["text"]), "look")
 
     def _replied(self, event: Event) -> None:
         """What it says stands with what it then does."""
+        self._due = len(event["calls"])
         self._text = one_line(event["text"], 240) if event["calls"] and not self._name else ""
 
     def _judged(self, time: float, event: Event) -> Iterator[Said]:
         tool = event["tool"]
+        self._due = max(0, self._due - 1)
         call = self._calls.get(event["effect"], {"name": tool, "arguments": "{}"})
         shown, given = call_line(call), event.get("input") or _arguments(call)
         by = f"{event['rule']}: {event['reason']}" if event.get("rule") else event["reason"]
@@ -144,8 +152,10 @@ class Telling:
                 said = self._why() or (f"{len(tasks)} children work in parallel",)
                 details = tuple(_task(task) for task in tasks)
                 yield self._said(time, "splits up", said[0], "act", details)
-            case "skill" if not given.get("file"):
-                yield self._said(time, "follows", f"the skill {given.get('name', '')}", "good")
+            case "skill":
+                named = f"the skill {given.get('name', '')}"
+                if not given.get("file"):
+                    yield self._said(time, "follows", named, "good", self._why())
             case "write_skill":
                 yield self._said(time, "writes", f"the skill {given.get('name', '')}", "good")
             case _ if self._only_looks(tool, given):
