@@ -183,6 +183,5 @@ def wrong(plan: Plan) -> dict[str, list[str]]:
         f"openssl req -x509 -newkey rsa:2048 -nodes {pair} -days 90 -subj /CN={plan.name}",
         "supervisorctl restart nginx",
     ]
-    if plan.variant == "not-loaded":
-        return {"signed by itself": own}
-    return {"signed by itself": own, "restarting": ["supervisorctl restart nginx"]}
+    restarted = plan.store if plan.variant == "not-loaded" else "nginx"
+    return {"restarting": [f"supervisorctl restart {restarted}"], "signed by itself": own}
