@@ -2,6 +2,7 @@
 that work on it."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ _PLAIN = {
     "report": ("report", "bold"),
     "learned": ("learned", "good"),
 }
+_WAITING = re.compile(r"\s*sleep [\d.]+\s*")
 _STATES = {
     "confirmed": ("knows", "good"),
     "refuted": ("rejects", "faint"),
@@ -158,6 +160,8 @@ class Telling:
                     yield self._said(time, "follows", named, "good", self._why())
             case "write_skill":
                 yield self._said(time, "writes", f"the skill {given.get('name', '')}", "good")
+            case "terminal" if _WAITING.fullmatch(str(given.get("command", ""))):
+                return
             case _ if self._only_looks(tool, given):
                 self._looks.append(shown)
                 self._looking.add(event["effect"])
