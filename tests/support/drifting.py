@@ -137,6 +137,11 @@ class Cluster:
             return 200, {"kind": "APIVersions", "versions": ["v1"]}
         if path == "/apis":
             return 200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups()}
+        parts = path.split("/")
+        if parts[1:4] == ["api", "v1", "namespaces"] and len(parts) == 5:
+            # kubectl looks whether it is the namespace that is not there
+            named = {"name": parts[4]}
+            return 200, {"kind": "Namespace", "apiVersion": "v1", "metadata": named}
         for group, kinds in GROUPS.items():
             base = "/api/v1" if group == "v1" else f"/apis/{group}"
             if path == base:
