@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+PREVENTION = "-prevention"
+"""How the names of skills end that incidents taught."""
 _FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
@@ -28,6 +30,11 @@ class BriefSkill(Struct, frozen=True):
     description: str = ""
     fits: bool | None = None
     """Whether the signs in its runbook are there; None where nobody has looked."""
+
+    @property
+    def category(self) -> str:
+        """The cause of which it tells; empty where it is no skill of incidents."""
+        return self.name.removesuffix(PREVENTION) if self.name.endswith(PREVENTION) else ""
 
 
 class Brief(Struct, frozen=True):

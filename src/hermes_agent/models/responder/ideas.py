@@ -85,14 +85,15 @@ def earlier(case: Case, path: str) -> Copy:
 
 def _is_copy(copy: str, path: str) -> bool:
     own, name = PurePosixPath(copy), PurePosixPath(path).name
-    if own.name == name:
-        return any(
-            part in ("backup", "backups", "old", "previous", "orig", "saved")
-            or probes.BACKUPS.search(part)
-            for part in own.parts[:-1]
-        )
+    shelved = any(
+        part in ("backup", "backups", "old", "previous", "orig", "saved", "archive")
+        or probes.BACKUPS.search(part)
+        for part in own.parts[:-1]
+    )
     stem = own.name.removeprefix(".")
-    return stem.startswith(name) and probes.BACKUPS.search(stem) is not None
+    if stem == name:
+        return shelved
+    return stem.startswith(name) and (shelved or probes.BACKUPS.search(stem) is not None)
 
 
 def put_back(path: str, copy: str) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Generator, Sequence
 
+from msgspec.structs import replace
+
 from hermes_agent.models.responder import follow, parse, probes
-from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.brief import Brief, BriefSkill
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.child import closer, observations, task_for
 from hermes_agent.models.responder.ideas import ACT, Idea
@@ -19,7 +21,8 @@ ATTEMPTS = 5
 """Remedies that are tried before people are asked."""
 LOOKS = 4
 """Times that it looks closer before each of them."""
-AT_ONCE = 10
+AT_ONCE = 12
+CASCADE = "cascading-failure"
 CHILDREN = 6
 
 Steps = Generator[Move, Answer, list[Seen]]
@@ -43,41 +46,75 @@ def run(text: str, commands: Sequence[str], more: Sequence[Call] = ()) -> Steps:
 
 def investigation(brief: Brief) -> Work:
     """From the brief to the end of the incident."""
-    done = yield from follow.skills(brief)
-    if done:
-        return done
-    known, well = yield from _triage(brief, INTRODUCTION)
+    sure = follow.sure(brief)
+    known, well, books = yield from _triage(brief, INTRODUCTION, sure)
     if well and (yield from _is_calm()):
         return (yield from _false_alarm(brief))
-    known += yield from _ask_children(Case(brief, known))
     tried: list[Idea] = []
+    if follow.categories(brief):
+        ended = yield from _again(brief, known, books, tried)
+        if ended:
+            return ended
+        if tried:
+            known, _, _ = yield from _triage(brief, "It is not what it was before. I look again.")
+    known += yield from _ask_children(Case(brief, known))
     for attempt in range(ATTEMPTS):
         if attempt:
-            known, _ = yield from _triage(brief, "That was not all. I look again.")
+            known, _, _ = yield from _triage(brief, "That was not all. I look again.")
         chosen = yield from _settle_on(brief, known, tried)
         if chosen is None:
             break
         tried.append(chosen)
-        helped = yield from _mend(chosen)
-        if helped:
+        if (yield from _mend(chosen)):
             ended = yield from _resolve(_cause(tried), brief)
             if ended:
                 return ended
     return (yield from _escalate(brief, known, tried))
 
 
-def _triage(brief: Brief, text: str) -> Generator[Move, Answer, tuple[list[Seen], bool]]:
-    """What there is to see at first, and whether the checks hold."""
-    calls = (*(terminal(command) for command in probes.TRIAGE), incident("verify"))
+def _again(
+    brief: Brief, known: list[Seen], books: Sequence[follow.Book], tried: list[Idea]
+) -> Generator[Move, Answer, str]:
+    """What was learned before: only causes of which a skill tells, and no children."""
+    case = Case(brief, known)
+    only = [book.category for book in books] or follow.categories(brief)
+    wants = [*closer(case, case.suspects[:CHILDREN])]
+    fresh = [idea for idea in ideas(case) if idea.category in only]
+    wants += [want for idea in fresh[:4] for want in idea.wants]
+    if not fresh and not books:
+        return ""
+    known += yield from run(
+        "This may have happened before: I look at what was written down then.",
+        case.missing(wants)[: 2 * AT_ONCE],
+    )
+    chosen = yield from _settle_on(brief, known, tried, only)
+    if chosen is not None and chosen.score >= ACT:
+        tried.append(chosen)
+        opened = () if books else follow.opening(brief, chosen.category)
+        if (yield from _mend(chosen, opened, incident("resolve", **report(chosen)))):
+            return ended_by(chosen, brief)
+    for book in books if chosen is None else ():
+        ended = yield from follow.followed(book, brief)
+        if ended:
+            return ended
+    return ""
+
+
+def _triage(
+    brief: Brief, text: str, skills: Sequence[BriefSkill] = ()
+) -> Generator[Move, Answer, tuple[list[Seen], bool, list[follow.Book]]]:
+    """What there is to see at first, whether the checks hold, and the runbooks of skills."""
+    opening = tuple(call for one in skills for call in follow.opening(brief, one.category))
+    calls = (*opening, *(terminal(command) for command in probes.TRIAGE), incident("verify"))
     answer = yield Move(text, calls)
     found = [
         seen(command, result)
-        for command, result in zip(probes.TRIAGE, answer.results, strict=False)
+        for command, result in zip(probes.TRIAGE, answer.results[len(opening) :], strict=False)
     ]
     status = next((one for one in found if one.command == probes.STATUS), None)
     if status is None or not any(parse.supervised(status.output)):
         found += yield from run("No supervisor answers here: I ask systemd.", [probes.UNITS])
-    return found, holds(answer)
+    return found, holds(answer), follow.books(skills, answer.results, brief.service)
 
 
 def holds(answer: Answer) -> bool:
@@ -125,24 +162,32 @@ def _ask_children(case: Case) -> Steps:
 
 
 def _settle_on(
-    brief: Brief, known: list[Seen], tried: Sequence[Idea]
+    brief: Brief, known: list[Seen], tried: Sequence[Idea], only: Sequence[str] = ()
 ) -> Generator[Move, Answer, Idea | None]:
     """Look closer until one idea stands out."""
     written: dict[str, str] = {}
     for _ in range(LOOKS):
         case = Case(brief, known)
-        fresh = [idea for idea in ideas(case) if all(idea.key != old.key for old in tried)]
+        fresh = _fresh(case, tried, only)
         if not fresh:
             return None
         wants = _wanted(case, fresh)
-        posted = _posts(fresh[:3], written)
+        posted = [] if only else _posts(fresh[:3], written)
         if not wants:
             best = _ready(fresh)
             if posted and best is not None:
                 yield Move(_told(fresh), tuple(posted))
             return best
         known += yield from run(_told(fresh), wants, posted)
-    return _ready([idea for idea in ideas(Case(brief, known)) if idea not in tried])
+    return _ready(_fresh(Case(brief, known), tried, only))
+
+
+def _fresh(case: Case, tried: Sequence[Idea], only: Sequence[str]) -> list[Idea]:
+    """Ideas that were not tried yet."""
+    old = {idea.key for idea in tried}
+    return [
+        idea for idea in ideas(case) if idea.key not in old and (not only or idea.category in only)
+    ]
 
 
 def _ready(fresh: Sequence[Idea]) -> Idea | None:
@@ -187,21 +232,45 @@ def _told(fresh: Sequence[Idea]) -> str:
     return f"What I suspect: {best}."
 
 
-def _mend(idea: Idea) -> Generator[Move, Answer, bool]:
-    """Carry out a remedy; whether all checks hold afterwards."""
+def _mend(
+    idea: Idea, before: tuple[Call, ...] = (), after: Call | None = None
+) -> Generator[Move, Answer, bool]:
+    """Carry out a remedy; whether all checks hold afterwards. With `after`, it is done then, too,
+    and tells whether they do."""
+    last = after or incident("verify")
     undo = f" To undo it: {idea.undo}." if idea.undo else ""
     answer = yield Move(
         f"I believe that {idea.claim}. The smallest remedy I know: {'; '.join(idea.fix)}.{undo}",
-        (*(terminal(command) for command in (*idea.fix, "sleep 1")), incident("verify")),
+        (
+            *before,
+            *(terminal(command) for command in (*idea.fix, "sleep 1")),
+            last,
+        ),
     )
-    if not holds(answer):
-        answer = yield Move("It may take a moment.", (terminal("sleep 3"), incident("verify")))
-    return holds(answer)
+    well = _went_well if after else holds
+    if not well(answer):
+        answer = yield Move("It may take a moment.", (terminal("sleep 3"), last))
+    return well(answer)
+
+
+def _went_well(answer: Answer) -> bool:
+    return bool(answer.results) and answer.results[-1].ok
 
 
 def _cause(tried: Sequence[Idea]) -> Idea:
-    """Of all that was mended, what was at the root: what was surest."""
-    return max(tried, key=lambda idea: idea.score)
+    """Of all that was mended, what was at the root: what was surest. Where others had given up on
+    it, it took them with it."""
+    root = max(tried, key=lambda idea: (idea.category != CASCADE, idea.score))
+    others = [idea for idea in tried if idea.category == CASCADE and idea is not root]
+    if not others:
+        return root
+    return replace(
+        root,
+        category=CASCADE,
+        claim=f"{root.claim}, and took {others[0].component} with it",
+        evidence=(*root.evidence[:2], *others[0].evidence[:1]),
+        prevent=(*root.prevent, "let those that give up try again by themselves"),
+    )
 
 
 def _resolve(idea: Idea, brief: Brief) -> Generator[Move, Answer, str]:
@@ -216,7 +285,7 @@ def _resolve(idea: Idea, brief: Brief) -> Generator[Move, Answer, str]:
     )  # fmt: skip
     answer = yield Move("The checks hold again.", calls)
     if answer.results and answer.results[-1].ok:
-        return ended(idea, brief)
+        return ended_by(idea, brief)
     return ""
 
 
@@ -231,7 +300,7 @@ def report(idea: Idea) -> dict[str, object]:
     }
 
 
-def ended(idea: Idea, brief: Brief) -> str:
+def ended_by(idea: Idea, brief: Brief) -> str:
     return f"{brief.incident} is resolved: {idea.claim}."
 
 

@@ -28,13 +28,14 @@ CERTIFICATES = (
     r"\( -name '*.crt' -o -name '*.pem' -o -name '*.cert' -o -name '*.cer' \) "
     "-not -path '/etc/ssl/certs/*' -not -path '/usr/*'"
 )
+CHANGED = r"find /etc -xdev -type f -mmin -180 -printf '%s %T@ %u %p\n'"
 TRIAGE = (
-    STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, PROGRAMS,
+    STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, PROGRAMS, CHANGED,
 )  # fmt: skip
 
 BACKUPS = re.compile(
     r"(\.(bak|orig|old|save|prev|previous|backup|good|dpkg-old|rpmsave|ucf-old|before\S*|last\S*)"
-    r"|~|\.\d{6,}\S*|-\d{6,}\S*|\.1|\.bak\S*)$"
+    r"|~|[.-]\d{6,}\S*|\.\d{1,3}|\.bak\S*|[.-](r|v|rev)\d+)$"
 )
 """How copies of a file are called that somebody kept."""
 

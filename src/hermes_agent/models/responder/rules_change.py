@@ -13,7 +13,7 @@ _BAD_CONFIG = re.compile(
     r"config|\[emerg\]|syntax|parse|parsing|invalid (?:value|literal|option|number|parameter)|"
     r"unknown (?:directive|option|key|setting)|unexpected|missing (?:option|section|key|setting)|"
     r"no (?:option|section)|NoSectionError|NoOptionError|KeyError|could not convert|"
-    r"not a (?:number|valid)|host not found in upstream|bad value|JSONDecodeError|YAML|TOML",
+    r"not a (?:number|valid)|OverflowError|out of range|must be |host not found in upstream|bad value|JSONDecodeError|YAML|TOML",
     re.IGNORECASE,
 )
 _CODE = re.compile(
@@ -36,8 +36,14 @@ def configuration(case: Case) -> Iterator[Idea]:
         tested = _tested(case, service)
         named = _PATH.findall(spoken + " " + tested)
         paths = [path for path in named if path.startswith("/etc/") or path.endswith(".conf")]
-        for path in dict.fromkeys([*paths, *case.configs(service)]):
+        for path in dict.fromkeys([*paths, *case.configs(service), *_changed(case, service)]):
             yield from _restoring(case, service, path, tested or spoken, path in paths)
+
+
+def _changed(case: Case, service: str) -> list[str]:
+    """Files below /etc that belong to a service and were written lately."""
+    rows = parse.sizes(case.text(probes.CHANGED))
+    return [row.path for row in rows if service in PurePosixPath(row.path).parts]
 
 
 def _tested(case: Case, service: str) -> str:
@@ -61,30 +67,34 @@ def _restoring(case: Case, service: str, path: str, said: str, named: bool) -> I
     copy = earlier(case, path)
     program = case.programs.get(service)
     up = program is not None and program.up
-    definition = case.definitions.get(service)
-    nginx = definition is not None and "nginx" in definition.command
+    recent = path in _changed(case, service)
     wants = (*copy.wants, *case.missing((probes.show(path),)))
-    wants += case.missing((nginx_test(case, service),)) if nginx else ()
-    if not said and not copy.path:
+    if _is_nginx(case, service):
+        wants += case.missing((nginx_test(case, service),))
+    if not said and not copy.path and not (recent and copy.wants):
         return
-    score = 0.35 + 0.3 * bool(said) + 0.1 * named + 0.25 * bool(copy.path)
-    score -= 0.0 if said or not up or _failing(case, service) else 0.3
+    score = 0.3 + 0.25 * bool(said) + 0.1 * named + 0.2 * bool(copy.path) + 0.15 * recent
+    score -= 0.0 if said or not up or _failing(case, service) or recent else 0.3
     line = re.search(re.escape(path) + r":(\d+)|line:? (\d+)", said)
     locus = f"{path}:{line[1] or line[2]}" if line else path
     fix: tuple[str, ...] = ()
     if copy.path:
-        fix = (*put_back(path, copy.path), *_taking(case, service, up and nginx))
+        fix = (*put_back(path, copy.path), case.restart(service))
+    elif line and 'unexpected "}"' in said:
+        before = int((line[1] or line[2])[:6]) - 1
+        fix = (f"cp {shlex.quote(path)} /var/tmp/", f"sed -i '{before}s/$/;/' {shlex.quote(path)}",
+               case.restart(service))  # fmt: skip
     yield Idea(
         "bad-config", service, f"{path} of {service} is wrong since it was changed",
-        min(score, 0.9), locus, lines(said, copy.change), wants, fix, undo_of(path),
+        min(score, 0.92), locus, lines(said, copy.change, *case.troubles(service)[:1]), wants, fix,
+        undo_of(path),
         ("test a configuration before it is loaded", "keep configurations under version control"),
     )  # fmt: skip
 
 
-def _taking(case: Case, service: str, reload: bool) -> tuple[str, ...]:
-    if reload:
-        return (nginx_test(case, service), f"kill -HUP {case.programs[service].pid}")
-    return (case.restart(service),)
+def _is_nginx(case: Case, service: str) -> bool:
+    definition = case.definitions.get(service)
+    return definition is not None and "nginx" in definition.command
 
 
 def _failing(case: Case, service: str) -> bool:

@@ -31,6 +31,7 @@ _ADDRESS = re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{2,5}))?")
 _CERT_DATE = re.compile(r"^(notBefore|notAfter)=(.+)$", re.MULTILINE)
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 SLOW_SECONDS = 0.8
+DATAGRAMS = "ss -lnup"
 
 
 def names(case: Case) -> Iterator[Idea]:
@@ -41,12 +42,13 @@ def names(case: Case) -> Iterator[Idea]:
         hosts += [host for host, _, _ in case.urls(spoken) if _is_name(host)]
         for host in dict.fromkeys(hosts):
             asked = case.look(probes.resolved(host))
-            wants = case.missing((probes.resolved(host), probes.NAMES))
+            wants = case.missing((probes.resolved(host), probes.NAMES, DATAGRAMS))
             if asked is None and not spoken:
                 yield Idea("dns-failure", service, f"{host} may not be resolved", 0.3, host,
                            (), wants)  # fmt: skip
                 continue
             if asked is not None and asked.ok:
+                yield from _astray(case, service, host, asked.output)
                 continue
             yield from _naming(case, service, host, spoken, wants)
 
@@ -79,12 +81,20 @@ def _naming(
                 program.name, lines(program.line, *evidence), wants,
                 (case.restart(program.name),), "", prevent,
             )  # fmt: skip
+    for wrong, line, remedy in _order(case, claim):
+        found = True
+        yield Idea(
+            "dns-failure", service, wrong, 0.88, f"/etc/nsswitch.conf: {line}",
+            lines(line, spoken), wants,
+            ("cp /etc/nsswitch.conf /var/tmp/nsswitch.conf.replaced", remedy, case.restart(service)),
+            undo_of("/etc/nsswitch.conf"), prevent,
+        )  # fmt: skip
     working = _dns_listener(case)
     if working and servers and not any(working in line for line in servers):
         found = True
         yield Idea(
             "dns-failure", service, f"{claim}: {servers[0]} does not answer, {working} does", 0.8,
-            servers[0], evidence, wants,
+            f"/etc/resolv.conf: {servers[0]}", evidence, wants,
             ("cp /etc/resolv.conf /var/tmp/resolv.conf.replaced",
              f"sed -i -E 's/^nameserver .*/nameserver {working}/' /etc/resolv.conf"),
             undo_of("/etc/resolv.conf"), prevent,
@@ -93,8 +103,38 @@ def _naming(
         yield Idea("dns-failure", service, claim, 0.62, locus, evidence, wants)
 
 
+def _order(case: Case, claim: str) -> Iterator[tuple[str, str, str]]:
+    """Lines of the resolver's files that keep a name from being found: what is wrong, the line,
+    and the remedy."""
+    files = parse.files(case.text(probes.NAMES))
+    for line in files.get("/etc/nsswitch.conf", []):
+        if line.startswith("hosts:") and not re.search(r"\bdns\b|\bresolve\b", line):
+            yield (f"{claim}: DNS is not asked", line,
+                   "sed -i -E 's/^hosts:.*/hosts: files dns/' /etc/nsswitch.conf")  # fmt: skip
+
+
+def _astray(case: Case, service: str, host: str, answer: str) -> Iterator[Idea]:
+    """A name is resolved by a line of /etc/hosts, to where nobody answers."""
+    spoken = next((x for x in case.troubles(service) if host in x and _CUT_OFF.search(x)), "")
+    files = parse.files(case.text(probes.NAMES))
+    named = [line for line in files.get("/etc/hosts", []) if host in line.split()[1:]]
+    if not spoken or not named or named[0].lstrip().startswith("#"):
+        return
+    copy = earlier(case, "/etc/hosts")
+    escaped = re.escape(host).replace("/", "\\/")
+    fix = put_back("/etc/hosts", copy.path) if copy.path else (
+        "cp /etc/hosts /var/tmp/hosts.replaced", f"sed -i -E '/\\s{escaped}(\\s|$)/s/^/# /' /etc/hosts",
+    )  # fmt: skip
+    yield Idea(
+        "dns-failure", service, f"/etc/hosts leads {host} to {answer.split()[0]}, where nobody is",
+        0.8, f"/etc/hosts: {named[0]}", lines(spoken, *named), copy.wants,
+        (*fix, case.restart(service)), undo_of("/etc/hosts"),
+        ("keep names of services out of /etc/hosts",),
+    )  # fmt: skip
+
+
 def _dns_listener(case: Case) -> str:
-    for text in (case.text("ss -lnup"), case.text(probes.LISTENERS)):
+    for text in (case.text(DATAGRAMS), case.text(probes.LISTENERS)):
         if found := re.search(r"\s(\d[\d.]+)(?:%\w+)?:53\s", text):
             return found[1]
     return ""

@@ -34,6 +34,7 @@ _ENTRY = re.compile(
     r"command at .* is not executable|couldn't chdir|permission)",
     re.IGNORECASE,
 )
+_GAVE_UP = r"gave up|giving up|circuit (?:is |breaker )?open|restart to retry|no longer trying"
 _SIGNAL = re.compile(r"exited: (\S+) \((.*?)\)")
 
 
@@ -285,4 +286,25 @@ def _spawning(case: Case, service: str) -> list[str]:
     ][-1:]
 
 
-RULES = (down, halted, port_taken, locked, absent, entry)
+def gave_up(case: Case) -> Iterator[Idea]:
+    """Services that do not try again what failed while something below them was down."""
+    chain = [case.brief.service, *case.needs(case.brief.service)]
+    spoken = {
+        service: line
+        for service in case.suspects
+        if (line := next(case.said(service, _GAVE_UP), ""))
+    }
+    if not spoken:
+        return
+    low = [name for name in reversed(chain) if name in spoken]
+    low += [name for name in spoken if name not in low]
+    broken = any(not one.up for name, one in case.programs.items() if name in chain)
+    yield Idea(
+        "cascading-failure", low[0],
+        f"{', '.join(low)} gave up on what was down below", 0.45 if broken else 0.8,
+        low[0], lines(*spoken.values()), (), tuple(case.restart(name) for name in low), "",
+        ("let those that give up try again by themselves",),
+    )  # fmt: skip
+
+
+RULES = (gave_up, down, halted, port_taken, locked, absent, entry)
