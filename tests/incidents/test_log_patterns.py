@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.incidents import LogPlace
 from hermes_agent.incidents.checks import LogPattern
-from hermes_agent.incidents.log_patterns import MOST_BYTES, Logs, read_on
+from hermes_agent.incidents.log_patterns import MOST_BYTES, Logs, fitting, read_on
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 
@@ -187,9 +187,27 @@ async def test_a_log_that_is_not_there_is_said_and_waited_for(tmp_path: Path) ->
         logs = logs_of(here, LogPattern("x", str(path), "bad"))
         await logs.look()
         assert list(logs.missing) == [str(path)]
+    async with post(tmp_path) as here:
+        logs = logs_of(here, LogPattern("x", str(path), "bad"))
         path.write_text("bad\n")
         await logs.look()
         assert logs.missing == {}
-        add(path, "bad\n")
-        await logs.look()
         assert len(await here.titles()) == 1
+
+
+@given(st.lists(st.sampled_from(["bad", "well", "", "bad bad"]), max_size=30), st.integers(0, 9))
+def test_the_last_lines_that_fit_are_found(lines: list[str], most: int) -> None:
+    wanted = [line for line in lines if "bad" in line]
+    assert fitting("bad", lines, most) == wanted[max(0, len(wanted) - most) :]
+
+
+async def test_a_flood_is_counted_no_further_than_need_be(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.touch()
+    async with post(tmp_path) as here:
+        logs = logs_of(here, LogPattern("x", str(path), "bad"))
+        await logs.look()
+        add(path, "bad\n" * 5_000)
+        await logs.look()
+        (signal,) = await here.store.signals()
+        assert signal.detail.startswith(f"1000 or more lines of {path}:\nbad\n")

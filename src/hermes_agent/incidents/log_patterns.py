@@ -29,6 +29,8 @@ LONGEST_LINE = 100_000
 HEAD = 256
 """The beginning of a file tells it from another that took its place."""
 SHOWN = 10
+MOST_LINES = 1_000
+"""Lines that are counted one by one; of a flood it is enough to know that it is one."""
 
 
 class Piece(Struct, frozen=True):
@@ -110,6 +112,17 @@ def _rotated(path: str, place: LogPlace) -> int | None:
     return None
 
 
+def fitting(pattern: str, lines: Sequence[str], most: int) -> list[str]:
+    """The last lines that fit, in order: halves of the text that hold none are passed over."""
+    if not lines or most <= 0 or not matches(pattern, "\n".join(lines)):
+        return []
+    if len(lines) == 1:
+        return [lines[0]]
+    half = len(lines) // 2
+    last = fitting(pattern, lines[half:], most)
+    return fitting(pattern, lines[:half], most - len(last)) + last
+
+
 class Logs:
     def __init__(
         self,
@@ -152,9 +165,7 @@ class Logs:
         while more:
             piece = await asyncio.to_thread(read_on, path, places.get(path))
             if piece is None:
-                if path not in self.missing:
-                    log.warning("the log %s cannot be read now; it is waited for", path)
-                self.missing[path] = "it is not there, is no file, or may not be read"
+                await self._wait_for(path, places)
                 return
             self.missing.pop(path, None)
             for pattern in patterns:
@@ -165,12 +176,22 @@ class Logs:
                 await self._store.keep_log_place(piece.place)
             more = piece.more
 
+    async def _wait_for(self, path: str, places: dict[str, LogPlace]) -> None:
+        """One that is not there yet will be read from its beginning."""
+        if path not in self.missing:
+            log.warning("the log %s cannot be read now; it is waited for", path)
+        self.missing[path] = "it is not there, is no file, or may not be read"
+        if path not in places and not await asyncio.to_thread(os.path.lexists, path):
+            places[path] = LogPlace(path, "0:0:0:0", 0)
+            await self._store.keep_log_place(places[path])
+
     async def _match(self, pattern: LogPattern, text: str) -> None:
         if not text or not matches(pattern.pattern, text):
             return
-        lines = [line for line in text.splitlines() if matches(pattern.pattern, line)]
+        lines = fitting(pattern.pattern, text.splitlines(), MOST_LINES)
         shown = lines[-SHOWN:] or text.splitlines()[-SHOWN:]
-        count = f"{len(lines)} lines of {pattern.path}" if len(lines) > 1 else pattern.path
+        more = "or more " if len(lines) >= MOST_LINES else ""
+        count = f"{len(lines)} {more}lines of {pattern.path}" if len(lines) > 1 else pattern.path
         service = pattern.service or pattern.name
         signal = Signal(
             "log",

@@ -44,6 +44,7 @@ class Incidents:
         self._wanted = False
         self._woken = asyncio.Event()
         self._troubles: tuple[str, ...] = ()
+        self._config = self._config_mark()
 
     # parts
 
@@ -152,7 +153,25 @@ class Incidents:
         self._wanted = self._wanted or await self._something_to_do()
         return self._wanted
 
+    def notice_settings(self) -> None:
+        """What was changed in config.yaml counts for the watching without a session."""
+        mark = self._config_mark()
+        if mark != self._config:
+            self._config = mark
+            try:
+                self._runtime.refresh_settings()
+            except HermesError as error:
+                log.warning("the settings stay as they were: %s", error.message)
+
+    def _config_mark(self) -> tuple[int, int]:
+        try:
+            facts = self._runtime.home.config.stat()
+        except OSError:
+            return (0, 0)
+        return (facts.st_mtime_ns, facts.st_ino)
+
     async def _something_to_do(self) -> bool:
+        self.notice_settings()
         if self._runtime.settings.watch.listen:
             return True
         checks = self._runtime.home.path / "checks"

@@ -29,6 +29,7 @@ log = logging.getLogger("hermes.incidents")
 LOOK_SECONDS = 2.0
 MOST_BYTES = 1_000_000
 MOST_AT_ONCE = 64
+BODY_SECONDS = 15.0
 SHORTEST_TOKEN = 16
 
 
@@ -52,6 +53,7 @@ class SignalServer:
     async def tend(self) -> None:
         """Listen where the settings say, for as long as they say so."""
         while True:
+            self._incidents.notice_settings()
             wanted = self._runtime.settings.watch.listen
             if not wanted:
                 self.trouble = ""
@@ -78,6 +80,7 @@ class SignalServer:
         try:
             while self._runtime.settings.watch.listen == wanted and not serving.done():
                 await asyncio.wait({serving}, timeout=LOOK_SECONDS)
+                self._incidents.notice_settings()
         finally:
             self.address = ""
             server.should_exit = True
@@ -140,15 +143,22 @@ class SignalServer:
         if not signature and not _knows(request.headers.get("authorization", ""), token):
             return _refused()
         data = bytearray()
-        async for piece in request.stream():
-            data += piece
-            if len(data) > MOST_BYTES:
-                hint = "send fewer alerts at a time"
-                return reply({"error": f"more than {MOST_BYTES:,} bytes", "hint": hint}, 413)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for piece in request.stream():
+                    data += piece
+                    if len(data) > MOST_BYTES:
+                        return _too_much(f"more than {MOST_BYTES:,} bytes", 413)
+        except TimeoutError:
+            return _too_much(f"not sent within {BODY_SECONDS:g} s", 408)
         if signature and not _signed(signature, bytes(data), token):
             return _refused()
         self._runtime.touch()
         return bytes(data)
+
+
+def _too_much(what: str, status: int) -> Response:
+    return reply({"error": what, "hint": "send fewer alerts at a time"}, status)
 
 
 def _refused() -> Response:
