@@ -32,7 +32,7 @@ def broken(name: str, variant: str, seed: int, folder: Path) -> Iterator[Episode
         yield episode
 
 
-def prove(name: str, variant: str, seed: int, folder: Path) -> None:
+def check_proven(name: str, variant: str, seed: int, folder: Path) -> None:
     with broken(name, variant, seed, folder) as episode:
         faulty = episode.case.drill.about.fault
         assert bool(episode.case.healthy(episode.probe)) == faulty
@@ -57,6 +57,6 @@ def verdict_of(
         return episode.judge(settle=1.0, again=again)
 
 
-def refuted(name: str, variant: str, wrong: str, seed: int, folder: Path) -> None:
+def check_refuted(name: str, variant: str, wrong: str, seed: int, folder: Path) -> None:
     commands = find(name).case(seed, variant).wrong[wrong]
     assert not verdict_of(name, variant, seed, folder, commands).resolved

@@ -99,9 +99,9 @@ def test_nodes_reach_each_other_until_they_do_not(box: Box) -> None:
         "echo 1 > /proc/sys/kernel/panic",
         "echo b > /proc/sysrq-trigger",
         "mknod /dev/disk b 254 0",
-        "ls /proc/1/root/work/main",
-        "chroot /proc/1/root ls /work/main",
-        "nsenter -t 1 -m ls /root/.ssh",
+        "ls /proc/1/root/boot",
+        "chroot /proc/1/root ls /boot",
+        "nsenter -t 1 -m ls /boot",
     ],
 )
 def test_there_is_no_way_out(box: Box, attempt: str) -> None:

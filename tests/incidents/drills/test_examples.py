@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.incidents.drills.proving import every_variant, every_wrong, prove, refuted
+from tests.incidents.drills.proving import check_proven, check_refuted, every_variant, every_wrong
 
 NAMES = ("crashed_service", "no_fault_quiet")
 
@@ -13,11 +13,11 @@ NAMES = ("crashed_service", "no_fault_quiet")
 def test_a_drill_proves_itself_and_the_experts_fix_heals_it(
     name: str, variant: str, tmp_path: Path
 ) -> None:
-    prove(name, variant, 1, tmp_path)
+    check_proven(name, variant, 1, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "variant", "wrong"), every_wrong(*NAMES))
 def test_a_plausible_wrong_fix_does_not_pass(
     name: str, variant: str, wrong: str, tmp_path: Path
 ) -> None:
-    refuted(name, variant, wrong, 1, tmp_path)
+    check_refuted(name, variant, wrong, 1, tmp_path)

@@ -9,10 +9,10 @@ from hermes_agent.incidents.drills.format import find
 from tests.incidents.drills.proving import (
     SOON,
     broken,
+    check_proven,
+    check_refuted,
     every_variant,
     every_wrong,
-    prove,
-    refuted,
 )
 
 NAMES = (
@@ -46,19 +46,19 @@ def test_a_restart_does_not_heal_it_and_the_experts_fix_does(
 def test_what_heals_by_doing_harm_does_not_pass(
     name: str, variant: str, wrong: str, tmp_path: Path
 ) -> None:
-    refuted(name, variant, wrong, 1, tmp_path)
+    check_refuted(name, variant, wrong, 1, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "variant"), every_variant("no_fault_flap"))
 def test_what_is_well_again_is_left_alone(name: str, variant: str, tmp_path: Path) -> None:
-    prove(name, variant, 1, tmp_path)
+    check_proven(name, variant, 1, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "variant", "wrong"), every_wrong("no_fault_flap")[:2])
 def test_what_is_well_again_must_not_be_touched(
     name: str, variant: str, wrong: str, tmp_path: Path
 ) -> None:
-    refuted(name, variant, wrong, 1, tmp_path)
+    check_refuted(name, variant, wrong, 1, tmp_path)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "no_fault_flap"])
