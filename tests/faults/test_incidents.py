@@ -21,7 +21,7 @@ from tests.support.responses import SAW, act, prevention, resolve, script
 
 pytestmark = pytest.mark.timeout(300)
 
-WRITES = 60
+WRITES = 100
 """Fewer than an undisturbed incident makes."""
 
 

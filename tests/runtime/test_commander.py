@@ -147,6 +147,25 @@ async def test_an_escalation_has_a_diagnosis_and_says_what_is_needed(tmp_path: P
         assert ("escalated", "log") in await h.notices()
 
 
+async def test_what_people_mended_later_is_in_the_report_and_teaches_nothing(
+    tmp_path: Path,
+) -> None:
+    begin = [act("escalate", summary="not mine", needed="a person"), DONE]
+    async with response(tmp_path, begin=begin) as h:
+        await h.fail()
+        await h.over()
+        await h.fail(firing=False)
+
+        async def told() -> bool:
+            return (await h.kinds()).count("report") == 2
+
+        await until(told)
+        assert (await h.incident()).state == "resolved"
+        assert await h.keys() == ["brief"]
+        text = (h.runtime.home.path / "incidents" / "inc-1.md").read_text()
+        assert "| state | resolved |" in text
+
+
 async def test_what_is_only_said_resolves_nothing(tmp_path: Path) -> None:
     async with response(tmp_path, begin=[say("I fixed it. Resolved!")], **NEVER) as h:
         await h.fail()

@@ -23,6 +23,7 @@ NEXT = {
     "message": "`hermes sessions show {session}`",
     "skill": "`hermes skills show {ref}`",
     "note": "`hermes memory why {ref}`",
+    "incident": "`hermes incidents show {ref}`",
 }
 """How more of what was found is seen."""
 

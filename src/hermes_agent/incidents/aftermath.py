@@ -101,8 +101,9 @@ async def learn(world: World, incident: Incident) -> None:
     entries = await world.incidents.timeline(incident.id)
     if any(entry.kind == "learned" for entry in entries):
         return
-    if not incident.session or incident.diagnosis is None or incident.state != "resolved":
-        return
+    ends = [entry.data.get("session") for entry in entries if entry.kind == "resolved"]
+    if incident.diagnosis is None or incident.session not in ends:
+        return  # it was not mended, or by people, who were not watched
     if incident.source != "drill":
         await _learn_topology(world, incident)
     if not incident.skill and await learns(world, incident):
@@ -158,12 +159,12 @@ async def _learn_topology(world: World, incident: Incident) -> None:
 # what its end says of skills
 
 
-def judged(incident: Incident) -> tuple[Outcome, str]:
-    """What an incident's state says of the skills that were used for it."""
+def judged(incident: Incident, entries: Sequence[Entry]) -> tuple[Outcome, str]:
+    """What an incident's end says of the skills that were used for it."""
+    if any(entry.kind == "escalated" for entry in entries):
+        return "bad", "the incident was escalated"
     if incident.state == "resolved":
         return "good", "the incident was resolved, and its checks held"
-    if incident.state == "escalated":
-        return "bad", "the incident was escalated"
     return "unknown", f"the incident is {incident.state}"
 
 

@@ -5,6 +5,7 @@ on where it was, and nothing is done twice."""
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -23,7 +24,7 @@ from hermes_agent.incidents.looking import earlier, got_worse, near, offers
 from hermes_agent.incidents.report import needs_report
 from hermes_agent.incidents.runbooks import RUNBOOK, first_runbook, healed
 from hermes_agent.incidents.verify import Look, as_start, look_at_all, neighbours, start_of
-from hermes_agent.incidents.world import World
+from hermes_agent.incidents.world import Known, World
 from hermes_agent.learning.runbook_model import OPENING
 
 log = logging.getLogger("hermes.incidents")
@@ -48,6 +49,9 @@ class Commander:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._woken = asyncio.Event()
+        self._reported: set[tuple[str, str]] = set()
+        """Incidents with the state that their report tells of; what was escalated may be resolved
+        later on."""
 
     def wake(self) -> None:
         self._woken.set()
@@ -90,8 +94,12 @@ class Commander:
             await store.incidents(open=True), key=lambda one: (one.severity, one.opened)
         )
         for ended in await store.incidents(open=False, limit=ENDED):
-            if ended.id not in self._tasks and needs_report(await store.timeline(ended.id)):
+            if ended.id in self._tasks or (ended.id, ended.state) in self._reported:
+                continue
+            if needs_report(await store.timeline(ended.id)):
                 waiting.append(ended)
+            else:
+                self._reported.add((ended.id, ended.state))
         for incident in waiting:
             if incident.id not in self._tasks and len(self._tasks) < self._world.parallel:
                 task = asyncio.create_task(self._work(incident.id), name=f"incident {incident.id}")
@@ -124,7 +132,8 @@ class Commander:
         except (UsageError, NotFound) as error:
             log.warning("nothing was learned from %s: %s", id, error.message)
         if incident.session:
-            await judge_uses(self._world, incident, *judged(incident))
+            entries = await self._world.incidents.timeline(id)
+            await judge_uses(self._world, incident, *judged(incident, entries))
         await keep_report(self._world, id, final=True)
 
     # responding
@@ -204,11 +213,15 @@ class Commander:
     async def _send_next(self, incident: Incident, session: Session, key: str) -> bool:
         """False when all has been said."""
         look = self._look(session.id)
-        if not key and (opened := await first_runbook(self._world, incident, look)) is not None:
-            text = f"{OPENING}\n\n{await self._brief(incident, session)}"
-            await self._send(incident, session, RUNBOOK, text, opened)
-        elif key in {"", RUNBOOK}:
-            await self._send(incident, session, BRIEF, await self._brief(incident, session))
+        if key in {"", RUNBOOK}:
+            known = await offers(self._world, incident, look)
+            text = await self._brief(incident, look, known)
+            opened = None if key else await first_runbook(self._world, incident, known)
+            if opened is not None:
+                text, names = f"{OPENING}\n\n{text}", [opened.skill]
+                await self._send(session, RUNBOOK, text, names, opened)
+            else:
+                await self._send(session, BRIEF, text, [one.name for one in known])
         else:
             number = 1 if key == BRIEF else int(key.rpartition("-")[2]) + 1
             if number > AGAIN:
@@ -216,21 +229,17 @@ class Commander:
             held = await look_at_all(incident.checks, look)
             worse = await got_worse(self._world, incident, look)
             text = again(number, held, worse, incident)
-            await self._send(incident, session, f"again-{number}", text)
+            await self._send(session, f"again-{number}", text)
         return True
 
     async def _send(
         self,
-        incident: Incident,
         session: Session,
         key: str,
         text: str,
+        offered: Sequence[str] = (),
         opened: Opened | None = None,
     ) -> None:
-        offered = [opened.skill] if opened else []
-        if key == BRIEF:
-            known = await offers(self._world, incident, self._look(session.id))
-            offered = [one.name for one in known]
         await self._world.send(session.id, key, text, offered, opened)
         await self._taken(session.id, key)
 
@@ -240,14 +249,13 @@ class Commander:
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return
 
-    async def _brief(self, incident: Incident, session: Session) -> str:
-        look = self._look(session.id)
+    async def _brief(self, incident: Incident, look: Look, known: Sequence[Known]) -> str:
         return brief(
             incident,
             await self._world.incidents.signals(incident=incident.id, limit=5),
             await look_at_all(incident.checks, look),
             await near(self._world, incident),
-            await offers(self._world, incident, look),
+            known,
             await earlier(self._world, incident),
         )
 

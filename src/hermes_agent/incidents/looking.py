@@ -1,6 +1,7 @@
 """What is known that may help: skills, the services nearby, incidents like it, and how what runs
 beside it stands."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 
@@ -23,6 +24,8 @@ from hermes_agent.incidents.world import Known, World
 
 SKILLS = 20
 EARLIER = 5
+ALIKE = 3
+"""Words that a skill has in common with an incident, to be spoken of."""
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -39,14 +42,16 @@ async def offers(world: World, incident: Incident, look: Look) -> Sequence[Known
     if not await learns(world, incident):
         return ()
     words = set(_words(incident))
-    found = []
-    for known in await world.skills():
-        if known.name.endswith(PREVENTION):
-            found.append(await _tried(world, incident, known, look))
-        elif len(words & set(_WORD.findall(f"{known.name} {known.description}".lower()))) > 2:
-            found.append(known)
+    known = await world.skills()
+    ours = [one for one in known if one.name.endswith(PREVENTION)]
+    others = [one for one in known if one not in ours and len(words & _of(one)) >= ALIKE]
+    tried = await asyncio.gather(*(_tried(world, incident, one, look) for one in ours))
     order = {True: 0, None: 1, False: 2}
-    return sorted(found, key=lambda one: order[one.fits])[:SKILLS]
+    return sorted([*tried, *others], key=lambda one: order[one.fits])[:SKILLS]
+
+
+def _of(skill: Known) -> set[str]:
+    return set(_WORD.findall(f"{skill.name} {skill.description}".lower()))
 
 
 async def _tried(world: World, incident: Incident, known: Known, look: Look) -> Known:

@@ -1,45 +1,37 @@
 """Proven runbooks: what heals an incident without a model, where it is the same as before."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
 from hermes_agent.core.skills import Opened
-from hermes_agent.incidents.aftermath import learns
 from hermes_agent.incidents.brief import PREVENTION
 from hermes_agent.incidents.channels import resolved_text, span
 from hermes_agent.incidents.evidence import MOST, Transcript, squeezed, transcript
 from hermes_agent.incidents.looking import got_worse
-from hermes_agent.incidents.verify import Look, fits, look_twice
-from hermes_agent.incidents.world import World
+from hermes_agent.incidents.verify import Look, look_twice
+from hermes_agent.incidents.world import Known, World
 
 RUNBOOK = "runbook"
 """The key of the message that begins one, and of the note that says which."""
 
 
-async def first_runbook(world: World, incident: Incident, look: Look) -> Opened | None:
+async def first_runbook(
+    world: World, incident: Incident, offered: Sequence[Known]
+) -> Opened | None:
     """The runbook of a proven skill that says that it is for this case. Which one was chosen is
     written down first: a later runtime does not choose again."""
     entries = await world.incidents.timeline(incident.id)
     chosen = [str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data]
     arguments = f"service={incident.service}"
     if not chosen:
-        name = await _fitting(world, incident, arguments, look)
+        fitting = [one.name for one in offered if one.fits and one.state == "proven"]
+        name = fitting[0] if fitting and incident.checks else ""
         text = f"{name} is worked through without a model" if name else "no proven runbook fits"
         await world.incidents.change(incident.id, [("note", text, {RUNBOOK: name})], (), OPEN)
         chosen = [name]
     return await world.runbook(chosen[-1], arguments) if chosen[-1] else None
-
-
-async def _fitting(world: World, incident: Incident, arguments: str, look: Look) -> str:
-    if not incident.checks or not await learns(world, incident):
-        return ""
-    for known in await world.skills():
-        if known.state == "proven" and known.name.endswith(PREVENTION):
-            opened = await world.runbook(known.name, arguments)
-            runbook = opened.runbook if opened is not None else None
-            if runbook is not None and await fits(runbook, look):
-                return known.name
-    return ""
 
 
 async def healed(world: World, incident: Incident, session: str, skill: str, look: Look) -> bool:

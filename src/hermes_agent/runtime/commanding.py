@@ -77,8 +77,9 @@ class Commanding:
 
     async def went(self, session: Session) -> tuple[Outcome, str]:
         """How the work of an incident's session has gone so far."""
-        incident = await self._world.incidents.incident(session.key.removeprefix(KEY))
-        return judged(incident)
+        id = session.key.removeprefix(KEY)
+        incidents = self._world.incidents
+        return judged(await incidents.incident(id), await incidents.timeline(id))
 
     # routes
 
