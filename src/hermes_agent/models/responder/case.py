@@ -15,6 +15,11 @@ from hermes_agent.models.responder.seen import Seen
 
 RECENT_SECONDS = 900.0
 """What a log said longer ago is an old story."""
+CURL = {
+    6: "could not resolve host", 7: "connection refused", 22: "an HTTP error", 28: "timed out",
+    35: "the TLS handshake failed", 52: "an empty answer", 60: "the certificate is not valid",
+}  # fmt: skip
+"""What the codes mean with which curl ends."""
 _STAMP = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)")
 _TROUBLE = re.compile(
     r"error|fatal|critical|emerg|alert\b|cannot|can't|could not|fail|denied|refused|traceback"
@@ -71,8 +76,12 @@ class Case:
 
     @property
     def symptom(self) -> str:
-        """What the check said when it failed."""
-        return self.brief.check.output if self.brief.check else ""
+        """What the check said when it failed, by its code where that is curl's."""
+        check = self.brief.check
+        if check is None:
+            return ""
+        meant = CURL.get(check.exit or 0, "") if "curl" in check.command else ""
+        return f"{check.output} {meant}".strip()
 
     def text(self, command: str) -> str:
         found = self.look(command)

@@ -55,7 +55,7 @@ def closer(case: Case, services: Sequence[str]) -> list[str]:
         if re.search(r"/(current|release|releases|live)\b", definition.command):
             commands.append(probes.RELEASES)
         if "nginx" in definition.command:
-            commands.append(nginx_test(case, service))
+            commands += [probes.SITES, nginx_test(case, service)]
     return list(case.missing(commands))[:12]
 
 

@@ -29,6 +29,8 @@ CERTIFICATES = (
     "-not -path '/etc/ssl/certs/*' -not -path '/usr/*'"
 )
 CHANGED = r"find /etc -xdev -type f -mmin -180 -printf '%s %T@ %u %p\n'"
+JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
+SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
 TRIAGE = (
     STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, PROGRAMS, CHANGED,
 )  # fmt: skip
@@ -118,8 +120,8 @@ def certificate(path: str) -> str:
     )
 
 
-def served(port: int) -> str:
+def served(port: int, name: str) -> str:
     return (
-        f"openssl s_client -connect 127.0.0.1:{port} </dev/null 2>/dev/null"
-        " | openssl x509 -noout -subject -serial -startdate -enddate"
+        f"openssl s_client -connect 127.0.0.1:{port} -servername {shlex.quote(name)} "
+        "</dev/null 2>/dev/null | openssl x509 -noout -subject -serial -startdate -enddate"
     )

@@ -1,6 +1,7 @@
 """All rules, and what they make of a case."""
 
 from hermes_agent.models.responder import (
+    rules_certificate,
     rules_change,
     rules_database,
     rules_load,
@@ -17,6 +18,7 @@ RULES: tuple[Rule, ...] = (
     *rules_load.RULES,
     *rules_change.RULES,
     *rules_reach.RULES,
+    *rules_certificate.RULES,
     *rules_database.RULES,
 )
 

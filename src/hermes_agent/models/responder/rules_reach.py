@@ -1,9 +1,7 @@
 """What does not reach what it needs: names, networks, certificates, slow ones."""
 
 import re
-import shlex
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
@@ -26,10 +24,7 @@ _CUT_OFF = re.compile(
     re.IGNORECASE,
 )
 _SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGNORECASE)
-_CERTIFICATE = re.compile(r"certificate|\bssl\b|\btls\b|CERT_|x509|handshake", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{2,5}))?")
-_CERT_DATE = re.compile(r"^(notBefore|notAfter)=(.+)$", re.MULTILINE)
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 SLOW_SECONDS = 0.8
 DATAGRAMS = "ss -lnup"
 
@@ -126,7 +121,7 @@ def _astray(case: Case, service: str, host: str, answer: str) -> Iterator[Idea]:
         "cp /etc/hosts /var/tmp/hosts.replaced", f"sed -i -E '/\\s{escaped}(\\s|$)/s/^/# /' /etc/hosts",
     )  # fmt: skip
     yield Idea(
-        "dns-failure", service, f"/etc/hosts leads {host} to {answer.split()[0]}, where nobody is",
+        "dns-failure", service, f"/etc/hosts leads {host} to {answer.split(maxsplit=1)[0]}, where nobody is",
         0.8, f"/etc/hosts: {named[0]}", lines(spoken, *named), copy.wants,
         (*fix, case.restart(service)), undo_of("/etc/hosts"),
         ("keep names of services out of /etc/hosts",),
@@ -219,143 +214,6 @@ def _covers(line: str, address: str) -> bool:
         return False
 
 
-def certificate(case: Case) -> Iterator[Idea]:
-    """A certificate that is no longer, or not yet, valid."""
-    symptom = case.symptom if _CERTIFICATE.search(case.symptom) else ""
-    for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if _CERTIFICATE.search(x)), "")
-        paths = _certificate_paths(case, service)
-        if not (spoken or symptom or paths):
-            continue
-        for path in paths:
-            wants = case.missing((probes.certificate(path), probes.CERTIFICATES))
-            dates = case.text(probes.certificate(path))
-            state = _validity(dates, case.now)
-            if not dates:
-                yield Idea("certificate-expired", service, f"{path} may not be valid",
-                           0.35 + 0.3 * bool(symptom or spoken), path, lines(spoken),
-                           wants)  # fmt: skip
-            elif state:
-                yield from _renewing(case, service, path, state, wants)
-            elif symptom or spoken:
-                yield from _unloaded(case, service, path, spoken)
-
-
-def _certificate_paths(case: Case, service: str) -> list[str]:
-    whole = _words(case, service)
-    for one in case.observed:
-        if one.command.startswith(("cat ", "tail -v")) and service in one.command + one.output:
-            whole += "\n" + "\n".join(one.having(r"ssl_certificate\s|cert"))
-    found = re.findall(r"(/[\w./@+-]+\.(?:crt|pem|cert|cer))\b", whole)
-    return [path for path in dict.fromkeys(found) if not re.search(r"key|/ca[-_.]|ca\.", path)]
-
-
-def _validity(text: str, now: float) -> str:
-    dates = {kind: _date(value) for kind, value in _CERT_DATE.findall(text)}
-    if not now or "notAfter" not in dates:
-        return ""
-    if dates["notAfter"] < now:
-        return "expired"
-    return "not yet valid" if dates.get("notBefore", 0.0) > now else ""
-
-
-def _date(text: str) -> float:
-    from datetime import UTC, datetime
-
-    found = re.match(r"(\w{3})\s+(\d+) (\d\d):(\d\d):(\d\d) (\d{4})", text)
-    if not found or found[1] not in _MONTHS:
-        return 0.0
-    month = _MONTHS.index(found[1]) + 1
-    parts = (int(found[6]), month, int(found[2]), int(found[3]), int(found[4]), int(found[5]))
-    try:
-        return datetime(*parts, tzinfo=UTC).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
-
-
-def _renewing(
-    case: Case, service: str, path: str, state: str, wants: tuple[str, ...]
-) -> Iterator[Idea]:
-    """Put a valid certificate of the same name in its place, where there is one."""
-    mine = case.text(probes.certificate(path))
-    shown = [line for line in mine.splitlines() if line.startswith(("notAfter", "notBefore"))]
-    serial = re.search(r"^serial=(\S+)", mine, re.MULTILINE)
-    locus = f"{path} serial {serial[1]}" if serial else path
-    claim = f"the certificate {path} of {service} is {state}"
-    others = [one for one in case.text(probes.CERTIFICATES).splitlines() if one != path]
-    others = [one for one in others if not re.search(r"key", PurePosixPath(one).name)][:12]
-    wants += case.missing(probes.certificate(one) for one in others)
-    common = ("certificate-expired", service, claim)
-    evidence = lines(*(shown[-1:] if state == "expired" else shown[:1]), *shown)
-    prevent = ("renew certificates by a job, and alert 14 days before their end",)
-    subject = _field(mine, "subject")
-    fitting = [
-        one
-        for one in others
-        if _field(case.text(probes.certificate(one)), "subject") == subject
-        and case.text(probes.certificate(one))
-        and not _validity(case.text(probes.certificate(one)), case.now)
-    ]
-    for other in fitting:
-        key, new_key = _key_of(case, service, path), _key_beside(case, other)
-        fix = [*put_back(path, other)]
-        if key and new_key:
-            fix += put_back(key, new_key)
-        yield Idea(
-            *common, 0.9, locus, evidence, wants, (*fix, *_taken_up(case, service)),
-            undo_of(path), prevent,
-        )  # fmt: skip
-    if not fitting:
-        yield Idea(*common, 0.8, locus, evidence, wants)
-
-
-def _field(text: str, name: str) -> str:
-    found = re.search(rf"^{name}=\s*(.*)$", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def _key_of(case: Case, service: str, certificate: str) -> str:
-    whole = _words(case, service) + "\n".join(one.output for one in case.observed)
-    found = re.search(r"(?:ssl_certificate_key|^key\s*=|\bkey=)\s*(/[\w./@+-]+)", whole, re.M)
-    return found[1] if found else ""
-
-
-def _key_beside(case: Case, certificate: str) -> str:
-    """The private key that belongs to a certificate by its name, where one was listed."""
-    stem = re.sub(r"\.(crt|pem|cert|cer)$", "", certificate)
-    folder = str(PurePosixPath(certificate).parent)
-    listed = case.text(probes.rows(folder))
-    for name in (f"{stem}.key", f"{stem}-key.pem", f"{folder}/privkey.pem", f"{folder}/key.pem"):
-        if re.search(rf"\s{re.escape(PurePosixPath(name).name)}$", listed, re.MULTILINE):
-            return name
-    return ""
-
-
-def _taken_up(case: Case, service: str) -> tuple[str, ...]:
-    definition, program = case.definitions.get(service), case.programs.get(service)
-    if definition and program and "nginx" in definition.command and program.up:
-        return (f"kill -HUP {program.pid}",)
-    return (case.restart(service),)
-
-
-def _unloaded(case: Case, service: str, path: str, said: str) -> Iterator[Idea]:
-    """The file is right: the server has not read it yet."""
-    ports = [one for one in case.ports(service)]
-    wants = case.missing(probes.served(port) for port in ports[:3])
-    served = [case.text(probes.served(port)) for port in ports]
-    stale = next((text for text in served if _validity(text, case.now)), "")
-    if not stale and not wants:
-        return
-    serial = _field(stale, "serial")
-    yield Idea(
-        "certificate-expired", service,
-        f"{service} still serves an old certificate; {path} is valid and was not loaded",
-        0.9 if stale else 0.5, f"{path} served serial {serial}" if serial else path,
-        lines(said, *stale.splitlines()[-1:]), wants, _taken_up(case, service) if stale else (),
-        "", ("reload the server when a certificate was renewed",),
-    )  # fmt: skip
-
-
 def slow(case: Case) -> Iterator[Idea]:
     """Something that it needs answers late."""
     for service in case.suspects:
@@ -399,4 +257,4 @@ def _behind(case: Case, host: str, port: int) -> str:
     return named[0] if named else (host if host in case.services else "")
 
 
-RULES = (names, network, certificate, slow)
+RULES = (names, network, slow)

@@ -222,7 +222,7 @@ def _quieter(
     fast = [one for one in grows if one[2] - one[1] > FLOOD_BYTES // 4]
     chatty = next(case.said(service, r"\b(DEBUG|TRACE)\b"), "")
     copy = earlier(case, path)
-    value = "info" if not setting[2].lower().strip("\"'") in ("true", "on", "yes") else "false"
+    value = "info" if setting[2].lower().strip("\"'") not in ("true", "on", "yes") else "false"
     pattern = re.escape(setting[1])
     fix = (
         put_back(path, copy.path)
