@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
+    NEVER,
     Incident,
     NewNotice,
     Notice,
@@ -42,6 +43,7 @@ class Incidents:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self._wanted = False
+        self._looked = False
         self._woken = asyncio.Event()
         self._troubles: tuple[str, ...] = ()
         self._config = self._config_mark()
@@ -177,12 +179,15 @@ class Incidents:
         checks = self._runtime.home.path / "checks"
         if await asyncio.to_thread(lambda: checks.is_dir() and any(checks.iterdir())):
             return True
+        if self._looked:  # what was raised since has woken us
+            return False
         try:
             store = self._runtime.store.incidents
-            unsent = await store.notices(due=self._runtime.clock() + 86_400)
-            return bool(unsent or await store.incidents(limit=1))
+            left = bool(await store.notices(due=NEVER) or await store.incidents(limit=1))
+            self._looked = True
         except HermesError:  # the store is degraded, which is said elsewhere
             return False
+        return left
 
     def wake(self) -> None:
         """Something was raised or changed."""
