@@ -29,6 +29,7 @@ _TROUBLE = re.compile(
 )
 _CONFIG = re.compile(r"\.(conf|cfg|ini|ya?ml|json|toml|properties|env)$")
 _SETTING = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*[=:]\s*(.*?)\s*;?\s*$")
+_PATH = re.compile(r"(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
 _URL = re.compile(r"\bhttps?://([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|]*)?")
 
 
@@ -187,6 +188,15 @@ class Case:
         """The service whose process this is; empty where nobody looks after it."""
         return next((name for name in self.programs if pid in self.pids(name)), "")
 
+    def user_of(self, path: str, otherwise: str) -> str:
+        """The service whose file it is, by its name or its configuration."""
+        parts = PurePosixPath(path).parts
+        for service in self.services:
+            data = self.settings(service).get("data", "")
+            if service in parts or (data and path.startswith(data)):
+                return service
+        return otherwise
+
     def process(self, pid: int) -> parse.Process | None:
         return next((one for one in self.processes if one.pid == pid), None)
 
@@ -265,6 +275,12 @@ class Case:
     def restart(self, service: str) -> str:
         name = shlex.quote(service)
         return f"supervisorctl restart {name}" if self.supervised else f"systemctl restart {name}"
+
+
+def paths_in(line: str) -> list[str]:
+    """Paths of files in a line; addresses and what is asked for over HTTP are none."""
+    plain = re.sub(r"\w+://\S+|\b(?:GET|PUT|POST|HEAD|DELETE|PATCH) /\S*", " ", line)
+    return list(dict.fromkeys(_PATH.findall(plain)))
 
 
 def stamp(line: str) -> float:

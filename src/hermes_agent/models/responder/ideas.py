@@ -61,26 +61,15 @@ class Copy(Struct, frozen=True):
 
 def earlier(case: Case, path: str) -> Copy:
     """A copy that somebody kept of a file, where there is one that differs."""
-    name = PurePosixPath(path).name
-    search = probes.kept(name)
+    search = probes.copies(path)
     found = case.look(search)
     if found is None:
         return Copy((search,))
-    rows = [
-        row
-        for row in parse.sizes(found.output)
-        if row.path != path and not row.path.startswith(KEEP) and _is_copy(row.path, path)
-    ]
-    rows.sort(key=lambda row: -row.time)
-    wants: list[str] = []
-    for row in rows[:4]:
-        compared = case.look(probes.compare(row.path, path))
-        if compared is None:
-            wants.append(probes.compare(row.path, path))
-        elif compared.exit == 1:
-            changed = [line for line in compared.lines if line[:1] in "<>"]
-            return Copy((), row.path, changed[-1] if changed else "")
-    return Copy(tuple(wants))
+    for copy, differs in parse.files(found.output).items():
+        changed = [line for line in differs if line[:2] in ("< ", "> ")]
+        if changed and not copy.startswith(KEEP) and _is_copy(copy, path):
+            return Copy((), copy, changed[-1])
+    return Copy()
 
 
 def _is_copy(copy: str, path: str) -> bool:

@@ -72,21 +72,27 @@ def investigation(brief: Brief) -> Work:
     return (yield from _escalate(brief, known, tried))
 
 
+def _is_clear(case: Case, fresh: Sequence[Idea]) -> bool:
+    """Whether the likeliest idea needs no more looking."""
+    return bool(fresh) and fresh[0].score >= ACT and not case.missing(fresh[0].wants)
+
+
 def _again(
     brief: Brief, known: list[Seen], books: Sequence[follow.Book], tried: list[Idea]
 ) -> Generator[Move, Answer, str]:
     """What was learned before: only causes of which a skill tells, and no children."""
     case = Case(brief, known)
     only = [book.category for book in books] or follow.categories(brief)
-    wants = [*closer(case, case.suspects[:CHILDREN])]
     fresh = [idea for idea in ideas(case) if idea.category in only]
-    wants += [want for idea in fresh[:4] for want in idea.wants]
     if not fresh and not books:
         return ""
-    known += yield from run(
-        "This may have happened before: I look at what was written down then.",
-        case.missing(wants)[: 2 * AT_ONCE],
-    )
+    if not _is_clear(case, fresh):
+        wants = [want for idea in fresh[:4] for want in idea.wants]
+        wants += closer(case, case.suspects[:CHILDREN])
+        known += yield from run(
+            "This may have happened before: I look at what was written down then.",
+            case.missing(wants)[: 3 * AT_ONCE],
+        )
     chosen = yield from _settle_on(brief, known, tried, only)
     if chosen is not None and chosen.score >= ACT:
         tried.append(chosen)

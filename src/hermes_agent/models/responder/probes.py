@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 STATUS = "supervisorctl status"
 UNITS = "systemctl list-units --type=service --all --plain --no-legend"
@@ -33,6 +34,7 @@ JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
 SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
 TRIAGE = (
     STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, PROGRAMS, CHANGED,
+    SUPERVISOR_LOG,
 )  # fmt: skip
 
 BACKUPS = re.compile(
@@ -63,8 +65,15 @@ def kept(name: str) -> str:
     )
 
 
-def compare(old: str, new: str) -> str:
-    return f"diff {shlex.quote(old)} {shlex.quote(new)}"
+def copies(path: str) -> str:
+    """Copies of a file, newest first, and how the file differs from each."""
+    name = shlex.quote(f"*{PurePosixPath(path).name}*")
+    own = shlex.quote(path)
+    return (
+        f"find /etc /srv /opt /var/backups /var/lib /root /home -xdev -type f -name {name} "
+        rf"! -path {own} -printf '%T@ %p\n' 2>/dev/null | sort -rn | head -n 6 | "
+        f'while read -r t f; do echo; echo "==> $f <=="; diff "$f" {own}; done'
+    )
 
 
 def tail(path: str, count: int = 40) -> str:

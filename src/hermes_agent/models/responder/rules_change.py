@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes
-from hermes_agent.models.responder.case import Case, stamp
+from hermes_agent.models.responder.case import Case, paths_in, stamp
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
 
 _BAD_CONFIG = re.compile(
@@ -22,7 +22,6 @@ _CODE = re.compile(
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"permission denied|EACCES|\[Errno 13\]|not permitted|\b13: ", re.IGNORECASE)
-_PATH = re.compile(r"(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
 _WALKED = re.compile(r"^\s*([dlfpsbc-])([rwxsStT-]{9})\s+(\S+)\s+(\S+)\s+(.+?)(?: -> .*)?$")
 _FAKED = re.compile(r"FAKETIME|faketime", re.IGNORECASE)
 CLOCK_SECONDS = 120.0
@@ -34,13 +33,13 @@ def configuration(case: Case) -> Iterator[Idea]:
         troubles = case.troubles(service)
         spoken = next((line for line in troubles if _BAD_CONFIG.search(line)), "")
         tested = _tested(case, service)
-        named = _PATH.findall(spoken + " " + tested)
+        named = paths_in(f"{spoken} {tested}")
         paths = [path for path in named if path.startswith("/etc/") or path.endswith(".conf")]
-        for path in dict.fromkeys([*paths, *case.configs(service), *_changed(case, service)]):
+        for path in dict.fromkeys([*paths, *case.configs(service), *changed(case, service)]):
             yield from _restoring(case, service, path, tested or spoken, path in paths)
 
 
-def _changed(case: Case, service: str) -> list[str]:
+def changed(case: Case, service: str) -> list[str]:
     """Files below /etc that belong to a service and were written lately."""
     rows = parse.sizes(case.text(probes.CHANGED))
     return [row.path for row in rows if service in PurePosixPath(row.path).parts]
@@ -67,7 +66,7 @@ def _restoring(case: Case, service: str, path: str, said: str, named: bool) -> I
     copy = earlier(case, path)
     program = case.programs.get(service)
     up = program is not None and program.up
-    recent = path in _changed(case, service)
+    recent = path in changed(case, service)
     wants = (*copy.wants, *case.missing((probes.show(path),)))
     if _is_nginx(case, service):
         wants += case.missing((nginx_test(case, service),))
@@ -163,8 +162,8 @@ def permission(case: Case) -> Iterator[Idea]:
         if program is not None and not program.up and _DENIED.search(program.line):
             said.append(program.line)
         for line in said:
-            for path in dict.fromkeys(_PATH.findall(line)):
-                yield from _permitting(case, service, path, line)
+            for path in paths_in(line):
+                yield from _permitting(case, case.user_of(path, service), path, line)
         definition = case.definitions.get(service)
         if program is not None and not program.up and definition is not None:
             for word in definition.words[:2]:
@@ -253,12 +252,13 @@ def clock(case: Case) -> Iterator[Idea]:
                 'sed -i -E \'s/,?\\s*(LD_PRELOAD|FAKETIME\\w*)=("[^"]*"|[^,]*)//g; '
                 f"s/^environment=\\s*,\\s*/environment=/' {shlex.quote(definition.path)}",
             )
+        offset = re.search(r"FAKETIME_TIMESTAMP_FILE=\"?(/[^\",]+)", faked)
         fix += ("supervisorctl reread", f"supervisorctl update {shlex.quote(service)}",
                 case.restart(service))  # fmt: skip
         yield Idea(
             "clock-jump", service, f"{service} lives at another time than the machine",
             0.6 + 0.2 * bool(environment) + 0.15 * bool(odd or spoken),
-            definition.path if environment else service, lines(odd, spoken, faked), copy.wants,
+            offset[1] if offset else definition.path, lines(odd, spoken, faked), copy.wants,
             fix if environment else (case.restart(service),), undo_of(definition.path),
             ("watch the offset of clocks", "keep test settings out of production"),
         )  # fmt: skip

@@ -110,6 +110,7 @@ def database(case: Case) -> Iterator[Idea]:
                 continue
             sessions = list(_sessions(answer))
             if spoken:
+                yield from _limited(case, service, place, user, spoken)
                 yield from _holding(case, service, place, user, spoken)
             yield from _blocked(case, service, place, user, sessions, spoken)
             yield from _crowded(case, service, place, user, sessions, spoken)
@@ -175,6 +176,33 @@ def _holding(
             f"process {row[0]} ({row[1]}) holds {row[3]} on {row[4]}", 0.8 if hard else 0.62,
             f"pid {row[0]}, table {row[4]}", lines("|".join(row), spoken), (),
             (_psql(place, end, user),), "its client begins the transaction again", prevent,
+        )  # fmt: skip
+
+
+def _limited(
+    case: Case, service: str, place: tuple[str, int, str, str], user: str, spoken: str
+) -> Iterator[Idea]:
+    """A role that may have fewer connections than its own clients keep."""
+    role = re.search(r"too many connections for (role|database) \\?\"(\w+)\\?\"", spoken)
+    if not role:
+        return
+    column, kind, name = (
+        ("rolconnlimit", "pg_roles where rolname", role[2])
+        if role[1] == "role"
+        else ("datconnlimit", "pg_database where datname", role[2])
+    )
+    asked = _psql(place, f"select '{column}', {column} from {kind} = '{name}'", user)
+    answer = case.text(asked)
+    limit = re.search(rf"{column}\|(\d+)", answer)
+    wants = case.missing((asked,))
+    if wants or limit:
+        yield Idea(
+            "pool-exhausted", case.database_of(place[1]) or service,
+            f"{role[1]} {name} may have no more than {limit[1] if limit else '?'} connections",
+            0.9 if limit else 0.75, f"{role[1]} {name}: {column}", lines(spoken, answer), wants,
+            (_psql(place, f"alter {role[1]} {name} connection limit -1", user),) if limit else (),
+            f"alter {role[1]} {name} connection limit {limit[1] if limit else ''}",
+            ("size limits of roles by the pools of their clients",),
         )  # fmt: skip
 
 

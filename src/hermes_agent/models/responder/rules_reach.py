@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import (
+    Copy,
     Idea,
     earlier,
     lines,
     put_back,
     undo_of,
 )
+from hermes_agent.models.responder.rules_change import changed
 
 _NO_NAME = re.compile(
     r"name or service not known|temporary failure in name resolution|could not resolve|"
@@ -76,6 +78,16 @@ def _naming(
                 program.name, lines(program.line, *evidence), wants,
                 (case.restart(program.name),), "", prevent,
             )  # fmt: skip
+    for path, copy in _served(case):
+        wants += copy.wants
+        if copy.path:
+            found = True
+            server = _dns_owner(case)
+            yield Idea(
+                "dns-failure", server, f"{claim} since {path} was changed", 0.88,
+                f"{path}: {copy.change[2:]}", (*evidence[:2], *lines(copy.change)), wants,
+                (*put_back(path, copy.path), case.restart(server)), undo_of(path), prevent,
+            )  # fmt: skip
     for wrong, line, remedy in _order(case, claim):
         found = True
         yield Idea(
@@ -126,6 +138,21 @@ def _astray(case: Case, service: str, host: str, answer: str) -> Iterator[Idea]:
         (*fix, case.restart(service)), undo_of("/etc/hosts"),
         ("keep names of services out of /etc/hosts",),
     )  # fmt: skip
+
+
+def _dns_owner(case: Case) -> str:
+    """The service that answers for names on this machine."""
+    found = re.search(r":53\s.*pid=(\d{1,9})", case.text(DATAGRAMS))
+    return case.owner(int(found[1])) if found else ""
+
+
+def _served(case: Case) -> list[tuple[str, Copy]]:
+    """Files of the name server that were written lately, with their earlier versions."""
+    owner = _dns_owner(case)
+    definition = case.definitions.get(owner)
+    named = [word for word in definition.words if word.startswith("/etc/")] if definition else []
+    paths = [*named, *changed(case, owner)] if owner else []
+    return [(path, earlier(case, path)) for path in dict.fromkeys(paths)]
 
 
 def _dns_listener(case: Case) -> str:
@@ -215,36 +242,54 @@ def _covers(line: str, address: str) -> bool:
 
 
 def slow(case: Case) -> Iterator[Idea]:
-    """Something that it needs answers late."""
+    """Something that it needs answers late: by itself, or because somebody else keeps it busy."""
     for service in case.suspects:
         spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
         for host, port, url in case.urls(_words(case, service)):
-            timed = probes.timed(url)
-            found = case.look(timed)
-            if not spoken and found is None:
-                continue
+            found = case.look(probes.timed(url))
             took = re.search(r"after ([\d.]+) s", found.output) if found else None
-            seconds = parse.number(took[1]) if took else 0.0
-            other = _behind(case, host, port)
-            if found is not None and seconds < SLOW_SECONDS:
+            late = parse.number(took[1]) > SLOW_SECONDS if took else False
+            if not late and str(port) not in spoken:
                 continue
-            component = other or f"{host}:{port}"
-            copies = [(path, earlier(case, path)) for path in case.configs(other)] if other else []
-            wants = (*case.missing((timed,)), *(want for _, copy in copies for want in copy.wants))
-            evidence = lines(spoken, *(found.lines if found else []))
-            changed = next(((path, copy) for path, copy in copies if copy.path), None)
-            fix: tuple[str, ...] = ()
-            if changed:
-                fix = (*put_back(changed[0], changed[1].path), case.restart(other))
-                evidence = (*evidence[:2], *lines(changed[1].change))
-            elif other:
-                fix = (case.restart(other),)
+            evidence = lines(spoken, *(found.lines if found and late else []))
+            wants = case.missing((probes.timed(url),))
+            other = _behind(case, host, port)
+            base = 0.55 + 0.1 * bool(spoken) + 0.1 * late
+            yield from _hurrying(case, service, (host, port, other), base, evidence, wants)
+
+
+def _hurrying(
+    case: Case, service: str, late: tuple[str, int, str], base: float,
+    evidence: tuple[str, ...], wants: tuple[str, ...],
+) -> Iterator[Idea]:  # fmt: skip
+    """Settings of the slow one, or of those who call it, that were changed; else start it anew."""
+    host, port, other = late
+    prevent = ("set a deadline for each call", "alert on its time to answer")
+    others = [one for one in case.services if one not in (service, other)]
+    callers = [
+        one for one in others if any(port == to for _, to, _ in case.urls(_words(case, one)))
+    ]
+    for culprit in [other, *callers] if other else callers:
+        for path in case.configs(culprit):
+            copy = earlier(case, path)
+            wants += copy.wants
+            if not copy.path:
+                continue
+            claim = (
+                f"{culprit} answers {service} late"
+                if culprit == other
+                else (f"{culprit} keeps {other or host} so busy that it answers {service} late")
+            )
             yield Idea(
-                "slow-dependency", component, f"{component} answers {service} late",
-                0.4 + 0.25 * bool(spoken) + 0.15 * (seconds > SLOW_SECONDS) + 0.1 * bool(changed),
-                f"{host}:{port}", evidence, wants, fix, undo_of(changed[0]) if changed else "",
-                ("set a deadline for each call", "alert on its time to answer"),
+                "slow-dependency", culprit, f"{claim} since {path} was changed", base + 0.15,
+                f"{path}: {copy.change[2:]}", (*evidence[:2], *lines(copy.change)), wants,
+                (*put_back(path, copy.path), case.restart(culprit)), undo_of(path), prevent,
             )  # fmt: skip
+    if other:
+        yield Idea(
+            "slow-dependency", other, f"{other} answers {service} late", base - 0.05,
+            f"{host}:{port}", evidence, wants, (case.restart(other),), "", prevent,
+        )  # fmt: skip
 
 
 def _behind(case: Case, host: str, port: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, paths_in
 from hermes_agent.models.responder.ideas import (
     KEEP,
     Idea,
@@ -23,7 +23,6 @@ _LOCKED = re.compile(
     r"lock|pid ?file|another (?:instance|process)|already (?:running|started|locked)",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
 _ABSENT = re.compile(
     r"(?:no such file or directory|can't open file|cannot open|not found|does not exist|"
     r"file ?not ?found)",
@@ -145,7 +144,7 @@ def locked(case: Case) -> Iterator[Idea]:
         for line in case.troubles(service)[:6]:
             if not _LOCKED.search(line):
                 continue
-            paths = _PATH.findall(line) + [values.get("lock", ""), values.get("pidfile", "")]
+            paths = paths_in(line) + [values.get("lock", ""), values.get("pidfile", "")]
             for path in dict.fromkeys(path for path in paths if path):
                 if _looks_like_lock(path):
                     yield from _unlocking(case, service, path, line)
@@ -183,8 +182,8 @@ def absent(case: Case) -> Iterator[Idea]:
         for line in case.troubles(service)[:6]:
             if not _ABSENT.search(line):
                 continue
-            for path in dict.fromkeys(_PATH.findall(line)):
-                yield from _bringing_back(case, service, path, line)
+            for path in paths_in(line):
+                yield from _bringing_back(case, case.user_of(path, service), path, line)
 
 
 def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
@@ -192,7 +191,8 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
     if path.startswith(("/usr/", "/proc/", "/dev/")):
         return
     above, search = probes.rows(str(here.parent)), probes.kept(here.name)
-    wants = case.missing((above, search, _program(here.name)))
+    higher = probes.rows(str(here.parent.parent))
+    wants = case.missing((above, search, higher, _program(here.name)))
     listed = case.look(above)
     if listed is not None and any(row.own == here.name for row in parse.listing(listed.output)):
         return  # it is there again
@@ -201,6 +201,14 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
     source = max(copies, key=lambda row: row.time) if copies else None
     folder_gone = listed is not None and not listed.ok
     fix = _replacement(case, service, path, source.path if source else "", folder_gone)
+    moved = [
+        row.own
+        for row in parse.listing(case.text(higher))
+        if row.mode.startswith("d") and re.match(rf"{re.escape(here.parent.name)}[._-]", row.own)
+    ]
+    if folder_gone and len(moved) == 1:
+        away = shlex.quote(str(here.parent.parent / moved[0]))
+        fix = (f"mv {away} {shlex.quote(str(here.parent))}",)
     yield Idea(
         "bad-config" if path.startswith("/etc/") else "service-crash", service,
         f"{path}, which {service} needs, is gone",

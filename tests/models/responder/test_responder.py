@@ -1,0 +1,145 @@
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.incidents import CATEGORIES
+from hermes_agent.core.settings import ModelSettings
+from hermes_agent.learning.skill_file import problems
+from hermes_agent.models.responder.model import NAME, WHAT_IT_IS, ResponderModel, open_named
+from hermes_agent.models.responder.playbooks import playbook
+from tests.models.helpers import reply, request
+from tests.models.responder.machine import STATUS, WELL, Machine, brief, converse, replies
+
+GONE = WELL | {
+    "supervisorctl status": STATUS.replace(
+        "stock                            RUNNING   pid 8, uptime 0:01:10",
+        "stock                            EXITED    Nov 15 08:03 PM",
+    ),
+    "tail -n 40 /var/log/supervisor/supervisord.log": (
+        "2026-11-15 20:03:01,100 INFO spawned: 'stock' with pid 8\n"
+        "2026-11-15 20:03:02,100 WARN exited: stock (terminated by SIGKILL; not expected)\n"
+    ),
+}
+DISK = WELL | {
+    "df -P": (
+        "Filesystem     1024-blocks   Used Available Capacity Mounted on\n"
+        "tmpfs                11264  11264         0     100% /var/lib/stock\n"
+    ),
+    "find /var/lib/stock -xdev -type f": (
+        "4613734 1794772560.47 root /var/lib/stock/orders.db\n"
+        "3613734 1792772560.47 root /var/lib/stock/log/stock.log.2.gz\n"
+        "3113734 1792772560.47 root /var/lib/stock/log/stock.log.1\n"
+    ),
+    "find /proc": "",
+}
+
+
+def acted(machine: Machine, action: str) -> dict[str, object]:
+    found = [act for act in machine.acts if act["action"] == action]
+    assert len(found) == 1
+    return found[0]
+
+
+async def test_it_says_what_it_is() -> None:
+    answer = await reply(ResponderModel(), request("what is the capital of France?"))
+    assert answer.text == WHAT_IT_IS
+    assert not answer.calls
+    assert answer.cost == 0.0
+    assert "not a language model" in WHAT_IT_IS
+    talk = await converse(Machine(well=True), brief())
+    assert "a set of rules, not a language model" in talk[1].text
+
+
+def test_it_is_opened_by_its_name_only() -> None:
+    assert open_named(NAME, ModelSettings()).name == NAME
+    with pytest.raises(UsageError, match="builtin/other"):
+        open_named("builtin/other", ModelSettings())
+
+
+async def test_nothing_is_touched_where_all_is_well() -> None:
+    machine = Machine(well=True)
+    await converse(machine, brief())
+    assert acted(machine, "false_alarm")["summary"]
+    assert not [one for one in machine.commands if re.match(r"rm|kill|truncate|cp|mv|sed", one)]
+    assert not [one for one in machine.commands if "restart" in one]
+
+
+async def test_a_dependency_that_ended_is_started_and_named() -> None:
+    machine = Machine(GONE, lambda command: command == "supervisorctl restart stock")
+    talk = await converse(machine, brief())
+    said = acted(machine, "resolve")
+    assert (said["component"], said["category"]) == ("stock", "service-crash")
+    assert "pid 8" in str(said["locus"])
+    assert any("EXITED" in quote for quote in said["evidence"])  # type: ignore[attr-defined]
+    assert any(call.name == "delegate" for one in replies(talk) for call in one.calls)
+    assert any(act["action"] == "hypothesis" for act in machine.acts)
+
+
+async def test_a_full_disk_is_freed_of_what_is_disposable() -> None:
+    machine = Machine(DISK, lambda command: command.startswith("rm -f"))
+    await converse(machine, brief())
+    (removed,) = [command for command in machine.commands if command.startswith("rm")]
+    assert "stock.log.1" in removed
+    assert "orders.db" not in removed
+    said = acted(machine, "resolve")
+    assert (said["component"], said["category"]) == ("stock", "disk-full")
+
+
+async def test_what_no_rule_mends_is_handed_over() -> None:
+    machine = Machine()
+    talk = await converse(machine, brief())
+    said = acted(machine, "escalate")
+    assert said["needed"]
+    assert "handed over" in talk[-1].text
+
+
+async def test_the_second_time_takes_half_as_many_replies() -> None:
+    machine = Machine(GONE, lambda command: command == "supervisorctl restart stock")
+    over = (
+        "The incident is over.\n```json\n"
+        '{"aftermath": true, "category": "service-crash", "component": "stock", '
+        '"skill_wanted": "service-crash-prevention", "known": false}\n```\n'
+    )
+    first = await converse(machine, brief())
+    await converse(machine, brief(), over)
+    assert set(machine.skills) == {"service-crash-prevention"}
+    skill = {"name": "service-crash-prevention", "state": "candidate", "fits": True}
+    again = Machine(GONE, machine.mends)
+    again.skills = machine.skills
+    second = await converse(again, brief(skills=[skill]))
+    assert acted(again, "resolve")["category"] == "service-crash"
+    assert 2 * len(replies(second)) <= len(replies(first))
+    assert not any(call.name == "delegate" for one in replies(second) for call in one.calls)
+    assert any(call.name == "skill" for one in replies(second) for call in one.calls)
+
+
+async def test_a_skill_that_does_not_help_is_left_for_the_whole_investigation() -> None:
+    machine = Machine(DISK, lambda command: command.startswith("rm -f"))
+    skill = {"name": "service-crash-prevention", "state": "candidate", "fits": False}
+    await converse(machine, brief(skills=[skill]))
+    assert acted(machine, "resolve")["category"] == "disk-full"
+
+
+@pytest.mark.parametrize(
+    "category", [one for one in CATEGORIES if one not in ("no-fault", "unknown")]
+)
+def test_there_is_a_sound_playbook_for_every_cause(category: str) -> None:
+    book = playbook(category)
+    assert book is not None
+    name = f"{category}-prevention"
+    files = {path: text.encode() for path, text in book.files(name).items()}
+    assert problems(files, name) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.text() | st.sampled_from(list(DISK.values()) + list(GONE.values()))), st.booleans()
+)
+async def test_it_ends_whatever_commands_print(printed: list[str], well: bool) -> None:
+    odd = [*printed, ""]
+    starts = [*DISK, *GONE, "cat", "ls", "tail", "find", "psql", "openssl", "ip", "namei", "top"]
+    outputs = {start: odd[at % len(odd)] for at, start in enumerate(dict.fromkeys(starts))}
+    await converse(Machine(outputs, well=well), brief())
