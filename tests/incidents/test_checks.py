@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.incidents import Service, WatchedCheck
@@ -119,12 +119,14 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     assert files.look().checks == ()
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="naruex:-{}[]'\" \n\t0159,#&*!|>%@`", max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     loaded = read("a.yaml", text)
     assert all(entry.name for entry in loaded.entries)
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),

@@ -98,7 +98,7 @@ def test_more_than_fits_at_once_is_read_in_pieces(tmp_path: Path) -> None:
     assert reader.on() == text
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["write", "half", "rotate", "copytruncate", "read"]), max_size=14))
 def test_no_line_is_lost_or_read_twice_however_it_is_rotated(steps: list[str]) -> None:
     import tempfile
@@ -195,6 +195,7 @@ async def test_a_log_that_is_not_there_is_said_and_waited_for(tmp_path: Path) ->
         assert len(await here.titles()) == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["bad", "well", "", "bad bad"]), max_size=30), st.integers(0, 9))
 def test_the_last_lines_that_fit_are_found(lines: list[str], most: int) -> None:
     wanted = [line for line in lines if "bad" in line]

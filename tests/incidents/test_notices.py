@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import HermesError
@@ -168,6 +168,7 @@ async def test_a_webhook_that_is_not_there_is_a_sentence(address: str) -> None:
         await WebhookChannel(lambda: address).send(notice, incident)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 60), st.floats(0, 1))
 def test_waiting_grows_and_stays_in_bounds(attempts: int, chance: float) -> None:
     wait = backoff(attempts, lambda: chance)

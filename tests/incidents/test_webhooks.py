@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
@@ -186,6 +186,7 @@ _json = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(READERS)), _json)
 def test_whatever_is_sent_becomes_signals_or_a_sentence(kind: str, value: Any) -> None:
     try:
@@ -195,6 +196,7 @@ def test_whatever_is_sent_becomes_signals_or_a_sentence(kind: str, value: Any) -
     assert all(one.fingerprint and one.title for one in found)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.data())
 def test_fields_that_nobody_knows_are_ignored(kind: str, data: st.DataObject) -> None:
     body = {"alertmanager": ALERTMANAGER, "grafana": GRAFANA, "pagerduty": PAGERDUTY}[kind]
@@ -202,6 +204,7 @@ def test_fields_that_nobody_knows_are_ignored(kind: str, data: st.DataObject) ->
     assert sent(kind, {**more, **body}) == sent(kind, body)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_bytes_that_mean_nothing_are_refused(body: bytes) -> None:
     for kind in READERS:

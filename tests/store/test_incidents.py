@@ -241,7 +241,7 @@ async def test_many_raise_the_same_at_once_and_one_incident_is_declared(tmp_path
         assert len(await store.incidents.notices()) == 2
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
 def test_every_firing_signal_is_of_exactly_one_incident(steps: list[tuple[str, bool]]) -> None:
     import tempfile
