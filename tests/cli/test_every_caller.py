@@ -101,7 +101,7 @@ def test_nothing_runs_that_the_gate_denies(
     house: House, caller: Callable[[House], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(house.work)
-    assert {tool.name for tool in load_tools()} == set(INPUTS)
+    assert {tool.name for tool in load_tools(("all",))} == set(INPUTS)
     calls = {**INPUTS, **({"own": {"text": "x"}} if caller.__name__.startswith("library") else {})}
     replies = [{"calls": [{"tool": tool, "with": given}]} for tool, given in calls.items()]
     house.script.write_text(json.dumps({"turns": [{"replies": [*replies, {"say": "I see"}]}]}))

@@ -264,13 +264,15 @@ async def test_children_look_in_parallel_and_what_they_saw_is_evidence(tmp_path:
 
 async def test_a_proven_runbook_heals_without_a_model(tmp_path: Path) -> None:
     async with response(tmp_path) as h:
-        await h.keep_skill("disk-full-prevention", "proven", RUNBOOK)
+        looking = "steps:\n  - run: \"cat {{service}}.log; echo 'locus: item 7'\"\n"
+        await h.keep_skill("disk-full-prevention", "proven", RUNBOOK.replace("steps:\n", looking))
         await h.fail()
         found = await h.over()
         journal = await h.journal(await h.session())
         assert (found.state, found.skill) == ("resolved", "disk-full-prevention")
         assert found.diagnosis is not None
-        assert found.diagnosis.category == "disk-full"
+        assert (found.diagnosis.category, found.diagnosis.locus) == ("disk-full", "item 7")
+        assert [SAW in one.quote for one in found.diagnosis.evidence] == [True]
         assert await h.keys() == ["runbook"]
         models = {one.model for one in journal if isinstance(one, ev.Replied)}
         assert models == {"runbook/disk-full-prevention"}

@@ -1,5 +1,6 @@
 """Proven runbooks: what heals an incident without a model, where it is the same as before."""
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -8,10 +9,14 @@ from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
 from hermes_agent.core.skills import Opened
 from hermes_agent.incidents.brief import PREVENTION
 from hermes_agent.incidents.channels import resolved_text, span
-from hermes_agent.incidents.evidence import MOST, Transcript, squeezed, transcript
+from hermes_agent.incidents.evidence import LEAST, MOST, Transcript, squeezed, transcript
 from hermes_agent.incidents.looking import got_worse
 from hermes_agent.incidents.verify import Look, look_twice
 from hermes_agent.incidents.world import Known, World
+
+_LOCUS = re.compile(r"^locus: (.+)$", re.MULTILINE)
+
+_MARK = re.compile(r"\[[^\]\n]*\]")
 
 RUNBOOK = "runbook"
 """The key of the message that begins one, and of the note that says which."""
@@ -47,6 +52,7 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
     diagnosis = Diagnosis(
         incident.service,
         category,
+        _locus(seen),
         summary=f"it was {category} once more; the runbook of {skill} has mended it",
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
@@ -70,7 +76,23 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
     return True
 
 
+def _locus(seen: Transcript) -> str:
+    """Where exactly, as a runbook's step has found it and says it."""
+    said = [line for call in seen.calls for line in _LOCUS.findall(call.text)]
+    return squeezed(said[-1]) if said else ""
+
+
 def _evidence(seen: Transcript) -> tuple[Evidence, ...]:
-    """What the runbook has seen, in its own words."""
-    quotes = [(call, squeezed(call.text)) for call in seen.calls if call.tool == "terminal"]
-    return tuple(Evidence(call.effect, text[:MOST]) for call, text in quotes if len(text) > 1)[:5]
+    """What the runbook saw before it changed anything, in the words of the systems."""
+    first = seen.changes[0].time if seen.changes else float("inf")
+    shown = {
+        squeezed(call.text)[:MOST]: call.effect
+        for call in reversed(seen.calls)
+        if call.tool == "terminal" and call.time < first and _says_something(call.text)
+    }
+    return tuple(Evidence(effect, quote) for quote, effect in reversed(shown.items()))
+
+
+def _says_something(text: str) -> bool:
+    """Beside how the command ended."""
+    return len(squeezed(text)) >= LEAST and not _MARK.fullmatch(text.strip())
