@@ -1,5 +1,5 @@
-"""All connections of PostgreSQL are taken: by a worker that wants too many, by sessions that were
-forgotten, by one that leaks them, or because its role may have only so many."""
+"""All connections of PostgreSQL are taken: by a worker that wants too many or leaks them, by a copy
+that was forgotten, or by consoles that nobody closed."""
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.drills import database, tiers
@@ -108,10 +108,14 @@ def inject(box: Box, plan: Plan) -> None:
                 f"cd {plan.folder} && exec /opt/bin/as-app python3 {plan.forgotten}.py copy.conf"
             )
         case _:
-            box.run(f'{_psql(plan)} -c "alter role app connection limit {OTHERS}"')
+            pass
     box.run(f"supervisorctl stop {plan.store}")
-    one = _psql(plan).replace("-U postgres", "-U app") + " -c 'select 1' &>/dev/null"
-    box.run(f"while {one}; do sleep 0.2; done", seconds=20)
+    one = _psql(plan).replace("-U postgres", "-U app")
+    console = f"(sleep 100000 | PGAPPNAME={plan.forgotten} setsid {one} &>/dev/null) & "
+    more = console if plan.variant == "consoles" else ""
+    box.spawn(f"while {one} -c 'select 1'; do {more} sleep 0.2; done; touch /run/taken")
+    box.wait("file:/run/taken")
+    box.run("rm /run/taken")
     box.run(f"supervisorctl start {plan.store}")
     box.wait(f"tcp:{plan.store_port}")
 
@@ -162,7 +166,7 @@ def truth(plan: Plan) -> Truth:
     evidence = rf"too many|remaining connection slots|{plan.worker}|{plan.forgotten}"
     by_variant = {
         "forgotten": ((plan.forgotten, database.NAME), plan.forgotten),
-        "role-limit": ((database.NAME, "app"), r"\bapp\b|rolconnlimit"),
+        "consoles": ((plan.forgotten, database.NAME), plan.forgotten),
     }
     component, locus = by_variant.get(
         plan.variant, ((plan.worker, database.NAME), rf"{plan.worker}|connections = \d+")
@@ -175,13 +179,15 @@ def reference(plan: Plan) -> list[str]:
     return {
         "greedy": [f"cp -p {conf}.bak {conf}", f"supervisorctl restart {plan.worker}"],
         "leaking": [f"supervisorctl restart {plan.worker}"],
-        "forgotten": [
+    }.get(
+        plan.variant,
+        [
             (
                 f'{_psql(plan)} -c "select pg_terminate_backend(pid) from pg_stat_activity '
                 f"where application_name = '{plan.forgotten}'\""
             )
         ],
-    }.get(plan.variant, [f'{_psql(plan)} -c "alter role app connection limit -1"'])
+    )
 
 
 def wrong(plan: Plan) -> dict[str, list[str]]:
