@@ -41,19 +41,22 @@ def plan(pick: Pick, variant: str) -> Plan:
 
 
 def world(plan: Plan) -> World:
-    here = Path(__file__).parent
     files = {
         f"/var/lib/{plan.service}/items/{plan.item}": File(text=f"{plan.item}\n", age=7e5),
         f"/var/log/{plan.service}/{plan.service}.log": File(text=parts.old_log(plan.salt)),
-        plan.poller: parts.source("poller.py", here),
+        plan.poller: parts.source("poller.py"),
     }
     needs = (plan.other,) if plan.variant == "upstream" else ()
     return parts.joined(
         parts.neighbour(plan.other, plan.other_port, plan.salt + 1),
         parts.keeper(
-            plan.service, plan.port, code="watching.py", folder=here, needs=needs, slots=400,
-            limits={"nofile": plan.files}, behind=f"127.0.0.1:{plan.other_port}",
-        ),  # fmt: skip
+            plan.service,
+            plan.port,
+            code="watching.py",
+            needs=needs,
+            limits={"nofile": plan.files},
+            settings={"slots": 400, "behind": f"127.0.0.1:{plan.other_port}"},
+        ),
         parts.Part((), files, {str(Path(plan.poller).parent): 0o755}),
     )
 
@@ -70,9 +73,10 @@ def inject(box: Box, plan: Plan) -> None:
             box.run(many + line, check=False)
         case _:
             box.spawn(f"exec python3 {plan.poller} {plan.port}")
-            log = f"/var/log/{plan.service}/{plan.service}.log /var/log/supervisor/{plan.service}.log"
-            new = "grep -qh 'accept: .*Too many open files$'"
-            box.run(f"for i in $(seq 200); do tail -qn5 {log} | {new} && exit 0; sleep 0.05; done; exit 1")
+            log = f"/var/log/{plan.service}/{plan.service}.log"
+            logs = f"{log} /var/log/supervisor/{plan.service}.log"
+            new = f"tail -qn 5 {logs} | grep -q 'accept: .*Too many open files'"
+            box.run(f"for i in $(seq 200); do {new} && exit 0; sleep 0.05; done; exit 1")
 
 
 def check(plan: Plan) -> WatchedCheck:
@@ -94,17 +98,17 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    said = parts.changed(probe, before)
+    said = [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
     for process in probe.processes():
         if f"/srv/{plan.service}/" in process.command:
-            soft, _ = probe.limits(process.pid)["nofile"]
-            if soft > plan.files:
-                said.append(f"{plan.service} may now have {soft} files open")
+            may = parts.open_files(process.pid)
+            if may > plan.files:
+                said.append(f"{plan.service} may now have {may} files open")
     return said
 
 
 def truth(plan: Plan) -> Truth:
-    component = (plan.service,)
+    component: tuple[str, ...] = (plan.service,)
     locus = rf"{plan.service}|{plan.port}|pid \d+"
     if plan.variant == "clients":
         component = (Path(plan.poller).name, Path(plan.poller).stem, plan.poller, plan.service)
@@ -129,7 +133,8 @@ def wrong(plan: Plan) -> dict[str, list[str]]:
     found = {
         "the limit is raised": [
             f"sed -i 's/--nofile=[0-9:]*/--nofile=4096/' {entry}",
-            f"supervisorctl reread; supervisorctl update; supervisorctl restart {plan.service}; true",
+            "supervisorctl reread; supervisorctl update",
+            f"supervisorctl restart {plan.service}",
         ],
         "the neighbour is restarted": [f"supervisorctl restart {plan.other}"],
     }

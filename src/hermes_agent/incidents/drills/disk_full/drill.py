@@ -54,7 +54,7 @@ def world(plan: Plan) -> World:
         plan.precious: File(size=plan.mb * 2**20 * 2 // 5, age=400.0),
         log: File(text=parts.old_log(plan.salt)),
         f"{log}.1": File(text=parts.old_log(plan.salt + 1), age=86400.0),
-        f"/srv/{plan.exporter}/exporter.py": parts.source("exporter.py", Path(__file__).parent),
+        f"/srv/{plan.exporter}/exporter.py": parts.source("exporter.py"),
     }
     exporter = Program(
         name=plan.exporter,
@@ -62,12 +62,16 @@ def world(plan: Plan) -> World:
         about=f"makes exports of what {plan.service} keeps, under {exports}",
     )
     return parts.joined(
-        parts.keeper(plan.service, plan.port, root=plan.root, log=log),
+        parts.keeper(plan.service, plan.port, root=plan.root, settings={"log": log}),
         parts.neighbour(plan.other, plan.other_port, plan.salt + 2),
         parts.Part(
             (exporter,),
             files,
-            {f"{exports}/requests": 0o755, f"{exports}/ready": 0o755, f"{plan.root}/tmp": 0o755},
+            {
+                f"{exports}/requests": 0o755,
+                f"{exports}/ready": 0o755,
+                f"{plan.root}/scratch": 0o755,
+            },
         ),
         mounts=(Mount(plan.root, mb=plan.mb),),
     )
@@ -79,7 +83,7 @@ def culprits(plan: Plan) -> list[str]:
         return [f"{plan.root}/log/{plan.service}.log.{n}" for n in range(7, 1, -1)]
     if plan.variant == "core-dumps":
         return [f"{plan.root}/core.{plan.salt % 3000 + 100 + n * 37}" for n in range(4)]
-    return [f"{plan.root}/tmp/{plan.service}-export-{plan.token}.sql.part"]
+    return [f"{plan.root}/scratch/{plan.service}-export-{plan.token}.sql.part"]
 
 
 def inject(box: Box, plan: Plan) -> None:
@@ -116,13 +120,13 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    return parts.changed(probe, before)
+    return [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
 
 
 def truth(plan: Plan) -> Truth:
     if plan.variant == "open-deleted":
         locus = rf"export-{plan.token}|{plan.exporter}"
-        component = (plan.exporter, plan.service)
+        component: tuple[str, ...] = (plan.exporter, plan.service)
         evidence = rf"{plan.root}|\(deleted\)"
     else:
         folder = Path(culprits(plan)[0]).parent

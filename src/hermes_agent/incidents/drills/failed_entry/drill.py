@@ -26,9 +26,10 @@ class Plan(Struct, frozen=True):
 def plan(pick: Pick, variant: str) -> Plan:
     service, other = pick.services(2)
     port, other_port = pick.ports(2)
+    ending = pick.choice(("orig", "disabled", "old"))
     wrong = {
         "moved-code": f"/srv/{service}/{pick.choice(('bin', 'app', 'src', 'lib'))}-{pick.token()}",
-        "renamed-config": f"/etc/{service}/{service}.conf.{pick.choice(('orig', 'disabled', 'old'))}",
+        "renamed-config": f"/etc/{service}/{service}.conf.{ending}",
         "interpreter": f"/opt/python3.{pick.size(5, 9)}/bin/python3",
         "missing-folder": "",
     }[variant]
@@ -55,9 +56,12 @@ def world(plan: Plan) -> World:
     }
     return parts.joined(
         parts.keeper(
-            plan.service, plan.port, code="stateful.py", folder=Path(__file__).parent,
-            start_seconds=1, state=plan.state,
-        ),  # fmt: skip
+            plan.service,
+            plan.port,
+            code="stateful.py",
+            start_seconds=1,
+            settings={"state": plan.state},
+        ),
         parts.neighbour(plan.other, plan.other_port, plan.salt + 1),
         parts.Part((), files, {str(Path(plan.state).parent): 0o755}),
     )
@@ -91,7 +95,7 @@ def check(plan: Plan) -> WatchedCheck:
 
 def healthy(probe: Probe, plan: Plan) -> list[str]:
     said = [probe.keeps(plan.port)]
-    if probe.supervised().get(plan.service) != "RUNNING":
+    if not parts.supervised(probe, plan.service):
         said.append(f"{plan.service} does not run under supervision")
     return [sentence for sentence in said if sentence]
 
@@ -101,7 +105,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    return parts.changed(probe, before)
+    return [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
 
 
 def truth(plan: Plan) -> Truth:
@@ -111,7 +115,7 @@ def truth(plan: Plan) -> Truth:
         "renamed-config": f"/etc/{plan.service}",
         "missing-folder": str(Path(plan.state).parent),
     }[plan.variant]
-    category = ("service-crash",)
+    category: tuple[str, ...] = ("service-crash",)
     if plan.variant != "missing-folder":
         category = ("service-crash", "bad-config")
     return Truth(

@@ -114,7 +114,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    return parts.changed(probe, before)
+    return [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
 
 
 def truth(plan: Plan) -> Truth:

@@ -1,7 +1,6 @@
 """A log fills its file system faster than anybody clears it."""
 
 import time
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -44,8 +43,13 @@ def plan(pick: Pick, variant: str) -> Plan:
     )
 
 
+def root(plan: Plan) -> str:
+    """The file system that the service shares with its logs."""
+    return f"/var/lib/{plan.service}"
+
+
 def folder(plan: Plan) -> str:
-    return f"/var/log/{plan.service}"
+    return f"{root(plan)}/log"
 
 
 def flooded(plan: Plan) -> tuple[str, str]:
@@ -56,7 +60,7 @@ def flooded(plan: Plan) -> tuple[str, str]:
 
 def world(plan: Plan) -> World:
     journal = f"{folder(plan)}/journal"
-    here = Path(__file__).parent
+    log = f"{folder(plan)}/{plan.service}.log"
     settings = {
         "name": plan.shipper,
         "journal": journal,
@@ -74,17 +78,20 @@ def world(plan: Plan) -> World:
     files = {
         **parts.items(f"/var/lib/{plan.service}", plan.salt, count=20),
         journal: File(text=lines),
-        f"{folder(plan)}/{plan.service}.log": File(text=parts.old_log(plan.salt)),
-        f"/srv/{plan.shipper}/shipper.py": parts.source("shipper.py", here),
+        log: File(text=parts.old_log(plan.salt)),
+        f"/srv/{plan.shipper}/shipper.py": parts.source("shipper.py"),
         config: File(text=parts.conf(settings), age=86400.0 * 40),
     }
     return parts.joined(
         parts.neighbour(plan.other, plan.other_port, plan.salt + 1),
         parts.keeper(
-            plan.service, plan.port, code="looking.py", folder=here, journal=journal, level="info"
+            plan.service,
+            plan.port,
+            code="looking.py",
+            settings={"journal": journal, "level": "info", "log": log},
         ),
         parts.Part((shipper,), files),
-        mounts=(Mount(folder(plan), mb=plan.mb),),
+        mounts=(Mount(root(plan), mb=plan.mb),),
     )
 
 
@@ -94,7 +101,7 @@ def inject(box: Box, plan: Plan) -> None:
     match plan.variant:
         case "environment":
             config = f"/etc/supervisor/conf.d/{name}.conf"
-            change = "$ a environment=LOG_LEVEL=\"debug\""
+            change = '$ a environment=LOG_LEVEL="debug"'
         case "debug":
             change = "s/^level = .*/level = debug/"
         case _:
@@ -106,8 +113,8 @@ def inject(box: Box, plan: Plan) -> None:
     box.run(f"supervisorctl restart {name}")
     box.run(  # as it has done for hours
         f"for i in $(seq 100); do test $(wc -l < {log}) -gt 90 && break; sleep 0.05; done; "
-        f"tail -n 40 {log} > /tmp/lines; sed -i 's/ [0-9:]* / 03:14:15 /' /tmp/lines; "
-        f"while cat /tmp/lines >> {log}; do :; done 2>/dev/null; rm /tmp/lines; sleep 0.1"
+        f"tail -n 40 {log} > /root/lines; sed -i 's/ [0-9:]* / 03:14:15 /' /root/lines; "
+        f"while cat /root/lines >> {log}; do :; done 2>/dev/null; rm /root/lines; sleep 0.1"
     )
 
 
@@ -117,13 +124,13 @@ def check(plan: Plan) -> WatchedCheck:
 
 def healthy(probe: Probe, plan: Plan) -> list[str]:
     said = [probe.keeps(plan.port)]
-    if parts.free_share(probe, folder(plan)) < 0.5:
-        said.append(f"{folder(plan)} has hardly any room")
-    was = probe.space(folder(plan)).free
+    if parts.free_share(probe, root(plan)) < 0.5:
+        said.append(f"{root(plan)} has hardly any room")
+    was = probe.space(root(plan)).free
     time.sleep(0.5)
-    if was - probe.space(folder(plan)).free > GROWTH:
+    if was - probe.space(root(plan)).free > GROWTH:
         said.append(f"the logs in {folder(plan)} grow without measure")
-    if probe.supervised().get(flooded(plan)[1]) != "RUNNING":
+    if not parts.supervised(probe, flooded(plan)[1]):
         said.append(f"{flooded(plan)[1]} does not run")
     return [sentence for sentence in said if sentence]
 
@@ -134,7 +141,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    said = parts.changed(probe, before)
+    said = [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
     journal = probe.read(f"{folder(plan)}/journal") or b""
     if f"put item-{plan.salt} 20\n".encode() not in journal:
         said.append("the journal is gone or emptied")

@@ -12,6 +12,7 @@ from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.world import File, Truth, World
 
+ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
 KEPT = 4
 """Pages that are kept when all is well."""
 
@@ -56,24 +57,28 @@ def leaking(plan: Plan) -> tuple[str, int]:
 
 
 def world(plan: Plan) -> World:
-    here = Path(__file__).parent
     files = {f"/var/lib/{plan.service}/items/{plan.item}": File(text=f"{plan.item}\n", age=7e5)}
-    common = {"memory": plan.memory, "recent": KEPT, "feed": plan.feed}
+    common: dict[str, object] = {"memory": plan.memory, "recent": KEPT, "feed": plan.feed}
     shown = common
     behind = parts.Part()
     if plan.variant == "dependency":
         shown = {**common, "renderer": f"http://127.0.0.1:{plan.renderer_port}"}
         behind = parts.keeper(
-            plan.renderer, plan.renderer_port, code="pages.py", folder=here,
-            about="makes pages for others", **common,
+            plan.renderer, plan.renderer_port, code="pages.py", environment=ONE_HEAP,
+            about="makes pages for others", settings=common,
         )  # fmt: skip
     needs = (plan.renderer,) if plan.variant == "dependency" else ()
     return parts.joined(
         behind,
         parts.keeper(
-            plan.service, plan.port, code="pages.py", folder=here, needs=needs,
-            about="keeps items and shows them as pages", **shown,
-        ),  # fmt: skip
+            plan.service,
+            plan.port,
+            code="pages.py",
+            needs=needs,
+            environment=ONE_HEAP,
+            about="keeps items and shows them as pages",
+            settings=shown,
+        ),
         parts.hoard(plan.cache, plan.cache_mb),
         parts.Part((), files, {str(Path(plan.feed).parent): 0o755}),
     )
@@ -87,7 +92,9 @@ def inject(box: Box, plan: Plan) -> None:
         box.run(f"supervisorctl restart {name}")
         box.wait(f"tcp:{port}")
         page = f"http://127.0.0.1:{port}/pages/{plan.item}"
-        box.run(f"for i in $(seq {plan.memory}); do curl -s -m 3 -o /dev/null {page}; done", check=False)
+        box.run(
+            f"for i in $(seq {plan.memory}); do curl -s -m 3 -o /dev/null {page}; done", check=False
+        )
     else:
         box.run(f"head -c 900000 /dev/urandom > {plan.feed}")
         box.run(f"curl -sS -m 3 -X POST http://127.0.0.1:{port}/import")
@@ -112,7 +119,7 @@ def check(plan: Plan) -> WatchedCheck:
 def healthy(probe: Probe, plan: Plan) -> list[str]:
     """Pages are made of what was just kept, and making many takes no more memory than a few."""
     said = [probe.keeps(plan.port)]
-    name, port = leaking(plan)
+    name, _ = leaking(plan)
     rounds = plan.memory // 2
     for _ in range(KEPT):
         probe.http(plan.port, f"/pages/{plan.item}")
@@ -138,7 +145,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    said = parts.changed(probe, before)
+    said = [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
     name, _ = leaking(plan)
     config = (probe.read(f"/etc/{name}/{name}.conf") or b"").decode()
     if f"memory = {plan.memory}\n" not in config:
@@ -151,7 +158,12 @@ def truth(plan: Plan) -> Truth:
     config = f"/etc/{name}/{name}.conf"
     locus = rf"{name}|{port}|{plan.feed}|{config}|pid \d+"
     category = ("memory-leak", "bad-config") if plan.variant == "unbounded" else ("memory-leak",)
-    return Truth(component=(name,), category=category, locus=locus, evidence=r"MemoryError|start new thread|rss|RSS|VmRSS|recent")
+    return Truth(
+        component=(name,),
+        category=category,
+        locus=locus,
+        evidence=r"MemoryError|start new thread|rss|RSS|VmRSS|recent",
+    )
 
 
 def reference(plan: Plan) -> list[str]:

@@ -98,7 +98,10 @@ def processes(probe: Probe) -> str:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    said = parts.changed(probe, {path: was for path, was in before.items() if path[0] == "/"})
+    said = [
+        *parts.changed(probe, {path: was for path, was in before.items() if path[0] == "/"}),
+        *parts.stopped(probe, world(plan)),
+    ]
     if processes(probe) != before["processes"]:
         said.append("a process was stopped or started anew")
     return said

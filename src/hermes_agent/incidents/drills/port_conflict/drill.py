@@ -72,7 +72,8 @@ def inject(box: Box, plan: Plan) -> None:
 
 
 def check(plan: Plan) -> WatchedCheck:
-    return parts.saves(plan.service, plan.port)
+    path, file = next(iter(parts.items(f"/var/lib/{plan.service}", plan.salt).items()))
+    return parts.finds(plan.service, plan.port, path, file.text)
 
 
 def healthy(probe: Probe, plan: Plan) -> list[str]:
@@ -87,7 +88,7 @@ def healthy(probe: Probe, plan: Plan) -> list[str]:
         probe.http(port, f"/items/{key}", method="PUT", body=key.encode())
         if probe.read(f"/var/lib/{name}/items/{key}") != key.encode():
             said.append(f"what port {port} is given does not reach {name}")
-        if probe.supervised().get(name) != "RUNNING":
+        if not parts.supervised(probe, name):
             said.append(f"{name} is not under supervision")
     return [sentence for sentence in said if sentence]
 
@@ -97,7 +98,7 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    said = parts.changed(probe, before)
+    said = [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
     config = (probe.read(f"/etc/{plan.service}/{plan.service}.conf") or b"").decode()
     if f"port = {plan.port}\n" not in config:
         said.append(f"{plan.service} was moved to another port")
@@ -105,8 +106,8 @@ def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
 
 
 def truth(plan: Plan) -> Truth:
-    category = ("port-conflict",)
-    component = (plan.service,)
+    category: tuple[str, ...] = ("port-conflict",)
+    component: tuple[str, ...] = (plan.service,)
     if plan.variant == "neighbour":
         category, component = ("port-conflict", "bad-config"), (plan.other, plan.service)
     return Truth(

@@ -48,20 +48,17 @@ def lock(plan: Plan) -> str:
 
 
 def world(plan: Plan) -> World:
-    here = Path(__file__).parent
     log = f"/var/log/{plan.service}/{plan.service}.log"
     busy = parts.batch(plan.batch, share=0.45)
     files = {log: File(text=parts.old_log(plan.salt))}
     if plan.variant == "stuck-worker":
         main = parts.desk(plan.service, plan.port, plan.worker)
         return parts.joined(main, busy, parts.Part((), files))
-    main = parts.keeper(
-        plan.service, plan.port, code="orderly.py", folder=here, lock=lock(plan)
-    )
+    main = parts.keeper(plan.service, plan.port, code="orderly.py", settings={"lock": lock(plan)})
     files = {
         **files,
         **parts.items(f"/var/lib/{plan.service}", plan.salt),
-        plan.script: parts.source("reindex.py", here),
+        plan.script: parts.source("reindex.py"),
     }
     return parts.joined(main, busy, parts.Part((), files))
 
@@ -87,7 +84,7 @@ def inject(box: Box, plan: Plan) -> None:
 
 def check(plan: Plan) -> WatchedCheck:
     if plan.variant == "stuck-worker":
-        return parts.does_jobs(plan.service, plan.port, plan.worker)
+        return parts.does_jobs(plan.service, plan.port)
     return parts.saves(plan.service, plan.port)
 
 
@@ -110,7 +107,9 @@ def healthy(probe: Probe, plan: Plan) -> list[str]:
 
 
 def before(probe: Probe, plan: Plan) -> dict[str, str]:
-    kept = {} if plan.variant == "stuck-worker" else parts.items(f"/var/lib/{plan.service}", plan.salt)
+    kept = (
+        {} if plan.variant == "stuck-worker" else parts.items(f"/var/lib/{plan.service}", plan.salt)
+    )
     return {**parts.digest(probe, *kept), "batch": batch(probe, plan)}
 
 
@@ -120,7 +119,10 @@ def batch(probe: Probe, plan: Plan) -> str:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    said = parts.changed(probe, {path: was for path, was in before.items() if path != "batch"})
+    said = [
+        *parts.changed(probe, {path: was for path, was in before.items() if path != "batch"}),
+        *parts.stopped(probe, world(plan)),
+    ]
     if batch(probe, plan) != before["batch"]:
         said.append(f"{plan.batch} was interrupted")
     if plan.variant == "stuck-worker":
@@ -152,7 +154,9 @@ def reference(plan: Plan) -> list[str]:
         return [f"supervisorctl restart {plan.worker}"]
     name = Path(plan.script).name
     if plan.variant == "started-again":
-        return [f"kill $(pgrep -f 'bash -c while true.*{name}'); kill $(pgrep -f '[/]{name}'); true"]
+        return [
+            f"kill $(pgrep -f 'bash -c while true.*{name}'); kill $(pgrep -f '[/]{name}'); true"
+        ]
     return [f"kill $(pgrep -f '[/]{name}')"]
 
 

@@ -46,12 +46,12 @@ def world(plan: Plan) -> World:
     folders = {str(Path(plan.lock).parent): 0o755}
     if plan.variant == "worker-lock":
         main = parts.desk(plan.service, plan.port, plan.worker, lock=plan.lock)
-        files = {}
+        files: dict[str, File] = {}
     else:
         setting = "control" if plan.variant == "socket" else "pid"
         main = parts.keeper(
-            plan.service, plan.port, code="alone.py", folder=Path(__file__).parent,
-            start_seconds=1, **{setting: plan.lock},
+            plan.service, plan.port, code="alone.py", start_seconds=1,
+            settings={setting: plan.lock},
         )  # fmt: skip
         files = parts.items(f"/var/lib/{plan.service}", plan.salt)
     files[log] = File(text=parts.old_log(plan.salt))
@@ -64,22 +64,15 @@ def inject(box: Box, plan: Plan) -> None:
         box.write(plan.lock, f"pid {plan.salt % 20000 + 9000} since 03:12:44\n")
         box.run(f"supervisorctl start {plan.worker}")
         return
-    find = f"pgrep -f '[/]srv/{plan.service}/alone.py' | tail -1"
-    box.run(f"supervisorctl stop {plan.service}")
-    box.run(
-        f"setsid /opt/bin/as-app python3 /srv/{plan.service}/alone.py "
-        f"/etc/{plan.service}/{plan.service}.conf >/dev/null 2>&1 & "
-        f"for i in $(seq 100); do test -e {plan.lock} && break; sleep 0.05; done; sleep 0.1; "
-        f"kill -9 $({find}); while pgrep -f '[/]srv/{plan.service}/alone.py'; do sleep 0.05; done"
-    )
+    box.run(f"kill -9 $(supervisorctl pid {plan.service})")
+    box.wait(f"down:{plan.port}")
     if plan.variant == "reused-pid":
-        box.run(f"pgrep -f '[/]srv/{plan.batch}/batch.py' | tail -1 > {plan.lock}")
-    box.run(f"supervisorctl start {plan.service}", check=False)
+        box.run(f"supervisorctl pid {plan.batch} > {plan.lock}")
 
 
 def check(plan: Plan) -> WatchedCheck:
     if plan.variant == "worker-lock":
-        return parts.does_jobs(plan.service, plan.port, plan.worker)
+        return parts.does_jobs(plan.service, plan.port)
     return parts.saves(plan.service, plan.port)
 
 
@@ -88,7 +81,7 @@ def healthy(probe: Probe, plan: Plan) -> list[str]:
         said = [parts.done(probe, plan.port, f"/var/spool/{plan.service}")]
     else:
         said = [probe.keeps(plan.port)]
-        if probe.supervised().get(plan.service) != "RUNNING":
+        if not parts.supervised(probe, plan.service):
             said.append(f"{plan.service} is not under supervision")
         if plan.variant != "socket" and not own_pid(probe, plan):
             said.append(f"{plan.lock} does not hold the pid of {plan.service}")
@@ -112,11 +105,11 @@ def before(probe: Probe, plan: Plan) -> dict[str, str]:
 
 
 def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
-    return parts.changed(probe, before)
+    return [*parts.changed(probe, before), *parts.stopped(probe, world(plan))]
 
 
 def truth(plan: Plan) -> Truth:
-    component = (plan.service,)
+    component: tuple[str, ...] = (plan.service,)
     if plan.variant == "worker-lock":
         component = (plan.worker, plan.service)
     return Truth(

@@ -2,9 +2,10 @@
 and traces of old trouble that has nothing to do with the new one."""
 
 import hashlib
+import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -16,8 +17,8 @@ from hermes_agent.core.skills import Check, Expect
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.world import File, Mount, Program, World
 
-HERE = Path(__file__).parent / "programs"
-OURS = "hermes_agent.incidents.drills.parts.programs."
+HERE = Path(__file__).parent / "services"
+OURS = "hermes_agent.incidents.drills.services."
 OLD_TROUBLE = (
     "cannot write the report: No space left on device",
     "accept: [Errno 24] Too many open files",
@@ -49,9 +50,9 @@ def joined(*parts: Part, mounts: tuple[Mount, ...] = (), setup: tuple[str, ...] 
     )
 
 
-def source(name: str, folder: Path = HERE) -> File:
+def source(name: str) -> File:
     """A program as it stands in the box, beside those that it uses."""
-    return File(text=(folder / name).read_text().replace(OURS, ""), mode=0o755)
+    return File(text=(HERE / name).read_text().replace(OURS, ""), mode=0o755)
 
 
 def conf(settings: Mapping[str, object], section: str = "service") -> str:
@@ -64,26 +65,27 @@ def keeper(
     *,
     root: str = "",
     code: str = "keeper.py",
-    folder: Path = HERE,
     limits: Mapping[str, int] | None = None,
+    environment: Mapping[str, str] | None = None,
     needs: tuple[str, ...] = (),
     about: str = "keeps items",
     start_seconds: int = 0,
-    **settings: object,
+    settings: Mapping[str, object] | None = None,
 ) -> Part:
     """A service that keeps items under `root`, with its code, configuration and log."""
     root = root or f"/var/lib/{name}"
     log = f"/var/log/{name}/{name}.log"
-    chosen = {"name": name, "port": port, "data": f"{root}/items", "log": log, **settings}
+    chosen = {"name": name, "port": port, "data": f"{root}/items", "log": log, **(settings or {})}
     files = {f"/etc/{name}/{name}.conf": File(text=conf(chosen), age=86400.0 * 40)}
-    for one, where in {("keeper.py", HERE), (code, folder)}:
-        files[f"/srv/{name}/{one}"] = source(one, where)
+    for one in ("keeper.py", code):
+        files[f"/srv/{name}/{one}"] = source(one)
     return Part(
         (
             Program(
                 name=name,
                 command=f"python3 /srv/{name}/{code} /etc/{name}/{name}.conf",
                 directory=f"/srv/{name}",
+                environment=dict(environment or {}),
                 limits=dict(limits or {}),
                 needs=needs,
                 about=f"{about}; code /srv/{name}, configuration /etc/{name}, log {chosen['log']}",
@@ -148,11 +150,11 @@ def desk(name: str, port: int, worker: str, lock: str = "") -> Part:
         name=worker,
         command=f"nice -n 10 python3 {code} /etc/{worker}/{worker}.conf",
         directory=f"/srv/{worker}",
-        about=f"does the jobs of {spool}, one after the other; log /var/log/supervisor/{worker}.log",
+        about=f"does the jobs of {spool}, one after the other",
     )
     takes = keeper(
         name, port, code="desk.py", needs=(worker,), about=f"takes jobs into {spool}",
-        data=f"{spool}/in", results=f"{spool}/done",
+        settings={"data": f"{spool}/in", "results": f"{spool}/done"},
     )  # fmt: skip
     files = {
         code: source("worker.py"),
@@ -166,7 +168,7 @@ def job(text: str) -> str:
     return f'{{"text": "{text}", "width": 5, "step": 2}}'
 
 
-def does_jobs(service: str, port: int, worker: str) -> WatchedCheck:
+def does_jobs(service: str, port: int) -> WatchedCheck:
     """The check of whoever hands in jobs: is one done within seconds."""
     base = f"http://127.0.0.1:{port}"
     run = (
@@ -189,7 +191,9 @@ def done(probe: Probe, port: int, spool: str) -> str:
     text = f"what is in {key}"
     probe.http(port, f"/items/{key}.json", method="PUT", body=job(text).encode())
     pieces = [text[start : start + 5] for start in range(0, len(text), 2)]
-    right = hashlib.sha256("".join(piece for piece, _ in groupby(pieces)).encode()).hexdigest().encode()
+    right = (
+        hashlib.sha256("".join(piece for piece, _ in groupby(pieces)).encode()).hexdigest().encode()
+    )
     until = time.monotonic() + 0.8
     while time.monotonic() < until:
         if right in (probe.read(f"{spool}/done/{key}.json") or b""):
@@ -216,7 +220,9 @@ def items(root: str, salt: int, count: int = 12) -> dict[str, File]:
     """Items that people have kept, and want back."""
     random = Random(salt)
     return {
-        f"{root}/items/item-{random.randrange(10**6):06}": File(text=f"{random.random()}\n", age=7e5)
+        f"{root}/items/item-{random.randrange(10**6):06}": File(
+            text=f"{random.random()}\n", age=7e5
+        )
         for _ in range(count)
     }
 
@@ -233,6 +239,20 @@ def saves(service: str, port: int, severity: Severity = "P1") -> WatchedCheck:
         check=Check(run=run, expect=Expect(output="kept and given back"), timeout=8.0),
         service=service,
         severity=severity,
+    )
+
+
+def finds(service: str, port: int, path: str, text: str) -> WatchedCheck:
+    """The check of whoever uses the service: is what was kept long ago still to be had."""
+    return WatchedCheck(
+        name=f"{service}-finds",
+        check=Check(
+            run=f"curl -sS -m 3 http://127.0.0.1:{port}/items/{Path(path).name}",
+            expect=Expect(output=f"^{re.escape(text.strip())}"),
+            timeout=6.0,
+        ),
+        service=service,
+        severity="P1",
     )
 
 
@@ -256,6 +276,36 @@ def changed(probe: Probe, before: Mapping[str, str]) -> list[str]:
         if now != was:
             said.append(f"{path} is {'changed' if now else 'gone'}")
     return said
+
+
+def supervised(probe: Probe, name: str) -> bool:
+    """Whether the supervisor itself runs it: what it says goes to the supervisor's own pipe."""
+    running = probe.processes()
+    first = {link for process in running if process.inner == 1 for link in _open(process.pid)}
+    ours = (process for process in running if f"/srv/{name}/" in process.command)
+    return any(link in first for process in ours for link in _open(process.pid, ("1",)))
+
+
+def _open(pid: int, which: Sequence[str] = ()) -> list[str]:
+    """The pipes that a process has open."""
+    folder = Path(f"/proc/{pid}/fd")
+    try:
+        links = [str((folder / name).readlink()) for name in which or folder.iterdir()]
+    except OSError:  # it has just ended
+        return []
+    return [link for link in links if link.startswith("pipe:")]
+
+
+def open_files(pid: int) -> int:
+    """How many files a process may have open."""
+    found = re.search(r"Max open files +(\d+)", Path(f"/proc/{pid}/limits").read_text())
+    return int(found[1]) if found else 0
+
+
+def stopped(probe: Probe, world: World) -> list[str]:
+    """Programs that ran when all was well, and do not now."""
+    names = [program.name for program in world.programs]
+    return [f"{name} does not run any more" for name in names if not supervised(probe, name)]
 
 
 def free_share(probe: Probe, path: str) -> float:

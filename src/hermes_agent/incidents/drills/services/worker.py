@@ -71,7 +71,7 @@ def main() -> None:
     spool = Path(own["spool"])
     log(f"INFO worker started, spool {spool}")
     for left in sorted((spool / "work").iterdir()):
-        log(f"WARNING job {left.stem} was begun before and not finished; it is left in {left.parent}")
+        log(f"WARNING job {left.stem} was begun and not finished; it stays in {left.parent}")
     while True:
         waiting = sorted((spool / "in").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
         for path in waiting:

@@ -40,7 +40,7 @@ class Service(socketserver.ThreadingMixIn, http.server.HTTPServer):
             ("GET", "items"): self.give,
             ("GET", "healthz"): self.health,
         }
-        super().__init__((own.get("bind", "127.0.0.1"), own.getint("port")), Request)
+        super().__init__((own.get("bind", "127.0.0.1"), int(own["port"])), Request)
         self.log("info", f"{own['name']} listens on port {own['port']}, data in {self.data}")
 
     def log(self, level: str, text: str) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from configparser import SectionProxy
 
-from hermes_agent.incidents.drills.parts.programs.keeper import Service, serve
+from hermes_agent.incidents.drills.services.keeper import Service, serve
 
 
 class Looking(Service):

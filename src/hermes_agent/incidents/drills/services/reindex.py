@@ -1,6 +1,6 @@
 """Puts the items in order. Nobody else may write meanwhile.
 
-    reindex.py LOCK FOLDER
+reindex.py LOCK FOLDER
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """A cache that takes its memory at the start and keeps to it.
 
-    hoard.py MEGABYTES
+hoard.py MEGABYTES
 """
 
 import sys

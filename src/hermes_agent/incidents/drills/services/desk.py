@@ -8,7 +8,7 @@ Further settings: results (folder).
 from configparser import SectionProxy
 from pathlib import Path
 
-from hermes_agent.incidents.drills.parts.programs.keeper import Answer, Service, serve
+from hermes_agent.incidents.drills.services.keeper import Answer, Service, serve
 
 
 class Desk(Service):

@@ -15,7 +15,7 @@ import urllib.request
 from configparser import SectionProxy
 from pathlib import Path
 
-from hermes_agent.incidents.drills.parts.programs.keeper import Answer, Service, serve
+from hermes_agent.incidents.drills.services.keeper import Answer, Service, serve
 
 PAGE = 2 << 20
 
@@ -28,7 +28,7 @@ class Pages(Service):
         self.routes["GET", "pages"] = self.page
         self.routes["POST", "pages"] = self.render
         self.routes["POST", "import"] = self.take_over
-        limit = own.getint("memory") << 20
+        limit = int(own["memory"]) << 20
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
     def page(self, key: str, body: bytes) -> Answer:

@@ -30,7 +30,7 @@ def export(folder: Path, id: str, rows: int) -> None:
                     line = line[file.write(line) or 0 :]
                 except OSError as error:
                     if not waited:
-                        log(f"WARNING export {id}: {error.strerror} at row {number}; waiting for room")
+                        log(f"WARNING export {id}: {error.strerror} at {number}; waiting for room")
                     waited = True
                     time.sleep(0.2)
         file.seek(0)

@@ -11,7 +11,7 @@ import threading
 from configparser import SectionProxy
 from pathlib import Path
 
-from hermes_agent.incidents.drills.parts.programs.keeper import Service, serve
+from hermes_agent.incidents.drills.services.keeper import Service, serve
 
 
 class Alone(Service):

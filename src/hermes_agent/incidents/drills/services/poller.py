@@ -1,6 +1,6 @@
 """Looks whether a service is there, again and again, and holds the line.
 
-    poller.py PORT
+poller.py PORT
 """
 
 import socket

@@ -7,20 +7,20 @@
 Further settings: behind (host:port of the service behind us).
 """
 
-import http.client
+import socket
 import time
 from collections import defaultdict
 from configparser import SectionProxy
 from typing import IO, Any
 
-from hermes_agent.incidents.drills.parts.programs.keeper import Answer, Service, serve
+from hermes_agent.incidents.drills.services.keeper import Answer, Service, serve
 
 
 class Watching(Service):
     def __init__(self, own: SectionProxy) -> None:
         super().__init__(own)
         self.watched: dict[str, list[IO[bytes]]] = defaultdict(list)
-        self.lines: list[http.client.HTTPConnection] = []
+        self.lines: list[socket.socket] = []
         self.routes["POST", "watch"] = self.watch
         self.routes["DELETE", "watch"] = self.forget
         self.routes["GET", "fetch"] = self.fetch
@@ -35,16 +35,16 @@ class Watching(Service):
         return 200, b"forgotten\n"
 
     def fetch(self, key: str, body: bytes) -> Answer:
-        line = http.client.HTTPConnection(self.own["behind"], timeout=2)
-        line.connect()
+        host, _, port = self.own["behind"].partition(":")
+        line = socket.create_connection((host, int(port)), timeout=2)
         self.lines.append(line)
-        line.request("GET", f"/items/{key}", headers={"Connection": "keep-alive"})
-        answer = line.getresponse()
-        text = answer.read()
-        if answer.status == 200:
-            self.lines.remove(line)
-            line.close()
-        return answer.status, text
+        line.sendall(f"GET /items/{key} HTTP/1.0\r\n\r\n".encode())
+        head, _, text = b"".join(iter(lambda: line.recv(65536), b"")).partition(b"\r\n\r\n")
+        if b" 200 " not in head:
+            return 404, b"the other side has no such item\n"
+        self.lines.remove(line)
+        line.close()
+        return 200, text
 
     def get_request(self) -> Any:
         try:

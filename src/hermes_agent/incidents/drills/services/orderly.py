@@ -6,7 +6,7 @@ Further settings: lock (file that whoever writes has locked).
 import fcntl
 import time
 
-from hermes_agent.incidents.drills.parts.programs.keeper import Answer, Service, serve
+from hermes_agent.incidents.drills.services.keeper import Answer, Service, serve
 
 
 class Orderly(Service):

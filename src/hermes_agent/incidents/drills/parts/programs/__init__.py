@@ -1,1 +1,0 @@
-"""Programs that run inside a box: plain, so that whoever investigates can read them there."""
