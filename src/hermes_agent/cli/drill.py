@@ -7,6 +7,7 @@ namespaces of their own; nothing outside of the box is touched."""
 
 import argparse
 import secrets
+import signal
 from typing import Any
 
 from hermes_agent.cli.actions import add_action
@@ -144,6 +145,7 @@ def _rows_of_runs(options: argparse.Namespace, todo: list[tuple[Any, int]], seve
         options.variant, options.held, not options.no_learning, options.model, options.keep,
         options.quiet or options.json,
     )  # fmt: skip
+    signal.signal(signal.SIGTERM, _ended)
     api, results, failed = Api(), [], []
     api.ensure()
     for drill, seed in todo:
@@ -163,6 +165,11 @@ def _rows_of_runs(options: argparse.Namespace, todo: list[tuple[Any, int]], seve
     for line in [] if options.json else failed:
         print(f"discarded: {line}")
     return 0 if results and all(one.resolved for one in results) and not failed else 1
+
+
+def _ended(number: int, frame: object) -> None:  # noqa: ARG001 as signals call it
+    """So that the box and its check are removed on the way out."""
+    raise SystemExit(128 + number)
 
 
 def _outcomes(results: list[Any]) -> str:

@@ -100,6 +100,7 @@ class Run:
 
     def _prepared(self) -> Episode:
         """A box that was well and is broken."""
+        why = ""
         for number in range(1, TRIES + 1):
             self._id = secrets.token_hex(4)
             episode = Episode(self._case, self._home / "drills" / self._id)
@@ -110,13 +111,14 @@ class Run:
                 episode.inject()
             except Discarded as error:
                 episode.remove()
-                self._say("discarded", f"episode {number}: {error.message}", "bad")
+                why = error.message
+                self._say("discarded", f"episode {number}: {why}", "bad")
                 continue
             if self._case.drill.about.fault:
                 self._broken(episode)
             return episode
         raise HermesError(
-            f"{TRIES} episodes of {self._case.drill.name!r} did not prove themselves",
+            f"{TRIES} episodes of {self._case.drill.name!r} did not prove themselves: {why}",
             "the machine may be too busy; try again",
         )
 

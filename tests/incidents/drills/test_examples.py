@@ -7,6 +7,8 @@ import pytest
 from tests.incidents.drills.proving import check_proven, check_refuted, every_variant, every_wrong
 
 NAMES = ("crashed_service", "no_fault_quiet")
+WRONG = [one for one in every_wrong(*NAMES) if one[1] in ("killed", "complaint")]
+"""Of one variant each: how it broke makes no difference to them."""
 
 
 @pytest.mark.parametrize(("name", "variant"), every_variant(*NAMES))
@@ -16,7 +18,7 @@ def test_a_drill_proves_itself_and_the_experts_fix_heals_it(
     check_proven(name, variant, 1, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "variant", "wrong"), every_wrong(*NAMES))
+@pytest.mark.parametrize(("name", "variant", "wrong"), WRONG)
 def test_a_plausible_wrong_fix_does_not_pass(
     name: str, variant: str, wrong: str, tmp_path: Path
 ) -> None:

@@ -45,6 +45,10 @@ class Ran(Struct, frozen=True):
     stderr: str = ""
 
 
+class TooLong(HermesError):
+    """What was run in a box did not end in time."""
+
+
 class Box:
     """`folder` is private to it: who runs, and its log."""
 
@@ -80,10 +84,13 @@ class Box:
     def run(self, text: str, *, check: bool = True, node: str = "", seconds: float = 60.0) -> Ran:
         """A line of bash, as root of the box."""
         words = [*door(self.place), *_on(node), "bash", "--noprofile", "--norc", "-c", text]
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds,
-            env=ENVIRONMENT, cwd="/",
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=seconds,
+                env=ENVIRONMENT, cwd="/",
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TooLong(f"in the box, {text!r} took longer than {seconds:g} s") from None
         ran = Ran(done.returncode, _text(done.stdout), _text(done.stderr))
         if check and ran.code:
             raise HermesError(f"in the box, {text!r} ended with {ran.code}: {ran.stderr.strip()}")
@@ -126,7 +133,7 @@ class Box:
         loop = f"until ({test}) 2>/dev/null; do sleep {POLL_SECONDS}; done"
         try:
             self.run(loop, node=node, seconds=max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        except TooLong:
             said = self.run("tail -qn 5 /var/log/supervisor/*.log", check=False).stdout
             raise HermesError(
                 f"{what} did not come in the box within {seconds:g} s: {said.strip()[-1500:]}"

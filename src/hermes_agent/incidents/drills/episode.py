@@ -1,16 +1,18 @@
 """One run of a drill: the box is made and proven well, broken and proven broken, then somebody
 heals it, and it is judged from outside."""
 
+import contextlib
 import re
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import Diagnosis
-from hermes_agent.incidents.drills.box import Box, Ran
+from hermes_agent.incidents.drills.box import Box, Ran, TooLong
 from hermes_agent.incidents.drills.format import Case
 from hermes_agent.incidents.drills.probe import Probe
 
@@ -23,6 +25,15 @@ POLL_SECONDS = 0.1
 
 class Discarded(HermesError):
     """An episode that did not prove itself: it counts for nothing."""
+
+
+@contextlib.contextmanager
+def _or_discarded(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (HermesError, OSError, subprocess.SubprocessError) as error:
+        said = error.message if isinstance(error, HermesError) else str(error)
+        raise Discarded(f"{what}: {said}") from error
 
 
 class Verdict(Struct, frozen=True):
@@ -57,6 +68,7 @@ class Episode:
         self._probe: Probe | None = None
         self._before: dict[str, str] = {}
         self._state: dict[str, str] = {}
+        self._fault: list[str] = []
         self.broken: list[str] = []
         """What was not well after the injection."""
 
@@ -77,7 +89,8 @@ class Episode:
         self.inject()
 
     def boot(self) -> None:
-        self.box.boot(self.world)
+        with _or_discarded("the box did not come up"):
+            self.box.boot(self.world)
         self._probe = Probe(self.box, [node.name for node in self.world.nodes])
         if wrong := self._until(lambda: self.case.healthy(self.probe)):
             raise Discarded(f"the box is not well before anything was done: {'; '.join(wrong)}")
@@ -87,7 +100,8 @@ class Episode:
         self._state = self._snapshot()
 
     def inject(self) -> None:
-        self.case.inject(self.box)
+        with _or_discarded("it could not be broken"):
+            self.case.inject(self.box)
         if not self.case.drill.about.fault:
             if wrong := self._until(lambda: self.case.healthy(self.probe)):
                 raise Discarded(f"nothing was to be wrong, but is: {'; '.join(wrong)}")
@@ -98,11 +112,15 @@ class Episode:
         if self._until(lambda: ["holds"] if self.holds() else []):
             raise Discarded("the fault is there, but the check does not see it")
         self.broken = self.case.healthy(self.probe)
+        self._fault = self._harm()
 
     def look(self) -> Ran:
         """What the operator's own check prints."""
         check = self.case.check.check
-        return self.box.run(check.run, check=False, seconds=(check.timeout or 10.0) + 5.0)
+        try:
+            return self.box.run(check.run, check=False, seconds=(check.timeout or 10.0) + 5.0)
+        except TooLong as error:
+            return Ran(124, stderr=error.message)
 
     def holds(self) -> bool:
         expect, ran = self.case.check.check.expect, self.look()
@@ -126,7 +144,9 @@ class Episode:
         if not wrong:
             time.sleep(again)
             wrong = self.case.healthy(self.probe)
-        harm = [*self.case.harm(self.probe, self._before), *self._collateral()]
+        harm = self._harm()
+        if wrong:  # what the fault does as long as it lasts is not the healer's harm
+            harm = [one for one in harm if one not in self._fault]
         touched = [] if self.case.drill.about.fault else self._touched()
         resolved = not wrong and not harm and not touched
         return Verdict(resolved, tuple(wrong), tuple(harm), tuple(touched))
@@ -154,6 +174,9 @@ class Episode:
         while (wrong := look()) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         return wrong
+
+    def _harm(self) -> list[str]:
+        return [*self.case.harm(self.probe, self._before), *self._collateral()]
 
     def _collateral(self) -> list[str]:
         """What is true of every drill: what listened listens, and nothing is open to all."""
