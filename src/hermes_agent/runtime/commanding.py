@@ -169,7 +169,8 @@ class RuntimeWorld:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         return await runtime.open_session(
             workspace=str(folder),
-            model=runtime.choosing.full_name("", needed=False) or RESPONDER,
+            model=runtime.choosing.full_name(await self._model(incident), needed=False)
+            or RESPONDER,
             policy=incident.policy or runtime.settings.watch.policy,
             source=INCIDENTS,
             key=f"{KEY}{incident.id}",
@@ -177,6 +178,13 @@ class RuntimeWorld:
             terminals=(self._place(incident.terminal),),
             use=TOOLS,
         )
+
+    async def _model(self, incident: Incident) -> str:
+        """Whom a drill names to heal it; the settings' own model for all others."""
+        if incident.source != "drill":
+            return ""
+        raised = await self.incidents.signals(incident=incident.id)
+        return next((one.labels["model"] for one in raised if one.labels.get("model")), "")
 
     async def send(
         self, session: str, key: str, text: str, offered: Sequence[str], opened: Opened | None
