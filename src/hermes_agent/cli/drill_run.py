@@ -261,7 +261,7 @@ class Run:
         usages = [one.get("usage", {}) for one in replies]
         tokens = sum(one.get("input", 0) + one.get("output", 0) for one in usages)
         costs = [one["cost"] for one in replies if one.get("cost") is not None]
-        model = replies[0].get("model", "") if replies else ""
+        model = ", ".join(dict.fromkeys(one.get("model", "") for one in replies))
         return Worked(len(replies), calls, tokens, sum(costs) if costs else None, model)
 
     def clear_up(self) -> None:

@@ -45,6 +45,7 @@ class Result(Struct, frozen=True, omit_defaults=False):
     tokens: int = 0
     cost: float | None = None
     model: str = ""
+    """All that answered: where one fails, another goes on."""
     learning: bool = True
     skill: str = ""
     """The skill by which it was healed."""
