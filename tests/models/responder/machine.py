@@ -35,9 +35,9 @@ stdout_logfile=/var/log/supervisor/stock.log
 """
 PROCESSES = """\
     PID    PPID USER     STAT  NI %CPU   RSS ELAPSED COMMAND
-      1       0 root     S      0  0.2 25544      80 supervisord -n -c /etc/supervisor/supervisord.conf
+      1       0 root     S      0  0.2 25544      80 supervisord -n
       7       1 root     Sl     0  0.1 23328      70 python3 /srv/edge/server.py /etc/edge/edge.conf
-      8       1 root     Sl     0  0.1 23252      70 python3 /srv/stock/server.py /etc/stock/stock.conf
+      8       1 root     Sl     0  0.1 23252      70 python3 /srv/stock/server.py
 """
 CLOCK = "1794772992 2026-11-15 20:03:12 UTC"
 WELL: Mapping[str, str] = {

@@ -13,6 +13,8 @@ from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.seen import Seen
 
+CROWD = 4
+"""Connections of one process to one port that are more than it should need."""
 RECENT_SECONDS = 900.0
 """What a log said longer ago is an old story."""
 CURL = {
@@ -68,6 +70,8 @@ class Case:
     def __init__(self, brief: Brief, observed: Sequence[Seen]) -> None:
         self.brief = brief
         self.observed = tuple(observed)
+        self._settings: dict[str, dict[str, str]] = {}
+        self._log: dict[str, list[tuple[str, str]]] = {}
 
     # what was run
 
@@ -202,7 +206,9 @@ class Case:
 
     def settings(self, service: str) -> dict[str, str]:
         """What its configuration says, as far as it was read."""
-        found: dict[str, str] = {}
+        if service in self._settings:
+            return self._settings[service]
+        found = self._settings[service] = dict[str, str]()
         for path in self.configs(service):
             for line in self.text(probes.show(path)).splitlines():
                 if (setting := _SETTING.match(line)) and not line.lstrip().startswith(("#", ";")):
@@ -215,14 +221,16 @@ class Case:
 
     def log(self, service: str) -> list[tuple[str, str]]:
         """The ends of its logs, path and line."""
-        definition = self.definitions.get(service)
-        own = {definition.log if definition else "", self.settings(service).get("log", "")}
-        return [
-            (path, line)
-            for path, lines in self.logs.items()
-            if path in own or service in PurePosixPath(path).parts or _stem(path) == service
-            for line in lines
-        ]
+        if service not in self._log:
+            definition = self.definitions.get(service)
+            own = {definition.log if definition else "", self.settings(service).get("log", "")}
+            self._log[service] = [
+                (path, line)
+                for path, lines in self.logs.items()
+                if path in own or service in PurePosixPath(path).parts or _stem(path) == service
+                for line in lines
+            ]
+        return self._log[service]
 
     def troubles(self, service: str) -> list[str]:
         """Lines of its logs that tell of something wrong, and are no old story; last first."""
@@ -258,6 +266,28 @@ class Case:
     def listens(self, service: str, port: int) -> bool:
         pids = set(self.pids(service))
         return any(one.port == port and one.pid in pids for one in self.listeners)
+
+    def crowd(self, port: int) -> list[tuple[int, int, str]]:
+        """Processes with many connections to a port: the process, how many, and a line of them."""
+        found: dict[int, list[str]] = {}
+        for line in self.text(probes.CONNECTIONS).splitlines():
+            words = line.split()
+            owner = re.search(r"pid=(\d{1,9})", line)
+            if len(words) > 4 and owner and words[4].endswith(f":{port}"):
+                found.setdefault(int(owner[1]), []).append(line.strip())
+        many = [(pid, len(rows), rows[0]) for pid, rows in found.items() if len(rows) >= CROWD]
+        return sorted(many, key=lambda one: -one[1])
+
+    def strangers(self, pid: int) -> list[parse.Process]:
+        """A process that nobody looks after with those above it, the highest first; none where
+        somebody does, or where it belongs to whoever looks."""
+        found: list[parse.Process] = []
+        while (one := self.process(pid)) is not None and one.pid != 1 and len(found) < 20:
+            if self.owner(one.pid) or one.parent == 0:
+                return []
+            found.insert(0, one)
+            pid = one.parent
+        return found
 
     def database_of(self, port: int) -> str:
         """The service that is the database behind a port."""

@@ -228,7 +228,7 @@ def _posts(fresh: Sequence[Idea], written: dict[str, str]) -> list[Call]:
                 category=idea.category,
                 confidence=round(idea.score, 2),
                 evidence=list(quotes(idea.evidence)),
-            )  # fmt: skip
+            )
         )
     return calls
 

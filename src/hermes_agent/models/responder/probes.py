@@ -10,6 +10,7 @@ UNITS = "systemctl list-units --type=service --all --plain --no-legend"
 PROCESSES = "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-pcpu"
 AGAIN = "sleep 2; ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-rss"
 BUSY = "top -b -n 2 -d 1 -w 200"
+CONNECTIONS = "ss -tnp"
 LISTENERS = "ss -ltnp"
 SPACE = "df -P"
 INODES = "df -iP"
@@ -78,6 +79,11 @@ def copies(path: str) -> str:
 
 def tail(path: str, count: int = 40) -> str:
     return f"tail -n {count} {shlex.quote(path)}"
+
+
+def holders(path: str) -> str:
+    """Who has a file open."""
+    return f"find /proc/[0-9]*/fd -lname {shlex.quote(path)} -printf '%p %l\\n'"
 
 
 def descriptors(pid: int) -> str:

@@ -2,18 +2,19 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case, paths_in, stamp
-from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
 
 _BAD_CONFIG = re.compile(
     r"config|\[emerg\]|syntax|parse|parsing|invalid (?:value|literal|option|number|parameter)|"
     r"unknown (?:directive|option|key|setting)|unexpected|missing (?:option|section|key|setting)|"
     r"no (?:option|section)|NoSectionError|NoOptionError|KeyError|could not convert|"
-    r"not a (?:number|valid)|OverflowError|out of range|must be |host not found in upstream|bad value|JSONDecodeError|YAML|TOML",
+    r"not a (?:number|valid)|OverflowError|out of range|must be |bad value|"
+    r"host not found in upstream|JSONDecodeError|YAML|TOML",
     re.IGNORECASE,
 )
 _CODE = re.compile(
@@ -24,6 +25,11 @@ _CODE = re.compile(
 _DENIED = re.compile(r"permission denied|EACCES|\[Errno 13\]|not permitted|\b13: ", re.IGNORECASE)
 _WALKED = re.compile(r"^\s*([dlfpsbc-])([rwxsStT-]{9})\s+(\S+)\s+(\S+)\s+(.+?)(?: -> .*)?$")
 _FAKED = re.compile(r"FAKETIME|faketime", re.IGNORECASE)
+_TRUE_TIME = (
+    'sed -i -E \'s/,?\\s*(LD_PRELOAD|FAKETIME\\w*)=("[^"]*"|[^,]*)//g; '
+    "s/^environment=\\s*,\\s*/environment=/'"
+)
+"""Takes another time out of a supervisor's entry."""
 CLOCK_SECONDS = 120.0
 
 
@@ -179,33 +185,39 @@ def _permitting(case: Case, service: str, path: str, line: str) -> Iterator[Idea
     if walked is None:
         yield Idea("permission-change", service, claim, 0.7, path, lines(line), wants)
         return
-    here, culprit, mode, shown = "", "", "", ""
-    for row in walked.lines:
-        found = _WALKED.match(row)
-        if not found or row.startswith("f:"):
-            continue
-        here = "/" if found[5] == "/" else f"{here.rstrip('/')}/{found[5]}"
-        needed = "x" if found[1] == "d" else "r"
-        if needed not in found[2][:3] and found[1] != "l":
-            culprit, mode, shown = here, found[2], row
-            break
-        if here == path and "w" not in found[2][:3]:
-            culprit, mode, shown = here, found[2], row
-    if not culprit:
-        culprit, mode = str(PurePosixPath(path).parent), "folder"
-        shown = walked.lines[-1] if walked.lines else ""
-    folder = mode == "folder" or shown.lstrip().startswith("d")
-    right = _right_mode(case, culprit, beside)
-    change = right or ("u+rwx" if folder else "u+rw")
-    if "not executable" in line:
-        change = "u+rx"
+    wrong = _lacking(walked.lines, path) or [
+        (str(PurePosixPath(path).parent), "d?????????", walked.lines[-1] if walked.lines else "")
+    ]
+    fix, undo = [], []
+    for culprit, mode, _ in wrong:
+        change = _right_mode(case, culprit, beside) or ("u+rwx" if mode[0] == "d" else "u+rw")
+        change = "u+rx" if "not executable" in line else change
+        fix.append(f"chmod {change} {shlex.quote(culprit)}")
+        undo += [f"chmod {_octal(mode[1:])} {culprit}"] if "?" not in mode else []
+    culprit, mode, shown = wrong[0]
     yield Idea(
         "permission-change", service, f"{claim}: the mode of {culprit} was changed",
-        0.9 if "-" in mode else 0.7, culprit, lines(line, shown), wants,
-        (f"chmod {change} {shlex.quote(culprit)}", case.restart(service)),
-        f"chmod {_octal(mode)} {culprit}" if len(mode) == 9 else "",
+        0.7 if "?" in mode else 0.9, culprit, lines(line, shown), wants,
+        (*fix, case.restart(service)), "; ".join(undo),
         ("change modes by configuration management only",),
     )  # fmt: skip
+
+
+def _lacking(walked: Sequence[str], path: str) -> list[tuple[str, str, str]]:
+    """What its owner lacks on the way to a file, by `namei -l`: path, mode and line."""
+    here, found = "", list[tuple[str, str, str]]()
+    parent = str(PurePosixPath(path).parent)
+    for row in walked:
+        part = _WALKED.match(row)
+        if not part or row.startswith("f:"):
+            continue
+        here = "/" if part[5] == "/" else f"{here.rstrip('/')}/{part[5]}"
+        own = part[2][:3]
+        needed = "x" if part[1] == "d" and here != path else "r"
+        written = here in (path, parent) and here.startswith(("/var/", "/run/", "/srv/", "/etc/"))
+        if part[1] != "l" and (needed not in own or (written and "w" not in own)):
+            found.append((here, part[1] + part[2], row))
+    return found
 
 
 def _right_mode(case: Case, culprit: str, beside: str) -> str:
@@ -247,11 +259,8 @@ def clock(case: Case) -> Iterator[Idea]:
         if copy.path:
             fix = (*put_back(definition.path, copy.path),)
         else:
-            fix = (
-                f"cp {shlex.quote(definition.path)} /var/tmp/{service}.conf.replaced",
-                'sed -i -E \'s/,?\\s*(LD_PRELOAD|FAKETIME\\w*)=("[^"]*"|[^,]*)//g; '
-                f"s/^environment=\\s*,\\s*/environment=/' {shlex.quote(definition.path)}",
-            )
+            own = shlex.quote(definition.path)
+            fix = (f"cp {own} {KEEP}/{PurePosixPath(own).name}.replaced", f"{_TRUE_TIME} {own}")
         offset = re.search(r"FAKETIME_TIMESTAMP_FILE=\"?(/[^\",]+)", faked)
         fix += ("supervisorctl reread", f"supervisorctl update {shlex.quote(service)}",
                 case.restart(service))  # fmt: skip

@@ -23,8 +23,9 @@ _PLACE = re.compile(r"\b([\w.-]+):(\d{2,5})/(\w+)(?:[ ?]+(?:user=)?(\w+))?")
 _QUERY = (
     "select pid, usename, application_name, client_port, state, "
     "coalesce(extract(epoch from now() - coalesce(xact_start, state_change))::int, 0), "
-    "array_to_string(pg_blocking_pids(pid), ','), left(regexp_replace(query, '\\s+', ' ', 'g'), 90) "
-    "from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+    "array_to_string(pg_blocking_pids(pid), ','), "
+    "left(regexp_replace(query, '\\s+', ' ', 'g'), 90) from pg_stat_activity "
+    "where backend_type = 'client backend' and pid <> pg_backend_pid()"
 )
 _LOCKS = (
     "select coalesce(l.pid, 0), coalesce(a.application_name, 'prepared'), coalesce(a.state, ''), "
@@ -53,15 +54,13 @@ class _Session(Struct, frozen=True):
 
 def _places(case: Case) -> list[tuple[str, int, str, str]]:
     """Host, port, database and user of each database that a suspect has."""
-    found = []
-    for service in case.suspects:
-        for value in case.settings(service).values():
-            if place := _PLACE.search(value):
-                found.append((place[1], int(place[2]), place[3], place[4] or ""))
-    for one in case.listeners:
-        if one.name.startswith("postgres"):
-            found.append(("127.0.0.1", one.port, "postgres", ""))
-    return list(dict.fromkeys(found))
+    values = [value for one in case.suspects for value in case.settings(one).values()]
+    named = [_PLACE.search(value) for value in values if "http" not in value]
+    found = [(one[1], int(one[2]), one[3], one[4] or "") for one in named if one]
+    listening = [one.port for one in case.listeners if one.name.startswith("postgres")]
+    return list(
+        dict.fromkeys([*found, *(("127.0.0.1", port, "postgres", "") for port in listening)])
+    )
 
 
 def _psql(place: tuple[str, int, str, str], query: str, user: str = "") -> str:
@@ -142,7 +141,7 @@ def _blocked(
             f"pid {root.pid}" + (f", table {table[1]}" if table else ""),
             lines(root.line, waiting[0].line if waiting else "", spoken), (),
             (_psql(place, end, user),), "its client begins the transaction again",
-            ("set idle_in_transaction_session_timeout", "alert on transactions older than a minute"),
+            ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
         )  # fmt: skip
 
 
@@ -163,7 +162,8 @@ def _holding(
             yield Idea(
                 "database-lock", component,
                 f"the prepared transaction {row[0]} was never ended", 0.85, row[0],
-                lines("|".join(row), spoken), (), (_psql(place, f"rollback prepared '{row[0]}'", user),),
+                lines("|".join(row), spoken), (),
+                (_psql(place, f"rollback prepared '{row[0]}'", user),),
                 "its coordinator begins it again", prevent,
             )  # fmt: skip
     strong = [row for row in parse.table(case.text(held)) if len(row) == 6 and row[0].isdigit()]
@@ -220,6 +220,8 @@ def _crowded(
     if not idle:
         return
     name, most = max(idle.items(), key=lambda item: len(item[1]))
+    if not re.fullmatch(r"[\w .:@/-]+", name):
+        return  # it goes into a query
     culprit = name if name in case.services else ""
     condition = "application_name" if most[0].name else "usename"
     end = (

@@ -8,45 +8,71 @@ from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, lines
 
-BUSY_PERCENT = 60.0
+BUSY_PERCENT = 15.0
+"""Of a core; on a machine that many fight for, nobody gets more."""
+_BEGUN = re.compile(r"\b([\w.-]*\d[\w.-]*) (?:begun|started|is processed|in progress)\b")
 _TOO_MANY = r"too many open files|EMFILE|\[Errno 24\]"
 _NO_MEMORY = r"MemoryError|cannot allocate memory|out of memory|oom|\[Errno 12\]|bad_alloc"
 _OPEN_FILES = re.compile(r"Max open files\s+(\d+)")
+_SURELY = "sleep 1; if kill -0 {pid} 2>/dev/null; then kill -9 {pid}; fi"
 _GROWN = 1.02
 _BIG = 40_000
 """Kilobytes from which on a process may be one that leaks."""
 
 
 def runaway(case: Case) -> Iterator[Idea]:
-    """Somebody eats the processor, and nobody looks after it."""
+    """Somebody eats the processor: a stranger, or a worker of the service that is stuck."""
     hot = [one for one in case.processes if one.cpu >= BUSY_PERCENT and one.age >= 1]
-    hot = [one for one in hot if not one.command.startswith(("ps ", "top "))]
-    for process in hot:
-        owner = case.owner(process.pid)
-        wants = case.missing((probes.BUSY, _cwd(process.pid)))
+    prevent = ("limit the processor of batch work", "alert on processes without a supervisor")
+    for process in hot[:6]:
+        owner, chain = case.owner(process.pid), case.strangers(process.pid)
+        wants = case.missing((probes.BUSY,))
         now = _now(case, process.pid)
         if now is not None and now[0] < BUSY_PERCENT / 2:
             continue
         evidence = lines(process.line, now[1] if now else "")
         told = f"process {process.pid} ({process.command[:60]}) eats {process.cpu:.0f} % of a core"
-        prevent = ("limit the processor of batch work", "alert on processes without a supervisor")
-        if not owner and process.nice <= 0:
+        if chain:
+            ids = [one.pid for one in chain]
             yield Idea(
                 "runaway-process", case.brief.service, f"{told}, and nobody looks after it",
-                0.66 if now else 0.5, f"pid {process.pid}", evidence, wants,
-                (f"kill {process.pid}", "sleep 1", f"kill -0 {process.pid} && kill -9 {process.pid}"
-                 " || true"),
+                0.68 if now else 0.5, f"pid {process.pid}: {process.command[:80]}", evidence, wants,
+                ("kill " + " ".join(str(pid) for pid in ids),
+                 *(_SURELY.format(pid=pid) for pid in ids)),
                 "it was started by hand: start it again", prevent,
             )  # fmt: skip
-        elif owner and process.nice <= 0:
-            yield Idea(
-                "runaway-process", owner, told, 0.55 if owner == case.brief.service else 0.4,
-                f"pid {process.pid}", evidence, wants, (case.restart(owner),), "", prevent,
-            )  # fmt: skip
+        elif owner and _is_related(case, owner):
+            yield from _stuck(case, owner, process, told, evidence, wants)
 
 
-def _cwd(pid: int) -> str:
-    return f"ls -l /proc/{pid}/cwd /proc/{pid}/exe"
+def _is_related(case: Case, owner: str) -> bool:
+    """Whether a program works for the service of the alert: by its name, or by what they share."""
+    service = case.brief.service
+    if owner == service or service in owner or owner in case.needs(service):
+        return True
+    mine, its = ({v for v in case.settings(one).values() if "/" in v} for one in (service, owner))
+    return any(a.startswith(b) or b.startswith(a) for a in mine for b in its)
+
+
+def _stuck(
+    case: Case, owner: str, process: parse.Process, told: str, evidence: tuple[str, ...],
+    wants: tuple[str, ...],
+) -> Iterator[Idea]:  # fmt: skip
+    """A worker that spins on one piece of work: it is started anew, and without that piece."""
+    last = [line for _, line in case.log(owner)][-1:]
+    piece = _BEGUN.search(last[0]) if last else None
+    prevent = ("give each piece of work a limit of time", "set aside what fails repeatedly")
+    lying = f"find /var/spool /var/lib /srv -xdev -type f -name '*{piece[1]}*'" if piece else ""
+    wants += case.missing((lying,)) if lying else ()
+    found = [line for line in case.text(lying).splitlines() if line.startswith("/")]
+    aside = tuple(f"mv {shlex.quote(path)} /var/tmp/" for path in found[:2])
+    yield Idea(
+        "runaway-process", owner, f"{told}" + (f" on {piece[1]}" if piece else ""),
+        0.62 + 0.1 * bool(piece) + 0.1 * bool(found), f"pid {process.pid}"
+        + (f": {piece[1]}" if piece else ""), (*evidence[:2], *lines(*last)), wants,
+        (*aside, case.restart(owner)),
+        "; ".join(f"mv /var/tmp/{path.rpartition('/')[2]} {path}" for path in found[:2]), prevent,
+    )  # fmt: skip
 
 
 def _now(case: Case, pid: int) -> tuple[float, str] | None:
@@ -114,6 +140,8 @@ def descriptors(case: Case) -> Iterator[Idea]:
             if spoken and opened is not None and not near and count < 12:
                 continue
             shown = next(iter(case.text(probes.limits(pid)).splitlines()), "")
+            wants += case.missing((probes.CONNECTIONS,))
+            yield from _clinging(case, service, spoken or shown)
             yield Idea(
                 "descriptor-leak", service,
                 f"process {pid} of {service} has {count} of its {limit[1] if limit else '?'} files"
@@ -121,6 +149,25 @@ def descriptors(case: Case) -> Iterator[Idea]:
                 lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
                 (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),
+            )  # fmt: skip
+
+
+def _clinging(case: Case, service: str, said: str) -> Iterator[Idea]:
+    """A stranger that holds connections to it and lets none go."""
+    for port in case.ports(service):
+        for pid, count, line in case.crowd(port):
+            chain = case.strangers(pid)
+            if not chain:
+                continue
+            ids = " ".join(str(one.pid) for one in chain)
+            yield Idea(
+                "descriptor-leak", service,
+                f"process {pid} ({chain[-1].command[:60]}), which nobody looks after, holds "
+                f"{count} connections to {service}", 0.95, f"pid {pid}: {chain[-1].command[:80]}",
+                lines(said, chain[-1].line, line), (),
+                (f"kill {ids}", "sleep 1", case.restart(service)),
+                "it was started by hand: start it again",
+                ("close connections that are idle", "limit connections of one client"),
             )  # fmt: skip
 
 

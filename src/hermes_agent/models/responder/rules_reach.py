@@ -1,11 +1,13 @@
 """What does not reach what it needs: names, networks, certificates, slow ones."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import (
+    KEEP,
     Copy,
     Idea,
     earlier,
@@ -22,11 +24,12 @@ _NO_NAME = re.compile(
 )  # fmt: skip
 _CUT_OFF = re.compile(
     r"no route to host|network is unreachable|host is down|timed? ?out|unreachable|"
-    r"connection refused|\[Errno 11[0-3]\]",
+    r"connection refused|\[Errno 11[0-3]\]|\[Errno 22\]",
     re.IGNORECASE,
 )
 _SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGNORECASE)
 _ADDRESS = re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{2,5}))?")
+_NODE = re.compile(r"(\S*on-node [\w.-]+|(?:/\S*/)?ip netns exec [\w.-]+)\s")
 SLOW_SECONDS = 0.8
 DATAGRAMS = "ss -lnup"
 
@@ -93,8 +96,8 @@ def _naming(
         yield Idea(
             "dns-failure", service, wrong, 0.88, f"/etc/nsswitch.conf: {line}",
             lines(line, spoken), wants,
-            ("cp /etc/nsswitch.conf /var/tmp/nsswitch.conf.replaced", remedy, case.restart(service)),
-            undo_of("/etc/nsswitch.conf"), prevent,
+            (f"cp /etc/nsswitch.conf {KEEP}/nsswitch.conf.replaced", remedy,
+             case.restart(service)), undo_of("/etc/nsswitch.conf"), prevent,
         )  # fmt: skip
     working = _dns_listener(case)
     if working and servers and not any(working in line for line in servers):
@@ -102,7 +105,7 @@ def _naming(
         yield Idea(
             "dns-failure", service, f"{claim}: {servers[0]} does not answer, {working} does", 0.8,
             f"/etc/resolv.conf: {servers[0]}", evidence, wants,
-            ("cp /etc/resolv.conf /var/tmp/resolv.conf.replaced",
+            (f"cp /etc/resolv.conf {KEEP}/resolv.conf.replaced",
              f"sed -i -E 's/^nameserver .*/nameserver {working}/' /etc/resolv.conf"),
             undo_of("/etc/resolv.conf"), prevent,
         )  # fmt: skip
@@ -130,11 +133,13 @@ def _astray(case: Case, service: str, host: str, answer: str) -> Iterator[Idea]:
     copy = earlier(case, "/etc/hosts")
     escaped = re.escape(host).replace("/", "\\/")
     fix = put_back("/etc/hosts", copy.path) if copy.path else (
-        "cp /etc/hosts /var/tmp/hosts.replaced", f"sed -i -E '/\\s{escaped}(\\s|$)/s/^/# /' /etc/hosts",
+        f"cp /etc/hosts {KEEP}/hosts.replaced",
+        f"sed -i -E '/\\s{escaped}(\\s|$)/s/^/# /' /etc/hosts",
     )  # fmt: skip
     yield Idea(
-        "dns-failure", service, f"/etc/hosts leads {host} to {answer.split(maxsplit=1)[0]}, where nobody is",
-        0.8, f"/etc/hosts: {named[0]}", lines(spoken, *named), copy.wants,
+        "dns-failure", service,
+        f"/etc/hosts leads {host} to {answer.split(maxsplit=1)[0]}, where nobody is", 0.8,
+        f"/etc/hosts: {named[0]}", lines(spoken, *named), copy.wants,
         (*fix, case.restart(service)), undo_of("/etc/hosts"),
         ("keep names of services out of /etc/hosts",),
     )  # fmt: skip
@@ -172,32 +177,42 @@ def _words(case: Case, service: str) -> str:
 
 def network(case: Case) -> Iterator[Idea]:
     """Two machines do not reach each other."""
-    links, rules = case.text(probes.LINKS), case.look(probes.RULES)
     for service in case.suspects:
         spoken = next((x for x in case.troubles(service) if _CUT_OFF.search(x)), "")
         whole = _words(case, service) + "\n" + spoken
         for address, port in dict.fromkeys(_ADDRESS.findall(whole)):
-            if address.startswith(("127.", "0.")) or not spoken:
-                continue
-            wants = case.missing((probes.LINKS, probes.RULES, _route(address)))
-            evidence = lines(spoken)
-            common = ("network-partition", service)
-            where = f"{address}:{port}" if port else address
-            found = False
-            for claim, line, fix, undo in _cuts(
-                links, rules.output if rules else "", address, port
-            ):
-                found = True
-                yield Idea(
-                    *common, f"{service} does not reach {where}: {claim}", 0.9, line.strip(),
-                    (*evidence, *lines(line)), wants, fix, undo,
-                    ("change firewalls and routes by review only", "probe paths between machines"),
-                )  # fmt: skip
-            if not found:
-                yield Idea(
-                    *common, f"{service} does not reach {where}", 0.6 if wants else 0.5, where,
-                    evidence, wants,
-                )  # fmt: skip
+            if not address.startswith(("127.", "0.")) and spoken:
+                yield from _between(case, service, (address, port), spoken)
+
+
+def _between(case: Case, service: str, to: tuple[str, str], spoken: str) -> Iterator[Idea]:
+    """What stands in the way, here and on other nodes that can be looked at from here."""
+    address, port = to
+    where = f"{address}:{port}" if port else address
+    looks = [(at, f"{at}{probes.LINKS}", f"{at}{probes.RULES}") for at in ("", *_nodes(case))]
+    wants = case.missing([*(one for _, *both in looks for one in both), _route(address)])
+    found = False
+    for at, links, rules in looks:
+        cuts = _cuts(case.text(links), case.text(rules), address, port, far=bool(at))
+        for claim, line, fix, undo in cuts:
+            found = True
+            yield Idea(
+                "network-partition", service, f"{service} does not reach {where}: {claim}", 0.9,
+                f"{where}: {line.strip()}", lines(spoken, line), wants, (f"{at}{fix}",),
+                f"{at}{undo}",
+                ("change firewalls and routes by review only", "probe paths between machines"),
+            )  # fmt: skip
+    if not found:
+        yield Idea(
+            "network-partition", service, f"{service} does not reach {where}",
+            0.6 if wants else 0.5, where, lines(spoken), wants,
+        )  # fmt: skip
+
+
+def _nodes(case: Case) -> list[str]:
+    """What commands begin with that run in the network of another node."""
+    found = [_NODE.match(one.command) for one in case.definitions.values()]
+    return list(dict.fromkeys(f"{one[1]} " for one in found if one))
 
 
 def _route(address: str) -> str:
@@ -205,28 +220,32 @@ def _route(address: str) -> str:
 
 
 def _cuts(
-    links: str, rules: str, address: str, port: str
-) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    """What stands in the way: what it is, the line that shows it, the remedy and its undo."""
+    links: str, rules: str, address: str, port: str, *, far: bool
+) -> Iterator[tuple[str, str, str, str]]:
+    """What is in the way: what it is, the line that shows it, the remedy and its undo."""
     for line in links.splitlines():
         words = line.split()
         if len(words) > 1 and words[1] == "DOWN" and words[0] != "lo":
-            own = words[0].partition("@")[0]
-            yield (f"{own} is down", line, (f"ip link set {own} up",), f"ip link set {own} down")
+            own = shlex.quote(words[0].partition("@")[0])
+            yield f"{own} is down", line, f"ip link set {own} up", f"ip link set {own} down"
         if re.match(r"(blackhole|unreachable|prohibit)\b", line) and _covers(line, address):
-            kind, to = words[0], words[1]
-            yield (f"a {kind} route", line, (f"ip route del {kind} {to}",),
-                   f"ip route add {kind} {to}")  # fmt: skip
+            kind, to = words[0], shlex.quote(words[1])
+            yield f"a {kind} route", line, f"ip route del {kind} {to}", f"ip route add {kind} {to}"
     for line in rules.splitlines():
-        if not re.search(r"^-A .* -j (DROP|REJECT)", line):
+        if not re.fullmatch(r"-A [\w ./:,!\"-]* -j (DROP|REJECT)[\w -]*", line):
             continue
         named = _ADDRESS.findall(line)
         ports = re.findall(r"--[ds]ports? ([\d:,]+)", line)
-        fits_address = not named or any(_covers(f"x {one[0]}", address) for one in named)
-        fits_port = not ports or (port and any(port in one for one in ports))
-        if fits_address and fits_port and (named or ports):
-            yield (f"a firewall rule drops it ({line})", line,
-                   (f"iptables -D {line.removeprefix('-A ')}",), f"iptables {line}")  # fmt: skip
+        fits = far or not named or any(_covers(one[0], address) for one in named)
+        fits = fits and (not ports or bool(port and any(port in one for one in ports)))
+        if fits and (named or ports):
+            rule = line.removeprefix("-A ")
+            yield (
+                f"a firewall rule drops it ({line})",
+                line,
+                f"iptables -D {rule}",
+                f"iptables {line}",
+            )
 
 
 def _covers(line: str, address: str) -> bool:
@@ -284,6 +303,17 @@ def _hurrying(
                 "slow-dependency", culprit, f"{claim} since {path} was changed", base + 0.15,
                 f"{path}: {copy.change[2:]}", (*evidence[:2], *lines(copy.change)), wants,
                 (*put_back(path, copy.path), case.restart(culprit)), undo_of(path), prevent,
+            )  # fmt: skip
+    wants += case.missing((probes.CONNECTIONS,))
+    for pid, count, line in case.crowd(port):
+        process = case.process(pid)
+        if not case.owner(pid) and process is not None:
+            yield Idea(
+                "slow-dependency", other or f"{host}:{port}",
+                f"process {pid} ({process.command[:60]}), which nobody looks after, keeps {count} "
+                f"connections to {other or host} busy", base + 0.2, f"pid {pid}: {process.command}",
+                lines(process.line, line, *evidence), wants, (f"kill {pid}", "sleep 1"),
+                "it was started by hand: start it again", prevent,
             )  # fmt: skip
     if other:
         yield Idea(

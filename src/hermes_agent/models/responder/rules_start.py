@@ -43,9 +43,9 @@ def down(case: Case) -> Iterator[Idea]:
         program = case.programs.get(service)
         if program is None or program.state in ("RUNNING", "STARTING", "active"):
             continue
-        if service not in (case.brief.service, *case.needs(case.brief.service)):
-            if program.state in ("STOPPED", "inactive") or case.brief.services:
-                continue
+        near = service in (case.brief.service, *case.needs(case.brief.service))
+        if not near and (program.state in ("STOPPED", "inactive") or case.brief.services):
+            continue
         wants = case.missing((probes.SUPERVISOR_LOG,)) if case.supervised else ()
         ends = [
             line
@@ -144,7 +144,7 @@ def locked(case: Case) -> Iterator[Idea]:
         for line in case.troubles(service)[:6]:
             if not _LOCKED.search(line):
                 continue
-            paths = paths_in(line) + [values.get("lock", ""), values.get("pidfile", "")]
+            paths = [*paths_in(line), values.get("lock", ""), values.get("pidfile", "")]
             for path in dict.fromkeys(path for path in paths if path):
                 if _looks_like_lock(path):
                     yield from _unlocking(case, service, path, line)
@@ -155,11 +155,16 @@ def _looks_like_lock(path: str) -> bool:
 
 
 def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
-    found = case.look(probes.show(path))
-    wants = case.missing((probes.show(path), probes.rows(path)))
+    found, open_by = case.look(probes.show(path)), probes.holders(path)
+    wants = case.missing((probes.show(path), probes.rows(path), open_by))
     claim = f"{path} is a lock of a process that is gone"
     if found is None or not found.ok:
         yield Idea("stale-lock", service, claim, 0.55, path, lines(line), wants)
+        return
+    held = [int(pid) for pid in re.findall(r"/proc/(\d{1,9})/fd", case.text(open_by))]
+    held = [pid for pid in held if pid not in case.pids(service)]
+    if held:
+        yield from _holding(case, service, path, line, held[0])
         return
     number = re.search(r"\d+", found.output)
     holder = case.process(int(number[0])) if number and len(number[0]) < 9 else None
@@ -173,6 +178,22 @@ def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]
         (f"rm -f {shlex.quote(path)}", case.restart(service)),
         f"write {number[0] if number else ''} into {path} again",
         ("take locks with flock, which end with their process",),
+    )  # fmt: skip
+
+
+def _holding(case: Case, service: str, path: str, line: str, pid: int) -> Iterator[Idea]:
+    """A living process has the lock: one that nobody looks after is ended, no other."""
+    chain = case.strangers(pid)
+    if not chain:
+        return
+    last = chain[-1]
+    yield Idea(
+        "runaway-process", service,
+        f"process {pid} ({last.command[:80]}), which nobody looks after, holds {path}", 0.93,
+        f"pid {pid}: {last.command[:80]}", lines(line, last.line), case.missing((probes.BUSY,)),
+        ("kill " + " ".join(str(one.pid) for one in chain), "sleep 1"),
+        "it was started by hand: start it again",
+        ("let jobs give up a lock after a while", "start jobs by the supervisor only"),
     )  # fmt: skip
 
 
