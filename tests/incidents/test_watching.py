@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.errors import NotFound
-from hermes_agent.core.incidents import CheckState, WatchedCheck
+from hermes_agent.core.errors import Degraded, NotFound
+from hermes_agent.core.incidents import CheckState, Signal, Taken, WatchedCheck
 from hermes_agent.core.skills import Check
 from hermes_agent.incidents.checks import CheckFiles, Watched
 from hermes_agent.incidents.watching import Outcome, Watching, morning_after, next_due
@@ -30,10 +30,17 @@ class Bench:
             CheckFiles(self.checks),
             here.store,
             run=self._run,
-            raise_signal=here.raise_signal,
+            raise_signal=self._raise,
             redact=lambda text: text.replace(here.secret, "[secret]"),
             clock=here.clock,
         )
+        self.refuses = False
+        """Whether signals cannot be kept now."""
+
+    async def _raise(self, signal: Signal) -> Taken:
+        if self.refuses:
+            raise Degraded("the disk is full")
+        return await self.here.raise_signal(signal)
 
     async def _run(self, check: WatchedCheck, policy: str) -> Outcome:
         self.ran.append((check.name, policy))
@@ -86,6 +93,22 @@ async def test_it_signals_when_it_is_certain_and_says_when_it_is_over(tmp_path: 
         await bench.round(15, Outcome(True))
         assert await here.store.firing("inc-1") == []
         assert len(await here.store.incidents()) == 1
+
+
+async def test_what_could_not_be_said_is_said_by_the_next_run(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        bench = Bench(here, tmp_path)
+        (bench.checks / "a.yaml").write_text(TEXT)
+        await bench.round(0, BAD)
+        await bench.round(15)
+        bench.refuses = True
+        with pytest.raises(Degraded):
+            await bench.round(15, Outcome(True))
+        assert await here.store.firing("inc-1") != []
+        assert await bench.round(14) == 0, "nor is it run all the time meanwhile"
+        bench.refuses = False
+        assert await bench.round(1) == 1
+        assert await here.store.firing("inc-1") == []
 
 
 async def test_one_failure_that_passes_signals_nothing(tmp_path: Path) -> None:

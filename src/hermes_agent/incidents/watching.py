@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.incidents import CheckState, Incidents, Signal, Taken, WatchedCheck
@@ -181,9 +182,11 @@ class Watching:
             "" if outcome.ok else self._redact(outcome.detail)[:DETAIL],
             outcome.seconds,
         )
-        states[watched.name] = state
         # Said first: a runtime that dies in between says it again, and nobody hears it twice.
+        # Where it cannot be said, the next run finds it new.
+        states[watched.name] = replace(before, last=state.last)
         await self._say(watched, before, state, began, outcome.refused)
+        states[watched.name] = state
         await self._store.keep_check(state)
         return outcome
 
