@@ -5,7 +5,11 @@ import asyncio
 import json
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hermes_agent.core import events as ev
+from hermes_agent.core.incidents import Signal, WatchedCheck
+from hermes_agent.core.skills import Check
 from tests.support.families import call, delegated, say, shell
 from tests.support.house import until
 from tests.support.responses import (
@@ -244,6 +248,61 @@ async def test_where_there_is_no_check_one_that_fails_now_is_made(tmp_path: Path
     assert found.state == "resolved"
     assert len(found.checks) == 1
     assert ["there is no check" in texts[0], "holds now" in texts[1]] == [True, True]
+
+
+async def test_a_check_that_a_session_makes_only_looks(tmp_path: Path) -> None:
+    begin = [act("check_with", command="touch {work}/made; false"), DONE]
+    async with response(tmp_path, begin=begin, **NEVER) as h:
+        await h.fail(source="person", check=None)
+        await h.over()
+        assert "a check only looks" in refusals(await h.told("incident"))[0]
+        assert not (h.work / "made").exists()
+
+
+async def test_what_people_let_their_checks_do_is_not_for_checks_of_a_session(
+    tmp_path: Path,
+) -> None:
+    rules = tmp_path / "home" / "policies"
+    rules.mkdir(parents=True)
+    (rules / "mine.yaml").write_text(
+        "version: 1\nname: mine\nrules:\n"
+        "  - {id: others, match: {program: nproc, actor: user}, then: deny, reason: not yours}\n"
+    )
+    begin = [act("check_with", command="nproc --all; false"), DONE]
+    async with response(tmp_path, begin=begin, **NEVER) as h:
+        theirs = WatchedCheck("cores", Check("nproc --all"))
+        assert (await h.runtime.incidents.run_check(theirs, "sandbox")).ok
+        await h.fail(source="person", check=None)
+        await h.over()
+        assert "not yours" in refusals(await h.told("incident"))[0]
+
+
+async def test_a_check_that_came_later_and_ceased_keeps_nothing_from_being_resolved(
+    tmp_path: Path,
+) -> None:
+    wait = shell("until test -e {work}/go; do sleep 0.05; done; cat {work}/web.log")
+    async with response(tmp_path, begin=[wait, MEND, resolve(), DONE], over=[SKILL, DONE]) as h:
+        await h.fail()
+        more = WatchedCheck("web-2", Check("true"), "web")
+        also = Signal("check", "check:web-2", "web is slow", "web", check=more)
+        assert (await h.runtime.incidents.intake.raise_signal(also)).incident == "inc-1"
+        await h.runtime.incidents.intake.raise_signal(replace(also, firing=False))
+        (h.work / "go").touch()
+        assert (await h.over()).state == "resolved"
+
+
+async def test_secrets_that_checks_print_are_in_no_timeline(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".env").write_text("SHOP_TOKEN=hunter2-hunter2-hunter2\n")
+    (tmp_path / "home" / ".env").chmod(0o600)
+    begin = [act("verify"), act("escalate", summary="s", needed="n"), DONE]
+    async with response(tmp_path, begin=begin) as h:
+        check = WatchedCheck("web", Check("echo hunter2-hunter2-hunter2; false"), "web")
+        await h.fail(check=check)
+        await h.over()
+        said = [f"{entry.text} {entry.data}" for entry in await h.timeline()]
+    assert any("web: FAILS" in one for one in said)
+    assert "hunter2" not in " ".join(said)
 
 
 async def test_children_look_in_parallel_and_what_they_saw_is_evidence(tmp_path: Path) -> None:

@@ -161,9 +161,10 @@ class Commander:
             own = await look_at_all(incident.checks, look)
             watched = await self._world.watched(incident)
             beside = await look_at_all(neighbours(incident, watched), look)
-            text = "; ".join(held.line for held in (*own, *beside)) or "there is no check"
+            stood = "; ".join(held.line for held in (*own, *beside)) or "there is no check"
+            text = self._world.redact(f"at the start: {stood}")
             await self._world.incidents.change(
-                incident.id, [("note", f"at the start: {text}", as_start(own, beside))], (), OPEN
+                incident.id, [("note", text, as_start(own, beside))], (), OPEN
             )
         return session
 

@@ -23,6 +23,7 @@ from hermes_agent.core.incidents import (
 from hermes_agent.core.lent import Writer
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.core.tools import ToolResult
+from hermes_agent.incidents.actions import did
 from hermes_agent.incidents.board import check_category, line, put, ranked
 from hermes_agent.incidents.channels import closed_text, escalated_text, resolved_text, span
 from hermes_agent.incidents.evidence import Transcript, transcript
@@ -102,10 +103,10 @@ class Hand:
         """Write it down; the first entry has what the session is told, for the same effect to
         be told again."""
         (kind, text, data), *more = entries
+        said = self._world.redact(said)
         told = {**data, "effect": by.effect, "session": by.session, "said": said}
-        await self._world.incidents.change(
-            self._id, [(kind, text, told), *more], notices, OPEN, **fields
-        )
+        lines: list[Line] = [(kind, self._world.redact(text), told), *more]
+        await self._world.incidents.change(self._id, lines, notices, OPEN, **fields)
         return ToolResult(said, {"incident": self._id})
 
     # believing
@@ -135,6 +136,8 @@ class Hand:
     ) -> ToolResult:
         if not given["command"].strip():
             raise ToolError("check_with needs a command", retry="changed")
+        if did("terminal", {"command": given["command"]}) == "changed":
+            raise ToolError("a check only looks: this changes something", retry="changed")
         name = f"{incident.id}-check-{len(incident.checks) + 1}"
         check = WatchedCheck(
             name, Check(given["command"], Expect(output=given["output"])), incident.service,
@@ -240,7 +243,7 @@ class Hand:
         failed = {name for name, ok in start.own.items() if not ok}
         failed |= {str(entry.data["failed"]) for entry in entries if "failed" in entry.data}
         raised = await self._world.incidents.signals(incident=incident.id)
-        failed |= {signal.check.name for signal in raised if signal.check and signal.firing}
+        failed |= {signal.check.name for signal in raised if signal.check}
         never = [check.name for check in incident.checks if check.name not in failed]
         return f"nobody has seen these checks fail: {', '.join(never)}" if never else ""
 

@@ -33,14 +33,18 @@ class CheckRunner:
         self._runtime = runtime
         self._mine: set[str] = set()
 
-    async def run(self, watched: WatchedCheck, policy: str = "") -> Outcome:
-        """Run a check under a policy profile, that of new sessions where none is named."""
+    async def run(
+        self, watched: WatchedCheck, policy: str = "", actor: Actor | None = None
+    ) -> Outcome:
+        """Run a check under a policy profile, that of new sessions where none is named. `actor`:
+        whose it is, where no person has written it down."""
         check = watched.check
         timeout = check.timeout or TIMEOUT
         began = time.monotonic()
         try:
             async with asyncio.timeout(timeout + ENTER_SECONDS):
-                outcome = await self._apart(watched, policy, timeout)
+                by = actor or Actor("job", watched.name, "watch")
+                outcome = await self._apart(watched, policy, timeout, by)
         except TimeoutError:
             place = watched.terminal or self._runtime.settings.terminal.default
             what = f"the terminal {place!r} did not answer within {timeout + ENTER_SECONDS:g} s"
@@ -55,7 +59,9 @@ class CheckRunner:
             outcome.ok, outcome.detail, outcome.code, outcome.output, spent, outcome.refused
         )
 
-    async def _apart(self, watched: WatchedCheck, policy: str, seconds: float) -> Outcome:
+    async def _apart(
+        self, watched: WatchedCheck, policy: str, seconds: float, by: Actor
+    ) -> Outcome:
         """In a folder of its own, which goes again."""
         policy = policy or self._runtime.settings.policy
         id = f"check-{uuid.uuid4().hex[:12]}"
@@ -64,12 +70,14 @@ class CheckRunner:
         try:
             work = folder / "work"
             await asyncio.to_thread(work.mkdir, mode=0o700, parents=True)
-            return await self._run_in(_stand_in(id, str(work), policy), watched, seconds)
+            return await self._run_in(_stand_in(id, str(work), policy), watched, seconds, by)
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             self._mine.discard(id)
 
-    async def _run_in(self, session: Session, watched: WatchedCheck, seconds: float) -> Outcome:
+    async def _run_in(
+        self, session: Session, watched: WatchedCheck, seconds: float, by: Actor
+    ) -> Outcome:
         runtime = self._runtime
         name = watched.terminal or runtime.settings.terminal.default
         terminal = runtime.terminal_beside(session, name)
@@ -79,7 +87,7 @@ class CheckRunner:
                 session.id, "terminal", {"command": command}, session.id, terminal.workspace,
                 await terminal.where(), name, kind_of(runtime.shelf.place(name)).name,
                 ("process", "filesystem"), command,
-                actor=Actor("job", watched.name, "watch"), time=runtime.clock(),
+                actor=by, time=runtime.clock(),
             )  # fmt: skip
             verdict = await runtime.gate(session).judge(effect, terminal.trace)
             if verdict.action != "allow":

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, Stopping
 from hermes_agent.core.incidents import (
     INCIDENTS,
@@ -235,7 +236,10 @@ class RuntimeWorld:
         check = WatchedCheck(
             INCIDENTS, Check(command, Expect(exit=None), timeout), terminal=found.terminals[0]
         )
-        done = await self._watching.run_check(check, found.policy)
+        # What people let their checks do is not for commands that a session or a skill thought of.
+        written = {one.check.run for one in await self._watching.watched()}
+        actor = None if command in written else Actor("user", "", INCIDENTS)
+        done = await self._watching.run_check(check, found.policy, actor)
         if done.refused or done.code is None:
             return Seen(None, done.detail)
         return Seen(done.code, done.output)

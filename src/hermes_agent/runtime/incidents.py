@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     NEVER,
@@ -211,9 +212,11 @@ class Incidents:
 
     # what others use of it
 
-    async def run_check(self, check: WatchedCheck, policy: str = "") -> "Outcome":
+    async def run_check(
+        self, check: WatchedCheck, policy: str = "", actor: Actor | None = None
+    ) -> "Outcome":
         """Run a check now, in a fresh shell on its terminal, through the gate."""
-        return await self._runner.run(check, policy)
+        return await self._runner.run(check, policy, actor)
 
     async def topology(self, terminal: str = "") -> Sequence[Service]:
         """What people wrote, what checks say, and what was learned. On the terminal of a system
