@@ -72,7 +72,8 @@ def ask(probe: Probe, port: int, base: str, sql: str) -> str:
         sql,
         base,
     ]
-    ran = probe.run(words, environment={"PGAPPNAME": "psql", "PGCONNECT_TIMEOUT": "2"}, timeout=3)
+    how = {"PGCONNECT_TIMEOUT": "2", "PGOPTIONS": "-c statement_timeout=800"}
+    ran = probe.run(words, environment=how, timeout=3)
     return ran.stdout.strip() if ran.code == 0 else ran.stderr.strip()
 
 

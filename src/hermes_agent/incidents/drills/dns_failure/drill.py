@@ -111,7 +111,7 @@ def truth(plan: Plan) -> Truth:
     place = {"resolver": RESOLVER, "record": plan.zone, "hosts": "/etc/hosts"}
     return Truth(
         component=("names", plan.host, "resolver", "dns", plan.front),
-        category=("dns-failure",),
+        category=("dns-failure", *(["bad-config"] if plan.variant == "record" else [])),
         locus=place.get(plan.variant, ORDER) + f"|{plan.name}",
         evidence=r"name resolution|Name or service not known|not known|no such name|nameserver|"
         rf"hosts: |{plan.dead}",

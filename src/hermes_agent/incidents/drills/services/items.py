@@ -286,7 +286,8 @@ class Handler(BaseHTTPRequestHandler):
                     raise Trouble("no such page", 404)
             self.answer(200, work(key))
         except Trouble as trouble:
-            self.service.log(f"ERROR {self.command} {self.path}: {trouble}")
+            if trouble.status != 404:
+                self.service.log(f"ERROR {self.command} {self.path}: {trouble}")
             self.answer(trouble.status, f"{trouble}\n")
 
     def answer(self, status: int, text: str) -> None:

@@ -149,7 +149,9 @@ def truth(plan: Plan) -> Truth:
         ),
     }
     component, locus, evidence = by_variant[plan.variant]
-    return Truth(component, ("slow-dependency",), locus, evidence)
+    set_wrong = plan.variant in ("throttled", "greedy-batch")
+    categories = ("slow-dependency", *(["bad-config"] if set_wrong else []))
+    return Truth(component, categories, locus, evidence)
 
 
 def reference(plan: Plan) -> list[str]:
