@@ -1,17 +1,20 @@
 """A runtime that watches: real commands through the gate, alerts over the network, restarts."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import Incident, WatchedCheck
@@ -19,6 +22,7 @@ from hermes_agent.core.settings import WatchSettings
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
+from hermes_agent.runtime.signal_server import MOST_AT_ONCE, Visitor
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.house import House, house, until
 
@@ -323,6 +327,73 @@ async def test_nothing_else_is_open_to_the_network(tmp_path: Path) -> None:
         assert large.status_code == 413
         bad = await client.post("/v1/signals/grafana", content=b"[]", headers=headers)
         assert (bad.status_code, "no message of grafana" in bad.json()["error"]) == (400, True)
+
+
+async def test_a_crowd_that_says_nothing_takes_only_so_much_room(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (here, _client):
+        host, _, port = here.runtime.incidents.listener.address.rpartition(":")
+        with ExitStack() as crowd:
+            for _ in range(MOST_AT_ONCE + 1):
+                last = crowd.enter_context(socket.create_connection((host, int(port)), 10))
+            assert await asyncio.to_thread(_hears, last) == b"", "there is no more room"
+
+
+def _hears(connection: socket.socket) -> bytes:
+    """What somebody hears who is hung up on."""
+    with suppress(ConnectionResetError):
+        return connection.recv(1)
+    return b""
+
+
+async def test_a_request_that_never_comes_is_not_waited_for() -> None:
+    class Hasty(Visitor):
+        patience = 0.05
+
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise AssertionError
+
+    config = uvicorn.Config(app, log_config=None, lifespan="off")
+    config.load()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Hasty(config, ServerState(), {}), "127.0.0.1", 0)
+    async with server:
+        with socket.create_connection(server.sockets[0].getsockname(), 10) as slow:
+            slow.sendall(b"POST /v1/signals HTTP/1.1\r\nHost:")
+            assert await asyncio.to_thread(_hears, slow) == b""
+
+
+async def test_strangers_do_not_learn_why_no_alerts_are_taken(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".env").write_text(f"ALERT_TOKEN={TOKEN}\n")
+    (home / ".env").chmod(0o600)
+    (home / "config.yaml").write_text("watch: {listen: '127.0.0.1:0', token: ALERT_TOKEN}")
+    runtime = Runtime(home, {})
+    await runtime.start()
+    try:
+
+        async def up() -> bool:
+            return bool(runtime.incidents.listener.address)
+
+        await until(up)
+        (home / ".env").write_text("")
+        runtime.refresh_settings()
+        url = f"http://{runtime.incidents.listener.address}/v1/signals"
+        async with httpx.AsyncClient() as client:
+            refused = await client.post(url, json={"title": "x"})
+        assert (refused.status_code, "ALERT_TOKEN" in refused.text) == (503, False)
+        assert "ALERT_TOKEN" in runtime.incidents.troubles[0]
+    finally:
+        await runtime.stop()
+
+
+async def test_nobody_outside_speaks_for_a_check(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (here, client):
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        said = {"title": "web", "fingerprint": "check:web"}
+        await client.post("/v1/signals", json=said, headers=bearer)
+        (incident,) = await here.runtime.store.incidents.incidents()
+        assert incident.fingerprint == "person:check:web"
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ class OutsideSignal(Struct, forbid_unknown_fields=True):
     def signal(self) -> Signal:
         if not self.title.strip():
             raise UsageError("the signal has no title", "say in a few words what looks wrong")
-        same = sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
+        same = self.fingerprint or sha256(f"{self.title}\0{self.service}".encode()).hexdigest()[:16]
         return Signal(
-            "person", self.fingerprint or f"person:{same}", self.title, self.service,
+            "person", f"person:{same}", self.title, self.service,
             self.severity, self.firing, self.detail, 0.0, self.owner, self.labels,
         )  # fmt: skip
 
@@ -58,9 +58,10 @@ class NewSignal(OutsideSignal, forbid_unknown_fields=True):
     def signal(self) -> Signal:
         from msgspec.structs import replace
 
+        made = super().signal()
         return replace(
-            super().signal(), source=self.source, terminal=self.terminal, policy=self.policy,
-            check=self.check,
+            made, source=self.source, terminal=self.terminal, policy=self.policy,
+            check=self.check, fingerprint=self.fingerprint or made.fingerprint,
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.runtime.replies import guarded, reply
@@ -30,6 +31,8 @@ LOOK_SECONDS = 2.0
 MOST_BYTES = 1_000_000
 MOST_AT_ONCE = 64
 BODY_SECONDS = 15.0
+PATIENCE_SECONDS = 20.0
+"""How long somebody may stay connected without a request that is being answered."""
 SHORTEST_TOKEN = 16
 
 
@@ -39,6 +42,33 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class Visitor(H11Protocol):
+    """A connection. Strangers can make them, so there are only so many, and none that only waits
+    is kept for long."""
+
+    patience = PATIENCE_SECONDS
+    _leaving: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
+        super().connection_made(transport)
+        if len(self.connections) > MOST_AT_ONCE:
+            transport.abort()
+        else:
+            self._leaving = self.loop.call_later(self.patience, self._leave)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+        super().connection_lost(exc)
+
+    def _leave(self) -> None:
+        # There is none before the first request, whatever its type says.
+        if self.cycle and not self.cycle.response_complete:  # type: ignore[truthy-bool]  # so
+            self._leaving = self.loop.call_later(self.patience, self._leave)
+        else:
+            self.transport.abort()
 
 
 class SignalServer:
@@ -103,10 +133,10 @@ class SignalServer:
             access_log=False,
             lifespan="off",
             ws="none",
-            http="h11",
+            http=Visitor,
             loop="asyncio",
             server_header=False,
-            limit_concurrency=MOST_AT_ONCE,
+            limit_concurrency=MOST_AT_ONCE + 1,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=1,
         )
@@ -138,7 +168,12 @@ class SignalServer:
 
     async def _body(self, request: Request) -> bytes | Response:
         """The body of somebody who may raise a signal, or why there is none."""
-        token = self._token()
+        try:
+            token = self._token()
+        except HermesError as error:
+            self._say(f"watch.listen: {error.message} ({error.hint})")
+            return reply({"error": "no alerts are taken now", "hint": "`hermes doctor`"}, 503)
+        self._say("")
         signature = request.headers.get("x-pagerduty-signature", "")
         if not signature and not _knows(request.headers.get("authorization", ""), token):
             return _refused()
