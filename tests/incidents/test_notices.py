@@ -87,6 +87,20 @@ async def test_what_does_not_arrive_is_tried_later_and_keeps_no_other_from_being
         assert max(one.attempts for one in await here.store.notices()) == 2
 
 
+async def test_the_runtime_is_needed_while_something_is_left_to_be_told(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        here.webhook = "set"
+        notices = ledger(here, webhook=_Broken(), **ways(tmp_path, []))
+        await here.raise_signal(WEB)
+        await notices._round()
+        assert notices.unsent
+        told: list[Notice] = []
+        whole = ledger(here, webhook=TerminalChannel(told.append), **ways(tmp_path, told))
+        here.clock.now += 2.0
+        await whole._round()
+        assert not whole.unsent
+
+
 async def test_it_is_given_up_aloud_after_many_tries(tmp_path: Path) -> None:
     clock = Clock()
     async with post(tmp_path, clock) as here:

@@ -57,6 +57,8 @@ class Notices:
         self._dead: dict[int, str] | None = None
         self.open = 0
         """Incidents that somebody works on."""
+        self.unsent = False
+        """Whether something is left that the team is to hear."""
 
     def wake(self) -> None:
         self._woken.set()
@@ -73,6 +75,7 @@ class Notices:
         await self.send_due()
         if await self.tell_progress():
             await self.send_due()
+        self.unsent = bool(await self._store.notices(due=NEVER))
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):

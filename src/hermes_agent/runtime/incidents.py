@@ -207,7 +207,7 @@ class Incidents:
             return False
         loaded = self.watching.loaded
         listening = bool(self._runtime.settings.watch.listen)
-        open = self.notices.open > 0 or self.commander.busy
+        open = self.notices.open > 0 or self.notices.unsent or self.commander.busy
         return bool(loaded.checks or loaded.logs) or listening or open
 
     # what others use of it
