@@ -173,9 +173,9 @@ def does_jobs(service: str, port: int) -> WatchedCheck:
     base = f"http://127.0.0.1:{port}"
     run = (
         f"id=check-$(date +%s%N).json; curl -sS -m 2 -X PUT --data '{job('is it done yet')}' "
-        f"{base}/items/$id; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; "
+        f"{base}/items/$id; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; "
         f"curl -fsS -m 1 {base}/results/$id 2>/dev/null && exit 0; done; "
-        "echo no result after 3 s; exit 1"
+        "echo no result after 2 s; exit 1"
     )
     return WatchedCheck(
         name=f"{service}-jobs",
@@ -231,8 +231,8 @@ def saves(service: str, port: int, severity: Severity = "P1") -> WatchedCheck:
     """The check of whoever runs the service: does it keep what it is given."""
     base = f"http://127.0.0.1:{port}/items/health-check"
     run = (
-        f'now=$(date +%s%N); curl -sS -m 3 -X PUT --data "$now" {base}; '
-        f'test "$(curl -sS -m 3 {base})" = "$now" && echo kept and given back'
+        f'now=$(date +%s%N); curl -sS -m 2 -X PUT --data "$now" {base} && '
+        f'test "$(curl -sS -m 2 {base})" = "$now" && echo kept and given back'
     )
     return WatchedCheck(
         name=f"{service}-saves",

@@ -84,7 +84,7 @@ def check(plan: Plan) -> WatchedCheck:
 
 
 def healthy(probe: Probe, plan: Plan) -> list[str]:
-    said = [probe.keeps(plan.port), probe.keeps(plan.other_port)]
+    said = [probe.keeps(plan.port, timeout=1.0), probe.keeps(plan.other_port)]
     for process in probe.processes():
         if f"/srv/{plan.service}/" in process.command and process.descriptors > plan.files // 2:
             said.append(f"{plan.service} has {process.descriptors} files open")
@@ -131,12 +131,12 @@ def reference(plan: Plan) -> list[str]:
 def wrong(plan: Plan) -> dict[str, list[str]]:
     entry = f"/etc/supervisor/conf.d/{plan.service}.conf"
     found = {
+        "the neighbour is restarted": [f"supervisorctl restart {plan.other}"],
         "the limit is raised": [
             f"sed -i 's/--nofile=[0-9:]*/--nofile=4096/' {entry}",
             "supervisorctl reread; supervisorctl update",
             f"supervisorctl restart {plan.service}",
         ],
-        "the neighbour is restarted": [f"supervisorctl restart {plan.other}"],
     }
     if plan.variant == "clients":
         found["it is only restarted"] = [f"supervisorctl restart {plan.service}; sleep 1.5"]

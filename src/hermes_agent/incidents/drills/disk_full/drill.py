@@ -147,6 +147,6 @@ def reference(plan: Plan) -> list[str]:
 
 def wrong(plan: Plan) -> dict[str, list[str]]:
     return {
-        "the biggest file is removed": [f"rm {plan.precious}"],
         "the service is restarted": [f"supervisorctl restart {plan.service}"],
+        "the biggest file is removed": [f"rm {plan.precious}"],
     }

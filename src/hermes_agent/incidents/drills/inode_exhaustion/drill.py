@@ -132,7 +132,7 @@ def reference(plan: Plan) -> list[str]:
 
 def wrong(plan: Plan) -> dict[str, list[str]]:
     return {
+        "the service is restarted": [f"supervisorctl restart {plan.service}"],
         "old items are removed": [f"find {plan.root}/items -type f -mtime +1 -delete"],
         "the biggest file is removed": [f"rm {plan.root}/catalogue.bin"],
-        "the service is restarted": [f"supervisorctl restart {plan.service}"],
     }

@@ -177,6 +177,7 @@ def wrong(plan: Plan) -> dict[str, list[str]]:
     name, _ = leaking(plan)
     config = f"/etc/{name}/{name}.conf"
     found = {
+        "the big cache is restarted": [f"supervisorctl restart {plan.cache}"],
         "the big cache is stopped": [f"supervisorctl stop {plan.cache}"],
         "more memory is allowed": [
             f"sed -i 's/^memory = .*/memory = 4000/' {config}",

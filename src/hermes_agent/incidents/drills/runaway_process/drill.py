@@ -74,7 +74,9 @@ def inject(box: Box, plan: Plan) -> None:
         return
     run = f"nice -n 19 python3 {plan.script} {lock(plan)} /var/lib/{plan.service}/items"
     if plan.variant == "started-again":
-        box.spawn(f"exec bash -c 'while true; do {run}; sleep 0.05; done'")
+        again = Path(plan.script).with_suffix(".sh")
+        box.write(str(again), f"while true; do\n  {run}\n  sleep 0.05\ndone\n")
+        box.spawn(f"exec bash {again}")
     else:
         box.spawn(f"exec {run}")
     box.run(
@@ -139,7 +141,7 @@ def truth(plan: Plan) -> Truth:
         locus = rf"{plan.worker}|{plan.token}|pid \d+"
     else:
         name = Path(plan.script)
-        component = (name.name, name.stem, plan.script, plan.service)
+        component = (name.name, f"{name.stem}.sh", name.stem, plan.script, plan.service)
         locus = rf"{name.stem}|pid \d+"
     return Truth(
         component=component,
@@ -154,20 +156,18 @@ def reference(plan: Plan) -> list[str]:
         return [f"supervisorctl restart {plan.worker}"]
     name = Path(plan.script).name
     if plan.variant == "started-again":
-        return [
-            f"kill $(pgrep -f 'bash -c while true.*{name}'); kill $(pgrep -f '[/]{name}'); true"
-        ]
+        return [f"kill $(pgrep -f '[/]{Path(name).stem}.sh'); kill $(pgrep -f '[/]{name}')"]
     return [f"kill $(pgrep -f '[/]{name}')"]
 
 
 def wrong(plan: Plan) -> dict[str, list[str]]:
     found = {
-        "the other busy one is stopped": [f"supervisorctl stop {plan.batch}"],
         "the one that complains is restarted": [f"supervisorctl restart {plan.service}"],
+        "the other busy one is stopped": [f"supervisorctl stop {plan.batch}"],
     }
     name = Path(plan.script).name
     if plan.variant == "started-again":
-        found["only the child is killed"] = [f"pkill -f 'python3 [/].*{name}'; sleep 0.5"]
+        found["only the child is killed"] = [f"kill $(pgrep -f '[/]{name}'); sleep 0.5"]
     if plan.variant == "stuck-worker":
         found["the queue is thrown away"] = [
             f"rm -f {spool(plan)}/in/*",

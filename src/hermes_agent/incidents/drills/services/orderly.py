@@ -11,7 +11,7 @@ from hermes_agent.incidents.drills.services.keeper import Answer, Service, serve
 
 class Orderly(Service):
     def keep(self, key: str, body: bytes) -> Answer:
-        until = time.monotonic() + 1.5
+        until = time.monotonic() + 0.7
         with open(self.own["lock"], "a") as lock:
             while True:
                 try:
