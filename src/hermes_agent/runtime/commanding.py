@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,8 +48,6 @@ TOOLS = (
 
 log = logging.getLogger("hermes.incidents")
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 class Commanding:
     """The commander of a runtime."""
@@ -69,9 +67,6 @@ class Commanding:
     def busy(self) -> bool:
         return bool(self._commander.working)
 
-    async def status(self) -> dict[str, object]:
-        return {"working": sorted(self._commander.working)}
-
     def lent(self, session: Session) -> "Hand":
         """What the tool of an incident's session reaches."""
         return self._commander.hand(session)
@@ -83,13 +78,6 @@ class Commanding:
         return judged(await incidents.incident(id), await incidents.timeline(id))
 
     # routes
-
-    def routes(self) -> tuple[tuple[str, str, Handler], ...]:
-        one = "/v1/incidents/{id}"
-        return (
-            ("GET", f"{one}/report", self.report),
-            ("POST", f"{one}/outcome", self.outcome),
-        )
 
     async def report(self, request: Request) -> Response:
         made = await report(self._world, request.path_params["id"])
@@ -146,7 +134,7 @@ class RuntimeWorld:
     # what is watched
 
     def notices(self, incident: Incident, kind: NoticeKind, text: str) -> Sequence[NewNotice]:
-        return [(kind, 1, channel, text) for channel in self._watching.channels(incident)]
+        return self._watching.notices_for(incident, kind, 1, text)
 
     def wake_notices(self) -> None:
         self._watching.wake_notices()

@@ -10,7 +10,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.errors import UsageError
 from hermes_agent.core.incidents import OPEN, Entry, Severity, Signal, Taken, WatchedCheck
 from hermes_agent.runtime.replies import body_of, reply
 
@@ -168,17 +168,10 @@ class IncidentApi:
         return reply(closed)
 
     async def report(self, request: Request) -> Response:
-        return await self._commanding(request, "report")
+        return await self._incidents.commander.report(request)
 
     async def outcome(self, request: Request) -> Response:
-        return await self._commanding(request, "outcome")
-
-    async def _commanding(self, request: Request, last: str) -> Response:
-        """What the commander answers itself."""
-        for _method, path, handler in self._incidents.commander.routes():
-            if path.endswith(f"/{last}"):
-                return await handler(request)
-        raise HermesError(f"no {last} can be had here", "this is a bug in Hermes")
+        return await self._incidents.commander.outcome(request)
 
     async def signal(self, request: Request) -> Response:
         signal = body_of(await request.body(), NewSignal).signal()

@@ -236,16 +236,13 @@ class Incidents:
         """All checks that there are now."""
         return [one.check for one in (await self.watching.look()).checks]
 
-    def channels(self, incident: Incident) -> Sequence[str]:
-        from hermes_agent.incidents.channels import channels_for
-
-        return channels_for(incident, self._runtime.settings.watch.webhook)
-
     def notices_for(
         self, incident: Incident, kind: NoticeKind, number: int, text: str
     ) -> Sequence[NewNotice]:
         """A notice for each channel of an incident."""
-        return [(kind, number, channel, text) for channel in self.channels(incident)]
+        from hermes_agent.incidents.channels import notices_for
+
+        return notices_for(incident, kind, text, number, self._runtime.settings.watch.webhook)
 
     def _publish(self, notice: Notice) -> None:
         told = ev.Noted(notice.text, "info" if notice.kind == "progress" else "warning")
