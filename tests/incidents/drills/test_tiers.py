@@ -20,6 +20,16 @@ NAMES = (
     "expired_certificate", "network_partition", "permission_change", "pool_exhaustion",
     "slow_dependency",
 )  # fmt: skip
+QUICK = {
+    (name, among[0])
+    for name in NAMES
+    for among in (find(name).about.variants.train, find(name).about.variants.held)
+}
+"""One of each kind; `make test-all` proves the rest."""
+VARIANTS = [
+    pytest.param(*one, marks=[] if one in QUICK else pytest.mark.slow)
+    for one in every_variant(*NAMES)
+]
 HARMFUL = [
     (name, variant, list(find(name).case(1, variant).wrong)[1])
     for name, variant in every_variant(*NAMES)
@@ -27,7 +37,7 @@ HARMFUL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "variant"), every_variant(*NAMES))
+@pytest.mark.parametrize(("name", "variant"), VARIANTS)
 def test_neither_nothing_nor_a_restart_heals_it_but_the_experts_fix_does(
     name: str, variant: str, tmp_path: Path
 ) -> None:
