@@ -31,7 +31,7 @@ _TROUBLE = re.compile(
 )
 _CONFIG = re.compile(r"\.(conf|cfg|ini|ya?ml|json|toml|properties|env)$")
 _SETTING = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*[=:]\s*(.*?)\s*;?\s*$")
-_PATH = re.compile(r"(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
+_PATH = re.compile(r"(?<![\w/.])(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
 _URL = re.compile(r"\bhttps?://([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|]*)?")
 
 

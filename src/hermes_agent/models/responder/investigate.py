@@ -72,6 +72,11 @@ def investigation(brief: Brief) -> Work:
     return (yield from _escalate(brief, known, tried))
 
 
+def _fallen(case: Case) -> Idea | None:
+    """Those who gave up on what is down below them, where there are any."""
+    return next((idea for idea in ideas(case) if idea.category == CASCADE), None)
+
+
 def _is_clear(case: Case, fresh: Sequence[Idea]) -> bool:
     """Whether the likeliest idea needs no more looking."""
     return bool(fresh) and fresh[0].score >= ACT and not case.missing(fresh[0].wants)
@@ -83,7 +88,8 @@ def _again(
     """What was learned before: only causes of which a skill tells, and no children."""
     case = Case(brief, known)
     only = [book.category for book in books] or follow.categories(brief)
-    fresh = [idea for idea in ideas(case) if idea.category in only]
+    fallen = _fallen(case) if CASCADE in only else None
+    fresh = _fresh(case, tried, () if fallen else only)
     if not fresh and not books:
         return ""
     if not _is_clear(case, fresh):
@@ -93,8 +99,11 @@ def _again(
             "This may have happened before: I look at what was written down then.",
             case.missing(wants)[: 3 * AT_ONCE],
         )
-    chosen = yield from _settle_on(brief, known, tried, only)
+    chosen = yield from _settle_on(brief, known, tried, () if fallen else only, quiet=True)
     if chosen is not None and chosen.score >= ACT:
+        if fallen is not None and fallen.key != chosen.key:
+            fix = (*chosen.fix, "sleep 1", *fallen.fix)
+            chosen = replace(_cause([chosen, fallen]), fix=tuple(dict.fromkeys(fix)))
         tried.append(chosen)
         opened = () if books else follow.opening(brief, chosen.category)
         if (yield from _mend(chosen, opened, incident("resolve", **report(chosen)))):
@@ -168,7 +177,12 @@ def _ask_children(case: Case) -> Steps:
 
 
 def _settle_on(
-    brief: Brief, known: list[Seen], tried: Sequence[Idea], only: Sequence[str] = ()
+    brief: Brief,
+    known: list[Seen],
+    tried: Sequence[Idea],
+    only: Sequence[str] = (),
+    *,
+    quiet: bool = False,
 ) -> Generator[Move, Answer, Idea | None]:
     """Look closer until one idea stands out."""
     written: dict[str, str] = {}
@@ -178,7 +192,7 @@ def _settle_on(
         if not fresh:
             return None
         wants = _wanted(case, fresh)
-        posted = [] if only else _posts(fresh[:3], written)
+        posted = [] if quiet else _posts(fresh[:3], written)
         if not wants:
             best = _ready(fresh)
             if posted and best is not None:

@@ -189,6 +189,12 @@ def _permitting(case: Case, service: str, path: str, line: str) -> Iterator[Idea
         (str(PurePosixPath(path).parent), "d?????????", walked.lines[-1] if walked.lines else "")
     ]
     fix, undo = [], []
+    others = f"find {shlex.quote(str(PurePosixPath(path).parent))} -maxdepth 1 ! -perm -u=rw"
+    if path.startswith(("/var/", "/srv/")):
+        wants += case.missing((others,))
+        known = {culprit for culprit, _, _ in wrong}
+        alike = [one for one in case.text(others).splitlines() if one.startswith("/")]
+        fix += [f"chmod u+rw {shlex.quote(one)}" for one in alike[:20] if one not in known]
     for culprit, mode, _ in wrong:
         change = _right_mode(case, culprit, beside) or ("u+rwx" if mode[0] == "d" else "u+rw")
         change = "u+rx" if "not executable" in line else change

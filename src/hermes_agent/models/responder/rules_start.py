@@ -233,7 +233,8 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
     yield Idea(
         "bad-config" if path.startswith("/etc/") else "service-crash", service,
         f"{path}, which {service} needs, is gone",
-        0.87 if fix else 0.6, path, lines(line, source.line if source else ""), wants,
+        0.87 if fix else 0.6, f"{path}, now {source.path}" if source else path,
+        lines(line, source.line if source else ""), wants,
         (*fix, case.restart(service)) if fix else (),
         undo_of(_entry_path(case, service)) if _is_named(case, service, path) else f"rm {path}",
         ("keep what a service needs in its release",),
