@@ -101,7 +101,7 @@ async def test_the_brief_says_what_is_known_and_ends_with_data(tmp_path: Path) -
         await h.fail()
         await h.over()
         text = (await h.shown(await h.session()))[0]
-    assert text.startswith("Incident inc-1 (P1): web is down")
+    assert text.startswith("Incident inc-1 (P1)\n")
     data = json.loads(text.rpartition("```json\n")[2].partition("\n```")[0])
     assert (data["incident"], data["service"], data["check"]["exit"]) == ("inc-1", "web", 1)
     assert [(one["name"], one["state"], one["fits"]) for one in data["skills"]] == [
