@@ -1,6 +1,7 @@
 """Drills of one machine: each variant is broken for real, is not healed by what comes to mind
 first, and is healed by the expert's fix; what heals by doing harm does not count."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,11 @@ def test_nothing_of_the_drill_is_written_into_its_box(name: str, variant: str) -
     texts = [*case.world.files, *(file.text for file in case.world.files.values())]
     texts += [program.command for program in case.world.programs]
     assert not [text for text in texts if "drill" in text or "hermes" in text]
+
+
+@pytest.mark.parametrize(("name", "variant"), every_variant(*FAULTS))
+def test_the_alert_alone_grounds_no_diagnosis(name: str, variant: str) -> None:
+    case = find(name).case(1, variant)
+    known = f"{case.check.name} {case.check.service} {case.check.check.run} pid 17"
+    assert not re.search(case.truth.locus, known)
+    assert not re.search(case.truth.evidence, known)

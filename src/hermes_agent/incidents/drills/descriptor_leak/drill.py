@@ -109,15 +109,16 @@ def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
 
 def truth(plan: Plan) -> Truth:
     component: tuple[str, ...] = (plan.service,)
-    locus = rf"{plan.service}|{plan.port}|pid \d+"
+    locus = rf"items/{plan.item}|\b{plan.other_port}\b"
+    evidence = r"Too many open files|CLOSE-WAIT"
     if plan.variant == "clients":
         component = (Path(plan.poller).name, Path(plan.poller).stem, plan.poller, plan.service)
-        locus = rf"{Path(plan.poller).name}|pid \d+"
+        locus = evidence = Path(plan.poller).stem
     return Truth(
         component=component,
         category=("descriptor-leak",),
         locus=locus,
-        evidence=r"Too many open files|EMFILE|\bfd\b|descriptors|ESTAB|CLOSE-WAIT",
+        evidence=evidence,
     )
 
 

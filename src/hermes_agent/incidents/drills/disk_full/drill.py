@@ -125,14 +125,14 @@ def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
 
 def truth(plan: Plan) -> Truth:
     if plan.variant == "open-deleted":
-        locus = rf"export-{plan.token}|{plan.exporter}"
+        locus = f"export-{plan.token}|{plan.exporter}"
         component: tuple[str, ...] = (plan.exporter, plan.service)
-        evidence = rf"{plan.root}|\(deleted\)"
+        evidence = rf"export-{plan.token}|100% +{plan.root}"
     else:
         folder = Path(culprits(plan)[0]).parent
         locus = "|".join([*culprits(plan), f"{folder}/?$", f"{folder}/[^ ]*[*]"])
         component = (plan.service,)
-        evidence = plan.root
+        evidence = "|".join([f"100% +{plan.root}", *culprits(plan)])
     return Truth(
         component=component, category=("disk-full",), locus=locus.replace(".", r"\."),
         evidence=evidence,

@@ -112,7 +112,7 @@ def truth(plan: Plan) -> Truth:
     locus = {
         "moved-code": f"{plan.wrong}|{entry(plan)}",
         "interpreter": f"{plan.wrong}|{entry(plan)}",
-        "renamed-config": f"/etc/{plan.service}",
+        "renamed-config": plan.wrong.replace(".", r"\."),
         "missing-folder": str(Path(plan.state).parent),
     }[plan.variant]
     category: tuple[str, ...] = ("service-crash",)
@@ -122,7 +122,7 @@ def truth(plan: Plan) -> Truth:
         component=(plan.service,),
         category=category,
         locus=locus,
-        evidence=r"No such file or directory|can't open file|FATAL|BACKOFF",
+        evidence=r"No such file or directory|can't open file|cannot write /run",
     )
 
 

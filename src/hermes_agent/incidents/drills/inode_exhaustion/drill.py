@@ -122,7 +122,7 @@ def truth(plan: Plan) -> Truth:
         component=(plan.service,),
         category=("inode-full",),
         locus=place(plan),
-        evidence=rf"{plan.root}.*|IUse|100%",
+        evidence=f"100% +{plan.root}|{place(plan)}",
     )
 
 

@@ -150,12 +150,11 @@ def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
 
 def truth(plan: Plan) -> Truth:
     log, name = flooded(plan)
-    category = ("log-flood",)
     return Truth(
         component=(name,),
-        category=category,
+        category=("log-flood",),
         locus=rf"{log}|/etc/{name}|conf\.d/{name}",
-        evidence=r"No space left|100%|DEBUG|debug|cannot ship|\.log",
+        evidence=rf"100% +{root(plan)}|DEBUG queue|level = debug|LOG_LEVEL|cannot ship line",
     )
 
 

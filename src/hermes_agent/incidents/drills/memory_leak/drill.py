@@ -156,13 +156,15 @@ def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
 def truth(plan: Plan) -> Truth:
     name, port = leaking(plan)
     config = f"/etc/{name}/{name}.conf"
-    locus = rf"{name}|{port}|{plan.feed}|{config}|pid \d+"
+    locus = f"{plan.feed}|{config}"
+    if plan.variant == "dependency":  # nobody is told of the one behind
+        locus += rf"|{name}|\b{port}\b"
     category = ("memory-leak", "bad-config") if plan.variant == "unbounded" else ("memory-leak",)
     return Truth(
         component=(name,),
         category=category,
         locus=locus,
-        evidence=r"MemoryError|start new thread|rss|RSS|VmRSS|recent",
+        evidence=r"MemoryError|start new thread|^recent = 0",
     )
 
 

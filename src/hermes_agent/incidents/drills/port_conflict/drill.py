@@ -113,8 +113,8 @@ def truth(plan: Plan) -> Truth:
     return Truth(
         component=component,
         category=category,
-        locus=rf"\b{plan.port}\b|{Path(plan.folder).name}",
-        evidence=rf"Address already in use|\b{plan.port}\b",
+        locus=rf"/etc/{plan.other}/" if plan.variant == "neighbour" else Path(plan.folder).name,
+        evidence=rf"Address already in use|LISTEN.*:{plan.port}\b.*pid=",
     )
 
 

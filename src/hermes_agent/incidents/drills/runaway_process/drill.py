@@ -138,16 +138,17 @@ def harm(probe: Probe, plan: Plan, before: dict[str, str]) -> list[str]:
 def truth(plan: Plan) -> Truth:
     if plan.variant == "stuck-worker":
         component: tuple[str, ...] = (plan.worker, plan.service)
-        locus = rf"{plan.worker}|{plan.token}|pid \d+"
+        locus = f"{plan.worker}|{plan.token}-0"
+        evidence = rf"job {plan.token}-0|\b\d\d+\.\d\b.*/srv/{plan.worker}/"
     else:
         name = Path(plan.script)
         component = (name.name, f"{name.stem}.sh", name.stem, plan.script, plan.service)
-        locus = rf"{name.stem}|pid \d+"
+        locus = evidence = name.stem
     return Truth(
         component=component,
         category=("runaway-process",),
         locus=locus,
-        evidence=rf"{plan.worker}|{Path(plan.script).stem}|\b\d\d\.\d\b|is locked by",
+        evidence=evidence,
     )
 
 
