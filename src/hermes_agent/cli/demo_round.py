@@ -40,7 +40,9 @@ class Round(Run):
 
     @property
     def heard(self) -> int:
-        return self._feed.heard if self._feed is not None else 0
+        """How often the team was told of the incident: what arrived, not what was meant to."""
+        told = (self._home / "incidents" / "notices.log").read_text()
+        return sum(line.startswith(f"[{self._incident}/declared/") for line in told.splitlines())
 
     @property
     def incident(self) -> str:

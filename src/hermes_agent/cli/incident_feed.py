@@ -38,14 +38,12 @@ class Feed:
         self._believed: set[tuple[str, str]] = set()
         """Beliefs that were told; one that only has more evidence is not told again."""
         self._sessions: dict[str, tuple[Telling, int]] = {}
-        self._notices: list[dict[str, Any]] = []
         self._events: list[tuple[float, dict[str, Any]]] = []
 
     def poll(self) -> list[Said]:
         """What happened since it was last asked, in order. `Gone` when there is no runtime."""
         found = self._api.get(f"/v1/incidents/{self.id}")
         self.incident = found["incident"]
-        self._notices = found["notices"]
         entries = [one for one in found["timeline"] if one["number"] > self._entries]
         said = [*self._worked(), *self._told(entries)]
         said.sort(key=lambda one: one.time)
@@ -88,12 +86,6 @@ class Feed:
     @property
     def _checks(self) -> tuple[str, ...]:
         return tuple(one["check"]["run"] for one in self.incident.get("checks", ()))
-
-    @property
-    def heard(self) -> int:
-        """How often the team was told of it, on the channel that hears most."""
-        counts = Counter(one["channel"] for one in self._notices if one["kind"] == "declared")
-        return max(counts.values(), default=0)
 
     def _told(self, entries: list[dict[str, Any]]) -> list[Said]:
         board, new = self.incident.get("hypotheses", ()), []
