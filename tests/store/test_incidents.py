@@ -27,7 +27,7 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check
-from hermes_agent.store.incident_signals import relation
+from hermes_agent.store.incident_signals import SILENT_SECONDS, relation
 from tests.store.helpers import Clock, opened
 
 WEB = Signal("check", "check:web", "web does not answer", service="web", detail="exit 7")
@@ -142,6 +142,19 @@ async def test_what_goes_on_after_people_took_it_opens_no_second_incident(
         if goes_on:
             again = await incidents.take(WEB, 60, (), tell)
             assert (again.incident, again.new) == ("inc-2", True)
+
+
+async def test_what_was_silent_for_days_is_new_though_nobody_said_that_it_was_over(
+    tmp_path: Path,
+) -> None:
+    clock = Clock(100.0)
+    async with opened(tmp_path, clock=clock) as store:
+        await store.incidents.take(WEB, 60, (), tell)
+        await store.incidents.change("inc-1", [], state="escalated")
+        clock.now += SILENT_SECONDS
+        assert not (await store.incidents.take(WEB, 60, (), tell)).new
+        clock.now += SILENT_SECONDS + 1
+        assert (await store.incidents.take(WEB, 60, (), tell)).new
 
 
 async def test_what_was_seen_before_the_end_opens_nothing_afterwards(tmp_path: Path) -> None:

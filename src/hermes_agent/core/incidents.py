@@ -268,7 +268,8 @@ class Incidents(Protocol):
         tell: "Callable[[Incident], Sequence[NewNotice]]" = lambda _incident: (),
     ) -> "Taken":
         """Keep a signal. It joins the open incident with its fingerprint, else one that was
-        escalated or closed and since when it has not ceased, else an open one whose service is
+        escalated or closed and since when it has not ceased (nor been silent for two days), else
+        an open one whose service is
         near in the topology and that had a signal in the last `window` seconds, else it opens one
         (`declared`, with its timeline entry and the notices that `tell` wants for it). One that is
         over changes what is still firing, and opens nothing; so does one that was seen (`at`)

@@ -21,6 +21,10 @@ from hermes_agent.store.incident_rows import OPEN_STATES, encoded, number_of
 
 Tell = Callable[[Incident], Sequence[NewNotice]]
 
+SILENT_SECONDS = 172_800.0
+"""What was not raised again for so long has ceased, though nobody said so: people who took it over
+must hear of the next one."""
+
 _signal = msgspec.json.Decoder(Signal)
 
 
@@ -35,7 +39,7 @@ def take(
     signal = replace(signal, at=signal.at or now)
     if not signal.firing:
         return _over(db, signal, now)
-    if (same := _same(db, signal.fingerprint)) is not None:
+    if (same := _same(db, signal.fingerprint, now - SILENT_SECONDS)) is not None:
         return _again(db, same, signal, now)
     if stale := _ended_since(db, signal):
         return Taken(0, stale, False, repeated=True)
@@ -45,16 +49,16 @@ def take(
     return _opened(db, signal, now, tell)
 
 
-def _same(db: apsw.Connection, fingerprint: str) -> Incident | None:
+def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | None:
     """The incident that has this signal: one that is open, else one that people took over or
-    closed while it went on."""
+    closed while it went on, where it was raised since."""
     found = rows(
         db,
         "select i.body from signals s join incidents i on i.number = s.incident "
         f"where s.fingerprint = ? and (i.state in ({OPEN_STATES}) "
-        "or (i.state in ('escalated', 'closed') and s.firing)) "
+        "or (i.state in ('escalated', 'closed') and s.firing and s.last >= ?)) "
         f"order by i.state in ({OPEN_STATES}) desc, i.number desc limit 1",
-        (fingerprint,),
+        (fingerprint, since),
     )
     return msgspec.json.decode(found[0][0], type=Incident) if found else None
 
