@@ -98,3 +98,12 @@ async def test_each_is_written_once_when_its_time_has_come(tmp_path: Path) -> No
         assert briefing.read_text() == first
         assert first.startswith("# Briefing of Monday, 2026-11-16")
         assert list(tmp_path.glob("*/*.new")) == []
+
+
+async def test_where_there_is_nothing_to_write_the_store_is_asked_once(tmp_path: Path) -> None:
+    clock = Clock(NOON + 10)
+    async with post(tmp_path, clock) as here:
+        files = writer(here, tmp_path)
+        await files.write_due()
+    await files.write_due()  # the store is closed
+    assert list(tmp_path.glob("*/*.md")) == []

@@ -186,6 +186,8 @@ class Briefing:
         self._standings = standings
         self._troubles = troubles
         self._clock = clock
+        self._nothing: object = None
+        """The hour and the day of which there is nothing to write: they are not asked for again."""
 
     async def tend(self) -> None:
         await keep_on("the briefing", self.write_due, lambda: asyncio.sleep(LOOK_SECONDS))
@@ -200,7 +202,8 @@ class Briefing:
         morning = morning_after(now - DAY)
         wants_audit = not await asyncio.to_thread(_holds, audit, f"{_hour(since)}\n")
         wants_briefing = morning <= now and not await asyncio.to_thread(briefing.exists)
-        if not (wants_audit or wants_briefing):
+        wanted = since, wants_briefing
+        if not (wants_audit or wants_briefing) or wanted == self._nothing:
             return
         hours = await self._store.check_hours(now - 8 * DAY)
         incidents = await self._store.incidents(limit=1_000)
@@ -208,6 +211,7 @@ class Briefing:
         wants_audit = wants_audit and any(since <= one < since + HOUR for one in times)
         wants_briefing = wants_briefing and any(morning - DAY <= one < morning for one in times)
         if not (wants_audit or wants_briefing):
+            self._nothing = wanted
             return
         facts = Facts(now, await self._standings(), hours, incidents, self._troubles())
         if wants_audit:

@@ -178,7 +178,7 @@ class Incidents:
         if self._runtime.settings.watch.listen:
             return True
         checks = self._runtime.home.path / "checks"
-        if await asyncio.to_thread(lambda: checks.is_dir() and any(checks.iterdir())):
+        if checks.is_dir() and any(checks.iterdir()):  # a glance; a thread would cost more
             return True
         if self._looked:  # what was raised since has woken us
             return False
