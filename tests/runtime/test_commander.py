@@ -245,8 +245,10 @@ async def test_where_there_is_no_check_one_that_fails_now_is_made(tmp_path: Path
         await h.fail(source="person", check=None)
         found = await h.over()
         texts = refusals(await h.told("incident"))
+        told = await h.runtime.store.incidents.notices(incident="inc-1")
     assert found.state == "resolved"
     assert len(found.checks) == 1
+    assert all("made by the session itself" in one.text for one in told if one.kind == "resolved")
     assert ["there is no check" in texts[0], "holds now" in texts[1]] == [True, True]
 
 

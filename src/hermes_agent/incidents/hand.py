@@ -42,6 +42,8 @@ from hermes_agent.learning.runbook_model import Seen
 Line = tuple[EntryKind, str, Mapping[str, Any]]
 
 NO_FAULT = "no-fault"
+MADE = "the checks that hold now, twice, were made by the session itself"
+"""What people must know where nobody else has said how to see that all is well."""
 UNDO = 10
 """Actions that are named to be undone."""
 
@@ -138,7 +140,7 @@ class Hand:
             raise ToolError("check_with needs a command", retry="changed")
         if did("terminal", {"command": given["command"]}) == "changed":
             raise ToolError("a check only looks: this changes something", retry="changed")
-        name = f"{incident.id}-check-{len(incident.checks) + 1}"
+        name = f"{_made_by(incident)}{len(incident.checks) + 1}"
         check = WatchedCheck(
             name, Check(given["command"], Expect(output=given["output"])), incident.service,
             incident.terminal, incident.severity, incident.owner,
@@ -220,8 +222,11 @@ class Hand:
         over = replace(incident, diagnosis=diagnosis, ended=self._world.clock())
         took = span(over.seconds or 0.0)
         text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
-        held: Line = ("verified", "all checks hold, twice", {"ok": True})
-        told = self._world.notices(incident, "resolved", resolved_text(over))
+        made = all(check.name.startswith(_made_by(incident)) for check in incident.checks)
+        by_whom = MADE if made else "all checks hold, twice"
+        held: Line = ("verified", by_whom, {"ok": True})
+        shown = resolved_text(over) + (f"\n  but: {MADE}" if made else "")
+        told = self._world.notices(incident, "resolved", shown)
         kept = await self._keep(
             by, [("resolved", text, {}), held], f"{incident.id} is {text}", told,
             state="resolved", diagnosis=diagnosis,
@@ -323,6 +328,11 @@ async def escalated(
     )  # fmt: skip
     world.wake_notices()
     return said
+
+
+def _made_by(incident: Incident) -> str:
+    """How the names of checks begin that its session made."""
+    return f"{incident.id}-check-"
 
 
 def _again(entry: Entry) -> ToolResult:
