@@ -43,6 +43,21 @@ def test_a_check_is_written_listed_and_run(house: House) -> None:
     assert "failing: web" in house.good("status")
 
 
+def test_what_a_check_printed_shows_no_secret_and_drives_no_terminal(house: House) -> None:
+    secret = "a-quiet-place-by-the-sea"
+    house.home.mkdir(mode=0o700)
+    (house.home / ".env").write_text(f"ALERT_TOKEN={secret}\n")
+    (house.home / ".env").chmod(0o600)
+    printed = house.work / "printed"
+    printed.write_text(f"token {secret} \x1b[2Jred\n")
+    add(house, "web", f"cat {printed}", "--output", "READY", "--every", "3600")
+    for words in ((), ("--json",)):
+        said = house.run("watch", "run", "web", *words).stdout
+        assert "red" in said
+        assert secret not in said
+        assert "\x1b" not in said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

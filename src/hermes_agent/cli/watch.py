@@ -15,7 +15,7 @@ from hermes_agent.cli.actions import add_action
 from hermes_agent.cli.actions import runtime as started
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api, Gone
-from hermes_agent.cli.show import one_line
+from hermes_agent.cli.show import clean, one_line
 from hermes_agent.cli.words import ago, print_json, span, table
 from hermes_agent.core.errors import HermesError, UsageError
 
@@ -127,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
         spent = f"{found.get('seconds', 0):.1f} s"
         print(f"{options.name}: {'holds' if found['ok'] else 'FAILS'} ({spent})")
         if found.get("detail"):
-            print(found["detail"])
+            print(clean(found["detail"]))
     return 0 if found["ok"] else 1
 
 

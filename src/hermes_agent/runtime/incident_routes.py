@@ -7,6 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -194,4 +195,6 @@ class IncidentApi:
         )
 
     async def run_check(self, request: Request) -> Response:
-        return reply(await self._incidents.watching.run(request.path_params["name"]))
+        done = await self._incidents.watching.run(request.path_params["name"])
+        redact = self._runtime.redact
+        return reply(replace(done, detail=redact(done.detail), output=redact(done.output)))
