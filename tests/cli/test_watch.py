@@ -125,6 +125,16 @@ def test_incidents_are_declared_shown_closed_and_reported(house: House) -> None:
     assert house.run("incidents", "close", "inc-1").returncode == 2
 
 
+def test_what_was_handed_over_to_people_is_not_forgotten(house: House) -> None:
+    add(house, "web", "test -f /gone", "--every", "1", "--after", "1", "--terminal", "nowhere")
+    house.good("up")
+    wait_until(lambda: incident(house)["state"] == "escalated", "it is handed over")
+    assert house.json("status")["watch"]["escalated"] == ["inc-1"]
+    assert "escalated  inc-1: people must go on" in house.good("status")
+    house.good("incidents", "close", "inc-1", "--why", "there is no such machine")
+    assert "inc-1" not in house.json("status")["watch"]["escalated"]
+
+
 def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> None:
     up = house.work / "up"
     up.touch()

@@ -110,6 +110,9 @@ def _watch(watch: dict[str, Any]) -> list[str]:
         lines.append(f"checks     {watch['checks']}; failing: {one_line(failing, 150)}")
     if watch.get("open"):
         lines.append(f"incidents  {watch['open']} open; `hermes incidents` lists them")
+    if waiting := watch.get("escalated"):
+        named = one_line(", ".join(waiting), 150)
+        lines.append(f"escalated  {named}: people must go on; `hermes incidents show ID` says how")
     if watch.get("listening"):
         lines.append(f"alerts     taken on {watch['listening']}")
     return lines + [f"watch      {one_line(one, 200)}" for one in watch.get("troubles", ())]

@@ -293,7 +293,8 @@ class Showing:
 
         found = self._api.get("/v1/checks")
         self._tell_checks(found["checks"])
-        for one in reversed(self._api.get("/v1/incidents", limit=20)):
+        rows = self._api.get("/v1/incidents", limit=20)
+        for one in reversed(rows):
             open = one["state"] not in ("resolved", "escalated", "closed")
             if one["id"] not in self._feeds and (open or one["opened"] >= self._began):
                 self._feeds[one["id"]] = Feed(self._api, one["id"])
@@ -302,7 +303,8 @@ class Showing:
                 for said in feed.poll():
                     text = f"{id} {said.text}" if len(self._feeds) > 1 else said.text
                     self._view.say(said._replace(text=text))
-        self._tell_standing(found["checks"])
+        waiting = sum(one["state"] == "escalated" and one["source"] != "drill" for one in rows)
+        self._tell_standing(found["checks"], waiting)
 
     def _tell_checks(self, checks: list[Row]) -> None:
         from hermes_agent.cli.incident_view import Said
@@ -319,9 +321,10 @@ class Showing:
                 moment = row["state"].get("last", time.time())
                 self._view.say(Said(moment, "check", text, "good" if ok else "bad"))
 
-    def _tell_standing(self, checks: list[Row]) -> None:
+    def _tell_standing(self, checks: list[Row], waiting: int) -> None:
         failing = sum(row["state"].get("ok") is False for row in checks)
         open = [feed for feed in self._feeds.values() if not feed.over]
         words = [f"{len(checks)} checks", f"{failing} fail", f"{len(open)} incidents"]
+        words += [f"{waiting} wait for people"] if waiting else []
         standing = f" · {open[-1].standing}" if open else ""
         self._view.status(", ".join(words) + standing, time.time())

@@ -267,11 +267,15 @@ class Incidents:
             return {"checks": 0, "failing": [], "open": 0, "troubles": []}
         checks = await self.watching.standings()
         open = await self._runtime.store.incidents.incidents(open=True, limit=1_000)
+        ended = await self._runtime.store.incidents.incidents(open=False, limit=1_000)
         return {
             "checks": len(checks),
             "failing": [one.name for one in checks if one.state.ok is False],
             "open": len(open),
             "incidents": [one.id for one in open],
+            "escalated": [
+                one.id for one in ended if one.state == "escalated" and one.source != "drill"
+            ],
             "logs": len(self.watching.loaded.logs),
             "listening": self.listener.address,
             "given_up": len(self.notices.dead),
