@@ -15,6 +15,7 @@ from hermes_agent.models.responder.seen import Seen
 
 CROWD = 4
 """Connections of one process to one port that are more than it should need."""
+YOUNG_SECONDS = 4
 RECENT_SECONDS = 900.0
 """What a log said longer ago is an old story."""
 CURL = {
@@ -283,11 +284,16 @@ class Case:
         somebody does, or where it belongs to whoever looks."""
         found: list[parse.Process] = []
         while (one := self.process(pid)) is not None and one.pid != 1 and len(found) < 20:
-            if self.owner(one.pid) or one.parent == 0:
+            if self.owner(one.pid) or one.parent == 0 or self._is_starting(one):
                 return []
             found.insert(0, one)
             pid = one.parent
         return found
+
+    def _is_starting(self, process: parse.Process) -> bool:
+        """Whether it was only just started, by the command of one that is looked after."""
+        told = [one.command for one in self.definitions.values()]
+        return process.age < YOUNG_SECONDS and any(one.endswith(process.command) for one in told)
 
     def database_of(self, port: int) -> str:
         """The service that is the database behind a port."""

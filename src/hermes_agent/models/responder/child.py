@@ -100,7 +100,7 @@ def _fitting(known: Sequence[Seen], room: int) -> list[Seen]:
     """What was seen, as much of it as there is room for, the short ones first: what is left out,
     the parent looks at itself."""
     found: list[Seen] = []
-    for one in sorted(known, key=lambda one: len(one.output)):
+    for one in sorted(known, key=lambda one: ("/fd" in one.command, len(one.output))):
         size = len(one.output) + len(one.command) + 60
         if one.command not in KNOWN and size <= room:
             room -= size

@@ -58,10 +58,15 @@ def investigation(brief: Brief) -> Work:
         if tried:
             known, _, _ = yield from _triage(brief, "It is not what it was before. I look again.")
     known += yield from _ask_children(Case(brief, known))
+    patient = True
     for attempt in range(ATTEMPTS):
         if attempt:
             known, _, _ = yield from _triage(brief, "That was not all. I look again.")
         chosen = yield from _settle_on(brief, known, tried)
+        if chosen is None and patient:
+            patient = False
+            yield from run("Nothing stands out yet. I wait for more to be said.", ["sleep 5"])
+            continue
         if chosen is None:
             break
         tried.append(chosen)

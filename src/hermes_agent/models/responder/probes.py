@@ -27,9 +27,12 @@ OPEN_FILES = r"find /proc/[0-9]*/fd -lname '/*' -printf '%p %l\n'"
 RELEASES = "find /srv /opt -maxdepth 3 -type l -printf '%p -> %l  %TY-%Tm-%Td %TH:%TM:%TS\\n'"
 CERTIFICATES = (
     "find /etc /srv /opt /var/lib -xdev -type f "
-    r"\( -name '*.crt' -o -name '*.pem' -o -name '*.cert' -o -name '*.cer' \) "
-    "-not -path '/etc/ssl/certs/*' -not -path '/usr/*'"
+    r"\( -name '*.crt' -o -name '*.pem' -o -name '*.cert' -o -name '*.cer' -o -name '*.key' \) "
+    "-not -path '/etc/ssl/certs/*' | head -n 40 | while read -r f; do echo; echo \"==> $f <==\"; "
+    "case $f in *.key) ;; *) openssl x509 -noout -subject -issuer -serial -startdate -enddate "
+    "-in $f 2>/dev/null;; esac; done"
 )
+"""All certificates with their dates; of keys only that they are there."""
 CHANGED = r"find /etc -xdev -type f -mmin -180 -printf '%s %T@ %u %p\n'"
 JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
 SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
@@ -127,12 +130,6 @@ def timed(url: str) -> str:
 
 def resolved(name: str) -> str:
     return f"getent hosts {shlex.quote(name)}"
-
-
-def certificate(path: str) -> str:
-    return (
-        f"openssl x509 -noout -subject -issuer -serial -startdate -enddate -in {shlex.quote(path)}"
-    )
 
 
 def served(port: int, name: str) -> str:

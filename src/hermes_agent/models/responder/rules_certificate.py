@@ -20,19 +20,31 @@ def certificate(case: Case) -> Iterator[Idea]:
     symptom = case.symptom if _SPOKEN.search(case.symptom) else ""
     for service in case.suspects:
         spoken = next((x for x in case.troubles(service) if _SPOKEN.search(x)), "")
+        definition = case.definitions.get(service)
+        unread = case.missing((probes.SITES, probes.CERTIFICATES, probes.JOBS))
+        if definition is not None and "nginx" in definition.command and symptom and unread:
+            yield Idea(
+                "certificate-expired", service, f"{service} may serve one that is not valid", 0.6,
+                service, (), unread,
+            )  # fmt: skip
         for path in _paths(case, service):
-            wants = case.missing((probes.certificate(path), probes.CERTIFICATES, probes.JOBS))
-            dates = case.text(probes.certificate(path))
+            wants = case.missing((probes.CERTIFICATES, probes.JOBS))
+            dates = _facts(case, path)
             state = validity(dates, case.now)
-            if not dates:
+            if wants:
                 yield Idea(
                     "certificate-expired", service, f"{path} may not be valid",
                     0.35 + 0.3 * bool(symptom or spoken), path, lines(spoken), wants,
                 )  # fmt: skip
             elif state:
-                yield from _renewing(case, service, path, state, wants)
+                yield from _renewing(case, service, path, state)
             elif symptom or spoken:
                 yield from _unloaded(case, service, path, spoken)
+
+
+def _facts(case: Case, path: str) -> str:
+    """What openssl tells of a certificate."""
+    return "\n".join(parse.files(case.text(probes.CERTIFICATES)).get(path, []))
 
 
 def _paths(case: Case, service: str) -> list[str]:
@@ -69,38 +81,33 @@ def date(text: str) -> float:
         return 0.0
 
 
-def _renewing(
-    case: Case, service: str, path: str, state: str, wants: tuple[str, ...]
-) -> Iterator[Idea]:
+def _renewing(case: Case, service: str, path: str, state: str) -> Iterator[Idea]:
     """Put a valid one of the same name in its place, or have the machine's own job make one."""
-    mine = case.text(probes.certificate(path))
+    mine = _facts(case, path)
     shown = [line for line in mine.splitlines() if line.startswith("not")]
     shown = shown[::-1] if state == "expired" else shown
     locus = f"{path} serial {_field(mine, 'serial')}"
     claim = f"the certificate {path} of {service} is {state}"
-    others = [one for one in case.text(probes.CERTIFICATES).splitlines() if one != path]
-    others = [one for one in others if "key" not in PurePosixPath(one).name][:12]
-    wants += case.missing(probes.certificate(one) for one in others)
     subject = _field(mine, "subject")
     good = [
         one
-        for one in others
-        if (text := case.text(probes.certificate(one)))
+        for one in parse.files(case.text(probes.CERTIFICATES))
+        if one != path
+        and (text := _facts(case, one))
         and _field(text, "subject") == subject
         and _field(text, "issuer") == _field(mine, "issuer")
         and not validity(text, case.now)
     ]
     fixes = [_installing(case, path, one) for one in good]
-    wants += case.missing(probes.rows(str(PurePosixPath(one).parent)) for one in good)
     fixes += [(job,) for job in _jobs(case, subject)]
     for at, fix in enumerate(fixes[:3]):
         yield Idea(
-            "certificate-expired", service, claim, 0.92 - 0.03 * at, locus, lines(*shown), wants,
+            "certificate-expired", service, claim, 0.92 - 0.03 * at, locus, lines(*shown), (),
             (*fix, case.restart(service)), undo_of(path),
             ("see why the job that renews it did not", "alert 14 days before the end"),
         )  # fmt: skip
     if not fixes:
-        yield Idea("certificate-expired", service, claim, 0.8, locus, lines(*shown), wants)
+        yield Idea("certificate-expired", service, claim, 0.8, locus, lines(*shown))
 
 
 def _installing(case: Case, path: str, new: str) -> tuple[str, ...]:
@@ -142,17 +149,17 @@ def _key_beside(case: Case, certificate: str) -> str:
     """The key that belongs to a certificate by its name, where one was listed."""
     stem = re.sub(r"\.(crt|pem|cert|cer)$", "", certificate)
     folder = PurePosixPath(certificate).parent
-    listed = {row.own for row in parse.listing(case.text(probes.rows(str(folder))))}
+    listed = parse.files(case.text(probes.CERTIFICATES))
     for name in (f"{stem}.key", f"{stem}-key.pem", f"{folder}/privkey.pem", f"{folder}/key.pem"):
-        if PurePosixPath(name).name in listed:
+        if name in listed:
             return name
     return ""
 
 
 def _unloaded(case: Case, service: str, path: str, said: str) -> Iterator[Idea]:
     """The file is right: the server has not read it yet."""
-    mine = _field(case.text(probes.certificate(path)), "serial")
-    name = _field(case.text(probes.certificate(path)), "subject").rpartition("=")[2].strip()
+    mine = _field(_facts(case, path), "serial")
+    name = _field(_facts(case, path), "subject").rpartition("=")[2].strip()
     ports = case.ports(service)[:6]
     wants = case.missing(probes.served(port, name) for port in ports)
     for port in ports:

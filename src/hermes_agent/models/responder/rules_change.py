@@ -30,6 +30,11 @@ _TRUE_TIME = (
     "s/^environment=\\s*,\\s*/environment=/'"
 )
 """Takes another time out of a supervisor's entry."""
+_SECRET = re.compile(
+    r"\.(key|pem|crt|cer|cert|p12|pfx|jks|keytab)$|secret|passw|token|credential|/private/",
+    re.IGNORECASE,
+)
+"""Files that are not read for a look."""
 CLOCK_SECONDS = 120.0
 
 
@@ -41,6 +46,7 @@ def configuration(case: Case) -> Iterator[Idea]:
         tested = _tested(case, service)
         named = paths_in(f"{spoken} {tested}")
         paths = [path for path in named if path.startswith("/etc/") or path.endswith(".conf")]
+        paths = [path for path in paths if not _SECRET.search(path)]
         for path in dict.fromkeys([*paths, *case.configs(service), *changed(case, service)]):
             yield from _restoring(case, service, path, tested or spoken, path in paths)
 
@@ -48,7 +54,8 @@ def configuration(case: Case) -> Iterator[Idea]:
 def changed(case: Case, service: str) -> list[str]:
     """Files below /etc that belong to a service and were written lately."""
     rows = parse.sizes(case.text(probes.CHANGED))
-    return [row.path for row in rows if service in PurePosixPath(row.path).parts]
+    own = [row.path for row in rows if service in PurePosixPath(row.path).parts]
+    return [path for path in own if not _SECRET.search(path)]
 
 
 def _tested(case: Case, service: str) -> str:

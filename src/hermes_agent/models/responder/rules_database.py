@@ -66,7 +66,8 @@ def _places(case: Case) -> list[tuple[str, int, str, str]]:
 def _psql(place: tuple[str, int, str, str], query: str, user: str = "") -> str:
     host, port, database, own = place
     name = user or own or "postgres"
-    return f"psql -X -At -h {host} -p {port} -U {name} -d {database} -c {shlex.quote(query)}"
+    where = f"host={host} port={port} user={name} dbname={database} connect_timeout=3"
+    return f"psql -X -At -d '{where}' -c {shlex.quote(query)}"
 
 
 def _asked(case: Case, place: tuple[str, int, str, str]) -> tuple[tuple[str, ...], str, str]:

@@ -22,13 +22,17 @@ _BIG = 40_000
 
 def runaway(case: Case) -> Iterator[Idea]:
     """Somebody eats the processor: a stranger, or a worker of the service that is stuck."""
-    hot = [one for one in case.processes if one.cpu >= BUSY_PERCENT and one.age >= 1]
+    hot = [
+        one
+        for one in case.processes
+        if one.cpu >= BUSY_PERCENT or (one.state[:1] == "R" and one.cpu >= BUSY_PERCENT / 4)
+    ]
     prevent = ("limit the processor of batch work", "alert on processes without a supervisor")
     for process in hot[:6]:
         owner, chain = case.owner(process.pid), case.strangers(process.pid)
         wants = case.missing((probes.BUSY,))
         now = _now(case, process.pid)
-        if now is not None and now[0] < BUSY_PERCENT / 2:
+        if now is not None and now[0] < BUSY_PERCENT / 4:
             continue
         evidence = lines(process.line, now[1] if now else "")
         told = f"process {process.pid} ({process.command[:60]}) eats {process.cpu:.0f} % of a core"
@@ -105,7 +109,7 @@ def leaking(case: Case) -> Iterator[Idea]:
             score = 0.3 + 0.35 * bool(spoken) + 0.3 * grown + 0.1 * near
             yield Idea(
                 "memory-leak", service, f"process {pid} of {service} takes more and more memory",
-                min(score, 0.9), f"pid {pid}",
+                min(score, 0.9), f"pid {pid}: {process.command[:80]}",
                 lines(spoken, process.line, after.line if after and grown else "", killed),
                 case.missing((probes.AGAIN,)), (case.restart(service),), "",
                 ("restart it before its limit until the leak is mended", "alert on its memory"),
@@ -145,7 +149,7 @@ def descriptors(case: Case) -> Iterator[Idea]:
             yield Idea(
                 "descriptor-leak", service,
                 f"process {pid} of {service} has {count} of its {limit[1] if limit else '?'} files"
-                " open", 0.6 + 0.15 * bool(spoken) + 0.18 * near, f"pid {pid}",
+                " open", 0.6 + 0.15 * bool(spoken) + 0.18 * near, f"pid {pid} of {service}",
                 lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
                 (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),

@@ -20,7 +20,7 @@ from hermes_agent.models.responder.ideas import (
 _TAKEN = r"address already in use|EADDRINUSE|bind\(\) to .* failed|port .* (?:is )?(?:in use|taken)"
 _PORT = re.compile(r"(?:port |:)(\d{2,5})\b")
 _LOCKED = re.compile(
-    r"lock|pid ?file|another (?:instance|process)|already (?:running|started|locked)",
+    r"lock|pid ?file|\.sock\b|another (?:instance|process)|already (?:running|started|locked)",
     re.IGNORECASE,
 )
 _ABSENT = re.compile(
@@ -34,6 +34,7 @@ _ENTRY = re.compile(
     re.IGNORECASE,
 )
 _GAVE_UP = r"gave up|giving up|circuit (?:is |breaker )?open|restart to retry|no longer trying"
+SOCKETS = "ss -lxp"
 _SIGNAL = re.compile(r"exited: (\S+) \((.*?)\)")
 
 
@@ -151,13 +152,16 @@ def locked(case: Case) -> Iterator[Idea]:
 
 
 def _looks_like_lock(path: str) -> bool:
-    return re.search(r"lock|\.pid$|^/run/|^/var/run/", path, re.IGNORECASE) is not None
+    return re.search(r"lock|\.pid$|\.sock$|^/run/|^/var/run/", path, re.IGNORECASE) is not None
 
 
 def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
     found, open_by = case.look(probes.show(path)), probes.holders(path)
     wants = case.missing((probes.show(path), probes.rows(path), open_by))
     claim = f"{path} is a lock of a process that is gone"
+    if path.endswith(".sock"):
+        yield from _deaf(case, service, path, line)
+        return
     if found is None or not found.ok:
         yield Idea("stale-lock", service, claim, 0.55, path, lines(line), wants)
         return
@@ -168,7 +172,11 @@ def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]
         return
     number = re.search(r"\d+", found.output)
     holder = case.process(int(number[0])) if number and len(number[0]) < 9 else None
-    if holder is not None and (holder.pid in case.pids(service) or service in holder.command):
+    definition = case.definitions.get(service)
+    told = definition.command if definition else ""
+    if holder is not None and (
+        holder.pid in case.pids(service) or (told and told.endswith(holder.command))
+    ):
         return  # it is right
     other = f"; process {holder.pid} is another program" if holder else ""
     row = next(iter(case.text(probes.rows(path)).splitlines()), "")
@@ -178,6 +186,20 @@ def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]
         (f"rm -f {shlex.quote(path)}", case.restart(service)),
         f"write {number[0] if number else ''} into {path} again",
         ("take locks with flock, which end with their process",),
+    )  # fmt: skip
+
+
+def _deaf(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
+    """A socket that is there, and nobody listens on it."""
+    heard = case.look(SOCKETS)
+    wants = case.missing((SOCKETS, probes.rows(path)))
+    if heard is not None and path in heard.output:
+        return
+    row = next(iter(case.text(probes.rows(path)).splitlines()), "")
+    yield Idea(
+        "stale-lock", service, f"{path} was left behind, and nobody listens on it", 0.9, path,
+        lines(line, row), wants, (f"rm -f {shlex.quote(path)}", case.restart(service)),
+        "the service makes it again", ("remove a left-over socket before listening",),
     )  # fmt: skip
 
 
