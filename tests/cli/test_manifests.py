@@ -82,6 +82,12 @@ def test_a_wrong_request_is_told_from_a_finding(house: House, words: list[str]) 
     assert "hint: " in done.stderr
 
 
+def test_an_empty_pipe_is_no_success(house: House) -> None:
+    done = house.run("manifests", "check", "-", input="\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was piped in" in done.stderr
+
+
 def test_the_rules_in_force_are_listed(house: House) -> None:
     told = house.good("manifests")
     assert "run-as-non-root" in told

@@ -66,7 +66,7 @@ def _check(options: argparse.Namespace) -> int:
     sources: list[tuple[str, str | Finding]] = []
     for path in options.paths:
         if path == "-":
-            sources.append(("-", sys.stdin.read()))
+            sources.append(("-", _piped()))
         else:
             sources += ((str(file), read(file)) for file in manifest_files(Path(path)))
     if not sources:
@@ -83,6 +83,14 @@ def _check(options: argparse.Namespace) -> int:
     else:
         _print(checked)
     return int(failed)
+
+
+def _piped() -> str:
+    """What is piped in. Nothing at all is no success: whatever should have made it has failed."""
+    text = sys.stdin.read()
+    if not text.strip():
+        raise UsageError("nothing was piped in", "look at what should have written the manifests")
+    return text
 
 
 def _document(checked: "Checked", policy: "Policy", ok: bool) -> dict[str, Any]:
