@@ -325,6 +325,10 @@ async def test_nothing_else_is_open_to_the_network(tmp_path: Path) -> None:
         assert refused.status_code == 400
         large = await client.post("/v1/signals/grafana", content=b" " * 1_100_000, headers=headers)
         assert large.status_code == 413
+        many = await client.post(
+            "/v1/signals/grafana", json={"alerts": [{}] * 501}, headers=headers
+        )
+        assert (many.status_code, "501 alerts" in many.json()["error"]) == (413, True)
         bad = await client.post("/v1/signals/grafana", content=b"[]", headers=headers)
         assert (bad.status_code, "no message of grafana" in bad.json()["error"]) == (400, True)
 

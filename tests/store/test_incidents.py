@@ -22,12 +22,13 @@ from hermes_agent.core.incidents import (
     LogPlace,
     NewNotice,
     Service,
+    Severity,
     Signal,
     Taken,
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check
-from hermes_agent.store.incident_signals import SILENT_SECONDS, relation
+from hermes_agent.store.incident_signals import MOST_OPEN, SILENT_SECONDS, relation
 from tests.store.helpers import Clock, opened
 
 WEB = Signal("check", "check:web", "web does not answer", service="web", detail="exit 7")
@@ -252,6 +253,23 @@ async def test_many_raise_the_same_at_once_and_one_incident_is_declared(tmp_path
         assert {one.incident for one in taken} == {"inc-1"}
         assert (await store.incidents.incident("inc-1")).signals == 40
         assert len(await store.incidents.notices()) == 2
+
+
+async def test_a_storm_of_signals_ends_in_one_incident_that_collects_them(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        for number in range(MOST_OPEN + 20):
+            severity: Severity = "P1" if number == MOST_OPEN + 9 else "P3"
+            signal = Signal("grafana", f"g:{number}", "slow", f"s{number}", severity)
+            await store.incidents.take(signal, 300, (), tell)
+        found = await store.incidents.incidents(open=True, limit=1_000)
+        assert len(found) == MOST_OPEN + 1
+        assert (found[0].title, found[0].severity) == ("many signals at once", "P1")
+        assert found[0].signals == len(await store.incidents.firing(found[0].id)) == 20
+        again = await store.incidents.take(replace(signal, detail="x"), 300, (), tell)
+        assert (again.incident, again.repeated) == (found[0].id, True)
+        assert (await store.incidents.take(Signal("person", "p", "mail"), 300, (), tell)).new
+        drill = Signal("drill", "check:d", "drill", terminal="drill-1")
+        assert (await store.incidents.take(drill, 300, (), tell)).new
 
 
 @settings(max_examples=20, deadline=None)

@@ -19,6 +19,10 @@ class UsageError(HermesError):
     """The request itself is wrong: an unknown name, a bad value. Exit code 2."""
 
 
+class TooMuch(UsageError):
+    """More at once than is taken; less of it would be."""
+
+
 class NotFound(HermesError):
     """No session, effect or question of that name."""
 

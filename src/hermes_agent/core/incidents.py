@@ -271,8 +271,9 @@ class Incidents(Protocol):
         escalated or closed and since when it has not ceased (nor been silent for two days), else
         an open one whose service is
         near in the topology and that had a signal in the last `window` seconds, else it opens one
-        (`declared`, with its timeline entry and the notices that `tell` wants for it). One that is
-        over changes what is still firing, and opens nothing; so does one that was seen (`at`)
+        (`declared`, with its timeline entry and the notices that `tell` wants for it) or, where
+        very many are open, joins the one that collects the rest. One that is over changes
+        what is still firing, and opens nothing; so does one that was seen (`at`)
         before its incident ended."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import TooMuch, UsageError
 from hermes_agent.core.incidents import Severity, Signal, SignalSource
 
 Kind = Literal["alertmanager", "grafana", "pagerduty"]
@@ -23,6 +23,8 @@ SERVICES = ("service", "app", "application", "job", "deployment", "container", "
 """Labels that say what it is about, the first that is there."""
 HEARTBEATS = frozenset({"Watchdog", "DeadMansSwitch", "InfoInhibitor"})
 """Alerts that always fire, to show that alerts arrive."""
+MOST_ALERTS = 500
+"""Of one message."""
 _FIRING = frozenset(
     {
         "incident.triggered", "incident.reopened", "incident.escalated",
@@ -95,6 +97,11 @@ def signals_of(kind: str, body: bytes) -> list[Signal]:
 
 def _alerts(source: SignalSource, body: bytes) -> list[Signal]:
     message = msgspec.json.decode(body, type=_Alerts)
+    if len(message.alerts) > MOST_ALERTS:
+        raise TooMuch(
+            f"{len(message.alerts):,} alerts in one message are too many",
+            f"send {MOST_ALERTS} at a time at most, or group them where they come from",
+        )
     return [
         _alert(source, alert)
         for alert in message.alerts

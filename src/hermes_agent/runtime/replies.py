@@ -14,10 +14,12 @@ from hermes_agent.core.errors import (
     NotFound,
     Stopping,
     ToolError,
+    TooMuch,
     UsageError,
 )
 
 STATUS: tuple[tuple[type[HermesError], int], ...] = (
+    (TooMuch, 413),
     (UsageError, 400),
     (ToolError, 400),
     (NotFound, 404),

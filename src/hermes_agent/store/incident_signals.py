@@ -25,6 +25,13 @@ SILENT_SECONDS = 172_800.0
 """What was not raised again for so long has ceased, though nobody said so: people who took it over
 must hear of the next one."""
 
+MOST_OPEN = 50
+"""Where so many are open, what would open another is collected in one."""
+UNCOUNTED = ("person", "drill")
+"""Sources that are not held back by a storm, and are none."""
+MANY = "many-signals"
+"""The fingerprint of the incident that collects them."""
+
 _signal = msgspec.json.Decoder(Signal)
 
 
@@ -46,7 +53,9 @@ def take(
     for incident in _lately(db, now - window):
         if why := relation(incident, signal, topology):
             return _joined(db, incident, signal, now, why)
-    return _opened(db, signal, now, tell)
+    if signal.source not in UNCOUNTED and _open_now(db) >= MOST_OPEN:
+        return _collected(db, signal, now, tell)
+    return _opened(db, signal, now, tell, signal)
 
 
 def _same(db: apsw.Connection, fingerprint: str, since: float) -> Incident | None:
@@ -117,16 +126,39 @@ def _below(service: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
     return found
 
 
-def _opened(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> Taken:
+def _open_now(db: apsw.Connection) -> int:
+    """Incidents that are open and that no person and no drill has raised."""
+    found: int = db.execute(
+        f"select count(*) from incidents where state in ({OPEN_STATES}) "
+        f"and source not in {UNCOUNTED}"
+    ).get
+    return found
+
+
+def _collected(db: apsw.Connection, signal: Signal, now: float, tell: Tell) -> Taken:
+    """A storm is one trouble: what comes on top of all that is open is looked at together."""
+    ask = f"select body from incidents where fingerprint = ? and state in ({OPEN_STATES})"
+    if found := rows(db, ask, (MANY,)):
+        incident = msgspec.json.decode(found[0][0], type=Incident)
+        return _joined(db, incident, signal, now, f"{MOST_OPEN} or more are open")
+    heading = Signal(
+        signal.source, MANY, "many signals at once", severity=signal.severity, check=signal.check
+    )
+    return _opened(db, signal, now, tell, heading)
+
+
+def _opened(db: apsw.Connection, signal: Signal, now: float, tell: Tell, heading: Signal) -> Taken:
+    """`heading`: what the incident is called, and where it is worked on."""
     db.execute(
         "insert into incidents (state, source, fingerprint, opened, last_signal, body) "
         "values ('declared', ?, ?, ?, ?, '')",
-        (signal.source, signal.fingerprint, now, now),
+        (heading.source, heading.fingerprint, now, now),
     )
     incident = Incident(
-        f"inc-{db.last_insert_rowid()}", signal.title, signal.severity, "declared", signal.source,
-        signal.fingerprint, signal.service, signal.owner, now, now, terminal=signal.terminal,
-        policy=signal.policy, checks=(signal.check,) if signal.check is not None else (),
+        f"inc-{db.last_insert_rowid()}", heading.title, heading.severity, "declared",
+        heading.source, heading.fingerprint, heading.service, heading.owner, now, now,
+        terminal=heading.terminal, policy=heading.policy,
+        checks=(heading.check,) if heading.check is not None else (),
     )  # fmt: skip
     incident_rows.keep(db, incident)
     id = _keep(db, incident, signal, now)
@@ -154,7 +186,8 @@ def _joined(db: apsw.Connection, incident: Incident, signal: Signal, now: float,
     id = _keep(db, incident, signal, now)
     text = f"also: {signal.title} ({why})"
     incident_rows.add_entries(db, incident.id, now, [("signal", text, _facts(signal))])
-    if signal.service not in (incident.service, *incident.related):
+    known = (incident.service, *incident.related)
+    if incident.fingerprint != MANY and signal.service not in known:
         incident = replace(incident, related=(*incident.related, signal.service))
     if signal.check is not None and signal.check not in incident.checks:
         incident = replace(incident, checks=(*incident.checks, signal.check))
