@@ -420,6 +420,38 @@ async def test_an_incident_on_a_terminal_that_is_not_there_goes_to_people(tmp_pa
         assert "no terminal called 'moon'" in found.diagnosis.summary
 
 
+async def test_work_that_breaks_again_and_again_goes_to_people(tmp_path: Path) -> None:
+    async with response(tmp_path, begin=[DONE]) as h:
+        work = h.runtime.home.path / "incidents" / "work"
+        work.mkdir(parents=True)
+        (work / "inc-1").write_text("where its folder should be")
+        await h.fail()
+
+        async def escalated() -> bool:
+            h.runtime.incidents.wake()
+            return (await h.incident()).state == "escalated"
+
+        await until(escalated)
+        found = await h.over()
+        assert found.diagnosis is not None
+        assert "broke 5 times in a row (FileExistsError)" in found.diagnosis.summary
+        told = [one.text for one in await h.runtime.store.incidents.notices(incident="inc-1")]
+        assert any("`hermes logs`" in text for text in told)
+
+
+async def test_a_report_that_cannot_be_written_is_said_on_the_timeline(tmp_path: Path) -> None:
+    async with response(tmp_path, begin=[DONE]) as h:
+        (h.runtime.home.path / "incidents" / "inc-1.md").mkdir(parents=True)
+        await h.fail(terminal="moon")
+
+        async def said() -> bool:
+            h.runtime.incidents.wake()
+            return any("no report" in entry.text for entry in await h.timeline())
+
+        await until(said)
+        assert (await h.incident()).state == "escalated"
+
+
 async def test_a_drill_teaches_no_topology_and_keeps_no_notes(tmp_path: Path) -> None:
     begin = [LOOK, MEND, resolve(component="db"), DONE]
     async with response(tmp_path, begin=begin, over=[SKILL, DONE]) as h:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping, UsageError
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
 from hermes_agent.core.lent import Writer
 from hermes_agent.core.records import Session
@@ -37,6 +37,8 @@ PATIENCE_SECONDS = 1_800.0
 """How long one turn may take before people are called."""
 GLANCE_SECONDS = 1.0
 """How often it is looked whether somebody else has ended an incident."""
+BROKEN = 5
+"""After so many unexpected failures in a row people are called."""
 ENDED = 50
 """Incidents that ended last and may lack their report."""
 BRIEF = "brief"
@@ -49,6 +51,8 @@ class Commander:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._woken = asyncio.Event()
+        self._broken: dict[str, int] = {}
+        """How often in a row the work on an incident broke."""
         self._reported: set[tuple[str, str]] = set()
         """Incidents with the state that their report tells of; what was escalated may be resolved
         later on."""
@@ -115,6 +119,29 @@ class Commander:
                 self.wake()  # there is room for the next
 
     async def _work(self, id: str) -> None:
+        """Once; what nobody expected is tried a few times, and then people hear of it."""
+        try:
+            await self._work_on(id)
+        except (Degraded, Stopping):
+            raise
+        except Exception as error:
+            self._broken[id] = self._broken.get(id, 0) + 1
+            if self._broken[id] >= BROKEN:
+                await self._broke(id, type(error).__name__)
+            raise
+        self._broken.pop(id, None)
+
+    async def _broke(self, id: str, what: str) -> None:
+        why = f"the work on it broke {self._broken.pop(id)} times in a row ({what})"
+        incident = await self._world.incidents.incident(id)
+        if incident.state in OPEN:
+            await self._give_up(id, why, "go on by hand; `hermes logs` says what broke")
+        else:  # the next runtime tries it again
+            self._reported.add((id, incident.state))
+            text = f"no report, and nothing learned: {why}; see `hermes logs`"
+            await self._world.incidents.change(id, [("note", text, {})])
+
+    async def _work_on(self, id: str) -> None:
         incident = await self._world.incidents.incident(id)
         if incident.state in OPEN:
             try:
