@@ -475,6 +475,15 @@ async def test_where_learning_is_off_nothing_is_offered_and_nothing_asked_for(
         assert "disk-full-prevention" not in (await h.shown(await h.session()))[0]
 
 
+async def test_what_others_write_on_their_alerts_does_not_turn_learning_off(tmp_path: Path) -> None:
+    labels = {"learning": "off", "model": "builtin/responder"}
+    async with response(tmp_path, begin=[LOOK, MEND, resolve(), DONE], over=[SKILL, DONE]) as h:
+        await h.fail(source="alertmanager", labels=labels)
+        await h.over()
+        assert await h.keys() == ["brief", "aftermath"]
+        assert (await h.session()).model.startswith("scripted/")
+
+
 async def test_drills_prove_a_skill_that_helps(tmp_path: Path) -> None:
     followed = [
         {"calls": [call("skill", name="disk-full-prevention", arguments="service=web")]},

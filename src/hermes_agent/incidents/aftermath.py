@@ -22,7 +22,7 @@ from hermes_agent.incidents.world import World
 ASKED, REMINDED = "aftermath", "aftermath-2"
 """Keys of the messages that ask for a skill."""
 LEARNING = "learning"
-"""The label of a signal that says `off` where nothing is to be learned, nor used."""
+"""The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
 PROVING_RUNS = 2
 """Drills with a skill that must have been resolved before it counts as proven."""
 BY = "drills"
@@ -49,9 +49,10 @@ class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def learns(world: World, incident: Incident) -> bool:
-    """Whether its signals leave it to us to learn from it, and to use what was learned."""
+    """Whether a drill leaves it to us to learn from it, and to use what was learned. What others
+    write on their alerts decides nothing here."""
     raised = await world.incidents.signals(incident=incident.id)
-    return all(one.labels.get(LEARNING, "") != "off" for one in raised)
+    return all(one.source != "drill" or one.labels.get(LEARNING, "") != "off" for one in raised)
 
 
 # the report

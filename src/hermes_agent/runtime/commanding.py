@@ -173,7 +173,8 @@ class RuntimeWorld:
         if incident.source != "drill":
             return ""
         raised = await self.incidents.signals(incident=incident.id)
-        return next((one.labels["model"] for one in raised if one.labels.get("model")), "")
+        named = (one.labels.get("model", "") for one in raised if one.source == "drill")
+        return next(filter(None, named), "")
 
     async def send(
         self, session: str, key: str, text: str, offered: Sequence[str], opened: Opened | None
