@@ -65,6 +65,16 @@ def test_a_drill_that_is_not_there_is_a_mistake_of_usage(house: House) -> None:
     assert (wrong.returncode, "there are: killed" in wrong.stderr) == (2, True)
 
 
+def test_a_model_that_cannot_be_had_is_refused_before_anything_is_broken(house: House) -> None:
+    for words in (["run", "crashed_service"], ["run", "--all"]):
+        done = drilled(house, *words, "--model", "nobody/at-all")
+        assert done.returncode != 0
+        assert "nobody" in done.stderr
+        assert "hint:" in done.stderr
+    assert boxes(house.home / "drills") == []
+    assert house.json("incidents") == []
+
+
 @pytest.mark.timeout(120)
 def test_a_fault_is_detected_healed_judged_and_kept(house: House) -> None:
     done = drilled(house, "run", "crashed_service", "--seed", "4", "--json")

@@ -380,6 +380,20 @@ async def test_where_the_model_fails_the_one_that_is_built_in_goes_on(tmp_path: 
         assert any("builtin/responder goes on" in entry.text for entry in await h.timeline())
 
 
+async def test_whom_a_drill_names_is_replaced_by_nobody(tmp_path: Path) -> None:
+    async with response(tmp_path, begin=[]) as h:
+        await h.fail(source="drill", labels={"model": "nobody/at-all"})
+        found = await h.over()
+        assert (found.state, found.session) == ("escalated", "")
+        assert found.diagnosis is not None
+        assert "nobody/at-all cannot go to work" in found.diagnosis.summary
+        dumb = f"scripted/{tmp_path / 'responder.json'}"
+        other = await h.fail("db", source="drill", labels={"model": dumb}, terminal="local")
+        assert (await h.over(other)).state == "escalated"
+        journal = await h.journal(await h.session(other))
+        assert not [one for one in journal if isinstance(one, ev.ModelChosen)]
+
+
 async def test_several_incidents_are_worked_on_at_once_and_each_has_its_session(
     tmp_path: Path,
 ) -> None:

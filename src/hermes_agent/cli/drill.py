@@ -148,6 +148,8 @@ def _rows_of_runs(options: argparse.Namespace, todo: list[tuple[Any, int]], seve
     signal.signal(signal.SIGTERM, _ended)
     api, results, failed = Api(), [], []
     api.ensure()
+    if options.model:
+        api.post("/v1/models/test", {"model": options.model, "ask": False})
     for drill, seed in todo:
         if drill.lacking or (options.held and not drill.about.variants.held):
             continue

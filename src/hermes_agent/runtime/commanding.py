@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
-from hermes_agent.core.errors import HermesError, Stopping
+from hermes_agent.core.errors import HermesError, Stopping, UsageError
 from hermes_agent.core.incidents import (
     INCIDENTS,
     Incident,
@@ -158,8 +158,7 @@ class RuntimeWorld:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         return await runtime.open_session(
             workspace=str(folder),
-            model=runtime.choosing.full_name(await self._model(incident), needed=False)
-            or RESPONDER,
+            model=self._resolved(await self._model(incident)),
             policy=incident.policy or runtime.settings.watch.policy,
             source=INCIDENTS,
             key=f"{KEY}{incident.id}",
@@ -167,6 +166,14 @@ class RuntimeWorld:
             terminals=(self._place(incident.terminal),),
             use=TOOLS,
         )
+
+    def _resolved(self, named: str) -> str:
+        """Whom a drill names is replaced by nobody: its figures would be those of another."""
+        choosing = self._runtime.choosing
+        try:
+            return choosing.full_name(named, needed=bool(named)) or RESPONDER
+        except HermesError as error:
+            raise UsageError(f"{named} cannot go to work: {error.message}", error.hint) from None
 
     async def _model(self, incident: Incident) -> str:
         """Whom a drill names to heal it; the settings' own model for all others."""
@@ -211,7 +218,8 @@ class RuntimeWorld:
 
     async def fall_back(self, session: str) -> str:
         found = await self._runtime.store.session(session)
-        if found.model == RESPONDER:
+        incident = await self.incidents.incident(found.key.removeprefix(KEY))
+        if found.model == RESPONDER or await self._model(incident):
             return ""
         try:
             await self._runtime.choosing.choose(found, RESPONDER, "", COMMANDER, anyway=True)

@@ -79,6 +79,8 @@ class NewChoice(msgspec.Struct, forbid_unknown_fields=True):
 
 class NewTrial(msgspec.Struct, forbid_unknown_fields=True):
     model: str = ""
+    ask: bool = True
+    """Otherwise it is only seen whether it could be asked."""
 
 
 class _Costs(msgspec.Struct, forbid_unknown_fields=True):
@@ -239,6 +241,8 @@ class Api:
         asked = body_of(await request.body(), NewTrial)
         self._runtime.touch()
         self._runtime.refresh_settings()
+        if not asked.ask:
+            return reply({"model": self._runtime.choosing.full_name(asked.model)})
         try:
             return reply(await self._runtime.choosing.test(asked.model))
         except ModelError as error:  # it was not even asked
