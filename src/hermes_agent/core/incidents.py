@@ -179,7 +179,7 @@ class Incident(Struct, frozen=True, omit_defaults=True):
         return None if self.ended is None else self.ended - self.opened
 
 
-NoticeKind = Literal["declared", "progress", "resolved", "escalated", "closed", "reopened"]
+NoticeKind = Literal["declared", "progress", "resolved", "escalated", "closed"]
 
 
 class Notice(Struct, frozen=True, omit_defaults=True):
