@@ -118,6 +118,23 @@ async def test_it_is_given_up_aloud_after_many_tries(tmp_path: Path) -> None:
         assert again.dead == notices.dead
 
 
+@pytest.mark.parametrize("status", [404, 410])
+async def test_a_webhook_that_nobody_takes_is_not_tried_again(tmp_path: Path, status: int) -> None:
+    with ModelServer(lambda _received: Raw([b"no"], status)) as server:
+        clock = Clock()
+        async with post(tmp_path, clock) as here:
+            here.webhook = f"{server.root}/hook"
+            hook = WebhookChannel(lambda: here.webhook)
+            notices = ledger(here, webhook=hook, **ways(tmp_path, []))
+            await here.raise_signal(WEB)
+            for _ in range(3):
+                await notices.send_due()
+                clock.now += 2_000.0
+            assert len(server.requests) == 1
+            (dead,) = notices.dead
+            assert f"declared of inc-1 on webhook: the webhook answered {status}" in dead
+
+
 class _Broken:
     async def send(self, _notice: Notice, _incident: Incident, /) -> None:
         raise HermesError("no way")

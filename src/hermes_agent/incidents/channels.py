@@ -114,10 +114,18 @@ def _short(text: str) -> str:
 
 # ways
 
+NOBODY = frozenset({404, 410})
+"""Answers of a webhook that is not there, or no longer."""
+
+
+class Hopeless(HermesError):
+    """It does not arrive however often it is sent."""
+
 
 class Channel(Protocol):
     async def send(self, notice: Notice, incident: Incident, /) -> None:
-        """Returns when it arrived; raises a `HermesError` that says why it did not."""
+        """Returns when it arrived; raises a `HermesError` that says why it did not, which is
+        `Hopeless` where trying again is of no use."""
         ...
 
 
@@ -185,5 +193,8 @@ class WebhookChannel:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = str(error) or type(error).__name__
             raise HermesError(f"the webhook does not answer: {said}") from None
+        if answer.status_code in NOBODY:
+            said = f"the webhook answered {answer.status_code}, so nobody takes it there"
+            raise Hopeless(said, "`hermes config set watch.webhook`")
         if answer.status_code >= 300:
             raise HermesError(f"the webhook answered {answer.status_code}")

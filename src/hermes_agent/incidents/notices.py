@@ -17,7 +17,7 @@ from hermes_agent.core.incidents import (
     NoticeKind,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.channels import Channel, progress_text
+from hermes_agent.incidents.channels import Channel, Hopeless, progress_text
 from hermes_agent.incidents.keeping_on import keep_on
 
 log = logging.getLogger("hermes.incidents")
@@ -105,19 +105,22 @@ class Notices:
             if channel is None:
                 raise HermesError(f"there is no channel {notice.channel!r}")
             await channel.send(notice, incident)
+        except Hopeless as error:
+            await self._failed(notice, error.message, tries=1)
         except HermesError as error:
             await self._failed(notice, error.message)
         else:
             await self._store.notice_sent(notice.id)
 
-    async def _failed(self, notice: Notice, error: str) -> None:
-        given_up = notice.attempts + 1 >= TRIES
+    async def _failed(self, notice: Notice, error: str, tries: int = TRIES) -> None:
+        attempts = notice.attempts + 1
+        given_up = attempts >= tries
         wait = backoff(notice.attempts, self._random)
         due = NEVER if given_up else self._clock() + wait
         await self._store.notice_failed(notice.id, error, due)
         if given_up:
             self._dead = {**(self._dead or {}), notice.id: f"{_name(notice)}: {error}"}
-            log.error("given up after %d tries: %s: %s", TRIES, _name(notice), error)
+            log.error("given up after try %d: %s: %s", attempts, _name(notice), error)
         else:
             log.warning("%s: %s; again in %.0f s", _name(notice), error, wait)
 
