@@ -87,6 +87,17 @@ def test_a_check_is_never_overwritten(house: House) -> None:
     assert "run: 'true'" in (house.home / "checks" / "web.yaml").read_text()
 
 
+def test_a_check_that_cannot_be_written_leaves_nothing_behind(house: House) -> None:
+    command = f"ulimit -f 0; {sys.executable} -m hermes_agent watch add web --run true"
+    done = subprocess.run(
+        ["bash", "-c", command], env=house.environ, cwd=house.work, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "web.yaml: File too large" in done.stderr
+    assert list((house.home / "checks").iterdir()) == []
+    add(house, "web", "true")
+
+
 def test_what_is_wrong_with_a_file_is_said_everywhere(house: House) -> None:
     add(house, "web", "true")
     (house.home / "checks" / "bad.yaml").write_text("name: bad\nrum: x\n")

@@ -146,18 +146,30 @@ def _add(options: argparse.Namespace) -> int:
         raise UsageError(wrong[0].message, wrong[0].hint)
     folder = os.path.join(home, "checks")
     path = os.path.join(folder, name)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
     try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        _write_new(path, text)
     except FileExistsError:
         raise UsageError(f"there is a check in {path}", "edit the file, or remove it") from None
+    except OSError as error:
+        raise HermesError(f"cannot write {path}: {error.strerror}", "`hermes doctor`") from None
     if options.json:
         print_json({"name": options.name, "file": path})
     else:
         hint = f"`hermes watch run {options.name}` tries it" if options.run else "`hermes watch`"
         print(f"written to {path}\nhint: {hint}")
     return 0
+
+
+def _write_new(path: str, text: str) -> None:
+    """The whole file, or none."""
+    with open(path, "x", encoding="utf-8") as file:
+        try:
+            file.write(text)
+            file.flush()
+        except OSError:
+            os.unlink(path)
+            raise
 
 
 def check_text(options: argparse.Namespace) -> str:
