@@ -214,6 +214,8 @@ def test_every_notice_says_what_it_is_about() -> None:
     )  # fmt: skip
     assert "recovered after: 1 h 1 min" in channels.resolved_text(incident)
     assert "needed: more disks" in channels.escalated_text(incident, "more disks")
+    assert "believed: db: slow-dependency" in channels.escalated_text(incident)
+    assert "cause: " not in channels.ceased_text(incident)
     assert "why: planned" in channels.closed_text(incident, "planned")
     assert len(channels.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")

@@ -85,8 +85,19 @@ def resolved_text(incident: Incident) -> str:
     return "\n".join([f"resolved: {_head(incident)}", *_lines(facts)])
 
 
+def ceased_text(incident: Incident) -> str:
+    """Of one that people took over: what was believed of it then is not what it was."""
+    took = incident.seconds
+    facts = [
+        ("recovered after", span(took) if took is not None else ""),
+        ("how", "people mended it, or it passed: every signal of it has ceased"),
+        *_cause(incident, "believed before"),
+    ]
+    return "\n".join([f"resolved: {_head(incident)}", *_lines(facts)])
+
+
 def escalated_text(incident: Incident, needed: str = "") -> str:
-    facts = [("needed", needed), *_cause(incident), ("owner", incident.owner)]
+    facts = [("needed", needed), *_cause(incident, "believed"), ("owner", incident.owner)]
     return "\n".join([f"escalated: {_head(incident)}", *_lines(facts)])
 
 
@@ -94,13 +105,13 @@ def closed_text(incident: Incident, why: str) -> str:
     return "\n".join([f"closed: {_head(incident)}", *_lines([("why", why)])])
 
 
-def _cause(incident: Incident) -> list[tuple[str, str]]:
+def _cause(incident: Incident, name: str = "cause") -> list[tuple[str, str]]:
     found = incident.diagnosis
     if found is None:
         return [("cause", "not known")]
     about = CATEGORIES.get(found.category, "")
     cause = f"{found.component}: {found.category}" + (f" ({about})" if about else "")
-    return [("cause", cause), ("where", found.locus), ("in short", _short(found.summary))]
+    return [(name, cause), ("where", found.locus), ("in short", _short(found.summary))]
 
 
 def _lines(facts: Sequence[tuple[str, str]]) -> list[str]:

@@ -18,7 +18,7 @@ from hermes_agent.core.incidents import (
     Taken,
 )
 from hermes_agent.core.protocols import Clock
-from hermes_agent.incidents.channels import declared_text, resolved_text
+from hermes_agent.incidents.channels import ceased_text, declared_text
 from hermes_agent.incidents.topology import named
 
 log = logging.getLogger("hermes.incidents")
@@ -104,7 +104,7 @@ class Intake:
         if incident.state != "escalated" or await self._store.firing(id):
             return
         ended = replace(incident, state="resolved", ended=self._clock())
-        text = resolved_text(ended)
+        text = ceased_text(ended)
         try:
             await self._store.change(
                 id,
