@@ -7,17 +7,16 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import WatchedCheck
-from hermes_agent.core.messages import Usage
-from hermes_agent.core.protocols import Command, CommandState
+from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
 from hermes_agent.incidents.checks import TIMEOUT
 from hermes_agent.incidents.watching import Outcome
 from hermes_agent.learning.patterns import matches
-from hermes_agent.terminals.kinds import kind_of
+from hermes_agent.runtime.gated import GatedShell, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -70,7 +69,9 @@ class CheckRunner:
         try:
             work = folder / "work"
             await asyncio.to_thread(work.mkdir, mode=0o700, parents=True)
-            return await self._run_in(_stand_in(id, str(work), policy), watched, seconds, by)
+            return await self._run_in(
+                stand_in(id, "watch", str(work), policy), watched, seconds, by
+            )
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             self._mine.discard(id)
@@ -78,48 +79,18 @@ class CheckRunner:
     async def _run_in(
         self, session: Session, watched: WatchedCheck, seconds: float, by: Actor
     ) -> Outcome:
-        runtime = self._runtime
-        name = watched.terminal or runtime.settings.terminal.default
-        terminal = runtime.terminal_beside(session, name)
+        name = watched.terminal or self._runtime.settings.terminal.default
+        shell = GatedShell(self._runtime, session, name, by)
         try:
-            command = watched.check.run
-            effect = Effect(
-                session.id, "terminal", {"command": command}, session.id, terminal.workspace,
-                await terminal.where(), name, kind_of(runtime.shelf.place(name)).name,
-                ("process", "filesystem"), command,
-                actor=by, time=runtime.clock(),
-            )  # fmt: skip
-            verdict = await runtime.gate(session).judge(effect, terminal.trace)
-            if verdict.action != "allow":
-                why = _refusal(verdict.action, verdict.reason, verdict.rule)
-                return Outcome(False, why, refused=True)
-            if verdict.input is not None:
-                command = str(verdict.input["command"])
-            done = await terminal.run(Command("check", command, seconds))
-            return judged(watched.check, done, seconds)
+            return judged(watched.check, await shell.run(watched.check.run, seconds), seconds)
         finally:
-            await terminal.destroy()
+            await shell.close()
 
     async def clear(self) -> None:
         """Remove what a runtime that was killed has left behind."""
         for folder in await asyncio.to_thread(lambda: [*self._runtime.home.terminals.glob(LEFT)]):
             if folder.name not in self._mine:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-
-
-def _stand_in(id: str, folder: str, policy: str) -> Session:
-    """Nobody talks here: a check has no session, and its terminal is kept for nobody."""
-    return Session(
-        id, "", "", "", "watch", folder, policy, "", "", 0.0, 0.0, "idle", 0, 0, Usage(), None
-    )
-
-
-def _refusal(action: str, reason: str, rule: str) -> str:
-    asks = "the gate asks, and nobody can be asked" if action == "ask" else "the gate refuses"
-    return (
-        f"it cannot be run: {asks}: {reason} ({rule}); a rule in policies/ may allow it, with "
-        "match: {actor: job}"
-    )
 
 
 def judged(check: Check, done: CommandState, timeout: float) -> Outcome:

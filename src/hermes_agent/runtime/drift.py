@@ -9,11 +9,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.messages import Usage
-from hermes_agent.core.places import PlaceSettings
-from hermes_agent.core.protocols import Command, Terminal
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.incidents.drift.audit import Auditor, Known, judge
@@ -22,7 +19,7 @@ from hermes_agent.incidents.drift.patterns import Pattern, learned_from
 from hermes_agent.incidents.drift.report import markdown
 from hermes_agent.incidents.drift.repository import Repository
 from hermes_agent.incidents.drift.values import SCOPES, Answer, Audit, Scope
-from hermes_agent.terminals.kinds import kind_of
+from hermes_agent.runtime.gated import GatedShell, NotAllowed, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -41,41 +38,27 @@ class GatedLive:
     def __init__(self, runtime: "Runtime", session: Session, name: str) -> None:
         self.name = name
         self._runtime = runtime
-        self._session = session
-        self._kind = kind_of(place_of(runtime, name)).name
-        self._terminal: Terminal = runtime.terminal_beside(session, name)
-        self._asked = 0
+        self._shell = GatedShell(runtime, session, name, Actor("job", "drift", "drift"))
 
     async def ask(self, command: str) -> Answer:
         self._runtime.touch()
-        self._asked += 1
-        terminal, session = self._terminal, self._session
         try:
-            effect = Effect(
-                f"{session.id}-{self._asked}", "terminal", {"command": command}, session.id,
-                terminal.workspace, await terminal.where(), self.name, self._kind,
-                ("process", "filesystem"), command,
-                actor=Actor("job", "drift", "drift"), time=self._runtime.clock(),
-            )  # fmt: skip
-            verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
-            if verdict.action != "allow":
-                return Answer(None, refused=f"the gate does not allow it: {verdict.reason}")
-            if verdict.input is not None:
-                command = str(verdict.input["command"])
-            done = await terminal.run(Command(f"look-{self._asked}", command, SECONDS))
+            done = await self._shell.run(command, SECONDS)
             if done.state != "exited":
                 return Answer(None, refused=f"it did not end well ({done.state}): {command[:80]}")
             out = done.stdout
             if done.stdout_size > len(out.encode(errors="surrogateescape")):
-                out = (await terminal.read(done.spool)).decode(errors="replace")
+                out = (await self._shell.terminal.read(done.spool)).decode(errors="replace")
             return Answer(done.code, out, done.stderr)
+        except NotAllowed as error:
+            return Answer(None, refused=f"the gate does not allow it: {error.reason}")
         except (HermesError, OSError) as error:
             said = error.message if isinstance(error, HermesError) else str(error)
             return Answer(None, refused=f"terminal {self.name!r}: {said}")
 
     async def close(self) -> None:
         try:
-            await self._terminal.destroy()
+            await self._shell.close()
         except (HermesError, OSError) as error:
             log.warning("the terminal %s of an audit could not be removed: %s", self.name, error)
 
@@ -95,12 +78,12 @@ class Drift:
         runtime.refresh_settings()
         repository = await Repository.open(folder, os.environ, ref)
         name = terminal or runtime.settings.terminal.default
-        place_of(runtime, name)
+        runtime.shelf.place(name)
         lives: dict[str, GatedLive] = {}
         id = f"drift-{uuid.uuid4().hex[:12]}"
         own = runtime.home.terminals / id
         await asyncio.to_thread((own / "work").mkdir, mode=0o700, parents=True)
-        session = _stand_in(id, policy or POLICY, str(own / "work"))
+        session = stand_in(id, "drift", str(own / "work"), policy or POLICY)
 
         def live(wanted: str) -> GatedLive:
             chosen = wanted or name
@@ -170,17 +153,3 @@ def chosen_scopes(names: Sequence[str]) -> list[Scope]:
         if name not in SCOPES:
             raise UsageError(f"no scope called {name!r}", f"there are: {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in names]
-
-
-def place_of(runtime: "Runtime", name: str) -> PlaceSettings:
-    places = runtime.settings.places
-    if name not in places:
-        raise UsageError(f"no terminal called {name!r}", f"there are: {', '.join(places)}")
-    return places[name]
-
-
-def _stand_in(id: str, policy: str, folder: str) -> Session:
-    """What the gate and the terminals want to know of who asks; nobody talks here."""
-    return Session(
-        id, "drift", "", "", "drift", folder, policy, "", "", 0.0, 0.0, "idle", 0, 0, Usage(), None
-    )
