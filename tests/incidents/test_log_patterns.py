@@ -129,10 +129,15 @@ def test_no_line_is_lost_or_read_twice_however_it_is_rotated(steps: list[str]) -
         assert reader.text == wrote + "the end\n"
 
 
+async def nothing(_pattern: LogPattern) -> str:
+    return ""
+
+
 def logs_of(here: Post, *patterns: LogPattern) -> Logs:
     return Logs(
-        here.store, patterns=lambda: patterns, raise_signal=here.raise_signal, clock=here.clock
-    )
+        here.store, patterns=lambda: patterns, raise_signal=here.raise_signal, refusal=nothing,
+        clock=here.clock,
+    )  # fmt: skip
 
 
 async def test_lines_that_fit_become_one_signal_and_it_passes_when_it_is_quiet(

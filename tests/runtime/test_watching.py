@@ -97,6 +97,35 @@ async def test_a_rule_may_be_about_checks_alone(tmp_path: Path) -> None:
         assert (await here.runtime.incidents.run_check(check("touch probe"))).ok
 
 
+async def test_a_log_is_read_only_where_the_gate_lets_it_be(tmp_path: Path) -> None:
+    rules = tmp_path / "home" / "policies"
+    rules.mkdir(parents=True)
+    (rules / "mine.yaml").write_text(
+        "version: 1\nname: mine\nrules:\n"
+        "  - {id: private, match: {access: read, path: /**/private.log, actor: job}, then: deny,"
+        " reason: not for jobs}\n"
+    )
+    open_log, private = tmp_path / "open.log", tmp_path / "private.log"
+    for path in (open_log, private):
+        path.touch()
+        pattern = f"name: {path.stem}\nlog: {{path: {path}, pattern: bad}}\n"
+        write(tmp_path, pattern, f"{path.stem}.yaml")
+    async with house(tmp_path) as here:
+        (incident,) = await first(here)
+        assert incident.title == "private: the log of private cannot be read"
+        assert "not for jobs" in here.runtime.incidents.troubles[0]
+
+        async def followed() -> bool:
+            return bool(await here.runtime.store.incidents.log_places())
+
+        await until(followed)
+        for path in (private, open_log):
+            path.write_text("bad\n")
+        assert (await first(here, 2))[1].title == f"open: open stands in {open_log}"
+        places = await here.runtime.store.incidents.log_places()
+        assert [place.path for place in places] == [str(open_log)]
+
+
 async def test_a_failing_check_is_declared_and_told_while_others_go_on(tmp_path: Path) -> None:
     well = "- {name: well, run: 'true', every: 1}\n"
     write(tmp_path, f"{well}- {{name: web, service: shop, run: 'false', after: 1, owner: ann}}")

@@ -23,6 +23,8 @@ log = logging.getLogger("hermes.incidents")
 LOOK_SECONDS = 1.0
 QUIET_SECONDS = 600.0
 """When no more lines came for so long, it is over."""
+JUDGED_SECONDS = 60.0
+"""How long it holds that a log may be read, or may not."""
 MOST_BYTES = 1_000_000
 """What is read of one log at a time."""
 LONGEST_LINE = 100_000
@@ -130,23 +132,36 @@ class Logs:
         *,
         patterns: Callable[[], Sequence[LogPattern]],
         raise_signal: Callable[[Signal], Awaitable[Taken]],
+        refusal: Callable[[LogPattern], Awaitable[str]],
         clock: Clock,
     ) -> None:
+        """`refusal`: why the log of a pattern may not be read; empty where it may."""
         self._store = store
         self._patterns = patterns
+        self._refusal = refusal
         self._raise = raise_signal
         self._clock = clock
         self._places: dict[str, LogPlace] | None = None
         self._firing: dict[str, tuple[Signal, float]] = {}
+        self._judged: dict[tuple[str, str], tuple[str, float]] = {}
+        """By name and path: why the log may not be read, and since when that is known."""
         self.missing: dict[str, str] = {}
         """Logs that cannot be read, by their path."""
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Patterns whose log may not be read, and why."""
+        return {name: why for (name, _), (why, _) in self._judged.items() if why}
 
     async def tend(self) -> None:
         await keep_on("following logs", self.look, lambda: asyncio.sleep(LOOK_SECONDS))
 
     async def look(self) -> None:
         """Read what is new in each log, once for all of its patterns."""
-        patterns = self._patterns()
+        found = self._patterns()
+        wanted = {(one.name, one.path) for one in found}
+        self._judged = {key: known for key, known in self._judged.items() if key in wanted}
+        patterns = [one for one in found if not await self._may_not(one)]
         if self._places is None:
             self._places = {place.path: place for place in await self._store.log_places()}
             for signal in await self._store.signals(limit=1_000):
@@ -157,6 +172,20 @@ class Logs:
             await self._follow(path, [one for one in patterns if one.path == path], self._places)
         self.missing = {path: why for path, why in self.missing.items() if path in paths}
         await self._end_quiet()
+
+    async def _may_not(self, pattern: LogPattern) -> str:
+        """Why its log is not read. What is refused is said like a check that cannot be run."""
+        known = self._judged.get((pattern.name, pattern.path))
+        now = self._clock()
+        if known is not None and 0 <= now - known[1] < JUDGED_SECONDS:
+            return known[0]
+        why = await self._refusal(pattern)
+        self._judged[pattern.name, pattern.path] = why, now
+        if why:
+            service = pattern.service or pattern.name
+            title = f"{service}: the log of {pattern.name} cannot be read"
+            await self._say(pattern, f"unread:{pattern.name}", title, f"{pattern.path}\n{why}")
+        return why
 
     async def _follow(
         self, path: str, patterns: Sequence[LogPattern], places: dict[str, LogPlace]
@@ -193,18 +222,15 @@ class Logs:
         more = "or more " if len(lines) >= MOST_LINES else ""
         count = f"{len(lines)} {more}lines of {pattern.path}" if len(lines) > 1 else pattern.path
         service = pattern.service or pattern.name
+        title = f"{service}: {pattern.name} stands in {pattern.path}"
+        await self._say(pattern, f"log:{pattern.name}", title, "\n".join([f"{count}:", *shown]))
+
+    async def _say(self, pattern: LogPattern, fingerprint: str, title: str, detail: str) -> None:
+        service = pattern.service or pattern.name
         signal = Signal(
-            "log",
-            f"log:{pattern.name}",
-            f"{service}: {pattern.name} stands in {pattern.path}",
-            service,
-            pattern.severity,
-            True,
-            "\n".join([f"{count}:", *shown]),
-            0.0,
-            pattern.owner,
-            pattern.labels,
-        )
+            "log", fingerprint, title, service, pattern.severity, True, detail, 0.0,
+            pattern.owner, pattern.labels,
+        )  # fmt: skip
         await self._raise(signal)
         self._firing[signal.fingerprint] = signal, self._clock()
 

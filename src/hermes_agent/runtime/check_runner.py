@@ -7,16 +7,17 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.effects import Actor
+from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
-from hermes_agent.incidents.checks import TIMEOUT
+from hermes_agent.incidents.checks import TIMEOUT, LogPattern
 from hermes_agent.incidents.watching import Outcome
 from hermes_agent.learning.patterns import matches
-from hermes_agent.runtime.gated import GatedShell, stand_in
+from hermes_agent.policy.resolvers import on_disk
+from hermes_agent.runtime.gated import GatedShell, admit, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -85,6 +86,22 @@ class CheckRunner:
             return judged(watched.check, await shell.run(watched.check.run, seconds), seconds)
         finally:
             await shell.close()
+
+    async def refusal(self, pattern: LogPattern) -> str:
+        """Why the log of a pattern may not be read here; empty where it may."""
+        runtime = self._runtime
+        workspace = str(runtime.home.terminals / "logs")
+        session = stand_in(f"log-{pattern.name}", "watch", workspace, runtime.settings.policy)
+        effect = Effect(
+            session.id, "read_file", {"path": pattern.path}, session.id, workspace,
+            capabilities=("filesystem",), paths=(("read", pattern.path),),
+            actor=Actor("job", pattern.name, "watch"), time=runtime.clock(),
+        )  # fmt: skip
+        try:
+            await admit(runtime, session, effect, on_disk)
+        except HermesError as error:
+            return f"it cannot be read: {error.message} ({error.hint})"
+        return ""
 
     async def clear(self) -> None:
         """Remove what a runtime that was killed has left behind."""

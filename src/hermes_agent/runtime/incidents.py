@@ -110,6 +110,7 @@ class Incidents:
             self._runtime.store.incidents,
             patterns=lambda: self.watching.loaded.logs,
             raise_signal=self.intake.raise_signal,
+            refusal=self._runner.refusal,
             clock=self._runtime.clock,
         )
 
@@ -258,6 +259,7 @@ class Incidents:
         found = [f"checks/{one} ({one.hint})" for one in self.watching.loaded.problems]
         found += self._troubles
         found += [f"the log {path}: {why}" for path, why in self.logs.missing.items()]
+        found += [f"the log of {name}: {why}" for name, why in self.logs.refused.items()]
         found += [self.listener.trouble] if self.listener.trouble else []
         found += [f"the team was not told: {dead}" for dead in self.notices.dead]
         return found
