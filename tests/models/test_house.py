@@ -36,7 +36,7 @@ async def answer(model: Model) -> Reply:
 
 
 def test_every_wire_format_of_a_service_has_its_module() -> None:
-    assert {service.wire for service in SERVICES.values()} <= {*WIRES, "scripted"}
+    assert {service.wire for service in SERVICES.values()} <= {*WIRES, "scripted", "builtin"}
 
 
 @pytest.mark.parametrize("names", [(), ("",)])
@@ -346,7 +346,7 @@ def test_only_what_has_changed_is_made_anew(tmp_path: Path) -> None:
 def test_every_service_has_a_row_with_its_keys_or_what_it_lacks(tmp_path: Path) -> None:
     settings = ModelSettings(services={"mine": MINE}, keys={"groq": ("nonsense",)})
     rows = {row["name"]: row for row in house(tmp_path, settings, XAI_API_KEY="k").services()}
-    assert rows.keys() == {*SERVICES, "mine"} - {"scripted"}
+    assert rows.keys() == {*SERVICES, "mine"} - {"scripted", "builtin"}
     assert rows["xai"]["keys"][0]["label"] == "XAI_API_KEY"
     assert rows["xai"]["hint"] == ""
     assert "OPENAI_API_KEY" in rows["openai"]["hint"]

@@ -11,6 +11,12 @@ from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.seen import quotes
 
 KEEP = "/var/tmp"  # noqa: S108 - a copy of what is replaced goes where the box has room
+SHELVES = frozenset({"backup", "backups", "old", "previous", "orig", "saved", "archive"})
+"""Folders where earlier versions are put away."""
+ANYWHERE = frozenset({"/", "etc", "var", "srv", "opt", "lib", "root", "home", "conf.d", "backups"})
+"""Folders that say nothing of what belongs together."""
+ALIKE = 6
+"""Lines in which files may differ that are taken to be versions of one."""
 ACT = 0.6
 """From which score on an idea is acted on."""
 
@@ -67,22 +73,27 @@ def earlier(case: Case, path: str) -> Copy:
         return Copy((search,))
     for copy, differs in parse.files(found.output).items():
         changed = [line for line in differs if line[:2] in ("< ", "> ")]
-        if changed and not copy.startswith(KEEP) and _is_copy(copy, path):
+        if copy.startswith(KEEP) or not changed:
+            continue
+        if _is_copy(copy, path) or (len(changed) <= ALIKE and _is_named_so(copy, path)):
             return Copy((), copy, changed[-1])
     return Copy()
 
 
+def _is_named_so(copy: str, path: str) -> bool:
+    return PurePosixPath(copy).name.removeprefix(".").startswith(PurePosixPath(path).name)
+
+
 def _is_copy(copy: str, path: str) -> bool:
-    own, name = PurePosixPath(copy), PurePosixPath(path).name
-    shelved = any(
-        part in ("backup", "backups", "old", "previous", "orig", "saved", "archive")
-        or probes.BACKUPS.search(part)
-        for part in own.parts[:-1]
-    )
+    """Whether a file is an earlier version of another: beside it by its name, or put away where
+    such files are kept, below a folder of the same family."""
+    own, old = PurePosixPath(copy), PurePosixPath(path)
     stem = own.name.removeprefix(".")
-    if stem == name:
-        return shelved
-    return stem.startswith(name) and (shelved or probes.BACKUPS.search(stem) is not None)
+    if own.parent == old.parent:
+        return stem.startswith(old.name) and probes.BACKUPS.search(stem) is not None
+    shelved = any(part in SHELVES or probes.BACKUPS.search(part) for part in own.parts[:-1])
+    family = (set(own.parts[:-1]) & set(old.parts[:-1])) - ANYWHERE
+    return shelved and bool(family) and stem.startswith(old.name)
 
 
 def put_back(path: str, copy: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The work on an incident: look, suspect, look closer, mend, verify, and say what it was."""
 
+import re
 from collections.abc import Generator, Sequence
 
 from msgspec.structs import replace
@@ -22,6 +23,8 @@ ATTEMPTS = 5
 LOOKS = 4
 """Times that it looks closer before each of them."""
 AT_ONCE = 12
+_UNDONE = re.compile(r"(cp|mv|chmod|ln -sfn|ip|iptables|tc|kill -STOP) ")
+"""How an undo begins that can be carried out as it is written."""
 CASCADE = "cascading-failure"
 CHILDREN = 6
 
@@ -94,11 +97,8 @@ def _again(
     case = Case(brief, known)
     only = [book.category for book in books] or follow.categories(brief)
     fallen = _fallen(case) if CASCADE in only else None
-    fresh = _fresh(case, tried, () if fallen else only)
-    if not fresh and not books:
-        return ""
-    if not _is_clear(case, fresh):
-        wants = [want for idea in fresh[:4] for want in idea.wants]
+    if not _is_clear(case, _fresh(case, tried, () if fallen else only)):
+        wants = [want for idea in ideas(case)[:5] for want in idea.wants]
         wants += closer(case, case.suspects[:CHILDREN])
         known += yield from run(
             "This may have happened before: I look at what was written down then.",
@@ -275,6 +275,10 @@ def _mend(
     well = _went_well if after else holds
     if not well(answer):
         answer = yield Move("It may take a moment.", (terminal("sleep 3"), last))
+    if not well(answer) and answer.results and "worse" in answer.results[-1].text.lower():
+        back = [part for part in idea.undo.split("; ") if _UNDONE.match(part)]
+        if back:
+            yield Move("It got worse: I take it back.", tuple(terminal(one) for one in back))
     return well(answer)
 
 

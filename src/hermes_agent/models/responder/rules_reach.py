@@ -31,6 +31,7 @@ _SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGN
 _ADDRESS = re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})(?::(\d{2,5}))?")
 _NODE = re.compile(r"(\S*on-node [\w.-]+|(?:/\S*/)?ip netns exec [\w.-]+)\s")
 SLOW_SECONDS = 0.8
+QUEUES = "tc qdisc show"
 DATAGRAMS = "ss -lnup"
 
 
@@ -209,6 +210,30 @@ def _between(case: Case, service: str, to: tuple[str, str], spoken: str) -> Iter
         )  # fmt: skip
 
 
+def thin(case: Case) -> Iterator[Idea]:
+    """A link that lets hardly anything through."""
+    for service in case.suspects:
+        spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
+        far = [one for one in _ADDRESS.findall(_words(case, service)) if one[0][:4] != "127."]
+        if not spoken or not far:
+            continue
+        for at in ("", *_nodes(case)):
+            wants = case.missing((f"{at}{QUEUES}",))
+            where = f"{far[0][0]}:{far[0][1]}"
+            if wants:
+                yield Idea("slow-dependency", service, f"the link to {where} may be thin", 0.5,
+                           where, lines(spoken), wants)  # fmt: skip
+            for line in case.text(f"{at}{QUEUES}").splitlines():
+                found = re.match(r"qdisc (?:tbf|netem|htb) \S+ dev ([\w.-]+)(?:@\S+)? root", line)
+                if found:
+                    yield Idea(
+                        "slow-dependency", "network", f"the link {found[1]} is throttled",
+                        0.9, f"{found[1]} to {where}: {line}", lines(line, spoken), (),
+                        (f"{at}tc qdisc del dev {found[1]} root",), f"{at}tc qdisc add {line[6:]}",
+                        ("change queues of links by review only",),
+                    )  # fmt: skip
+
+
 def _nodes(case: Case) -> list[str]:
     """What commands begin with that run in the network of another node."""
     found = [_NODE.match(one.command) for one in case.definitions.values()]
@@ -332,4 +357,4 @@ def _behind(case: Case, host: str, port: int) -> str:
     return named[0] if named else (host if host in case.services else "")
 
 
-RULES = (names, network, slow)
+RULES = (names, network, thin, slow)

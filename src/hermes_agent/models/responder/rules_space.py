@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
 
 FULL, ROOMY = 95, 80
 """Percent: from where on a file system is full, and below which it must come."""
@@ -20,6 +20,10 @@ _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdum
 _SCRATCH = ("/tmp/", "/var/tmp/", "/var/cache/", "/var/crash/")  # noqa: S108 - of the machine
 OLD_SECONDS = 3_600.0
 """What lies in a scratch folder for longer is forgotten."""
+_LOUD_ENTRY = re.compile(
+    r"LOG_?LEVEL=\"?(debug|trace)| --?(debug|verbose|trace)( |$)", re.IGNORECASE
+)
+GROWING_SECONDS = 15.0
 _PASSING = re.compile(
     r"/(sess|session|sessions|cache|caches|tmp|temp|scratch|thumbs|thumbnails|spool|"
     r"\.cache|http-cache|proxy_cache|opcache|uploads-tmp|work|partial)([-_/]|$)",
@@ -62,6 +66,9 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
     found = list(parse.sizes(case.text(probes.large(mount.path))))
     spare = [one for one in found if _disposable(one, case.now) and not _held(case, one.path)]
     open_logs = [one for one in found if _is_log(one.path) and one not in spare]
+    growing = [one for one in open_logs if case.now - one.time < GROWING_SECONDS]
+    if growing:
+        yield from _flooding(case, known, growing)
     for chosen, fix in ((spare, _removal(spare)), (open_logs[:3], _emptying(open_logs[:3]))):
         freed = sum(one.size for one in chosen) // 1024
         if freed and mount.percent - 100 * freed // max(mount.size, 1) < 92:
@@ -80,6 +87,48 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
             known, score=min(known.score, 0.55), locus=found[0].path,
             evidence=(*known.evidence[:2], *lines(found[0].line)),
         )  # fmt: skip
+
+
+def _flooding(case: Case, known: Idea, growing: list[parse.Sized]) -> Iterator[Idea]:
+    """A log that is written right now fills it: whoever writes it is quietened first."""
+    log = growing[0]
+    stem = PurePosixPath(log.path).name.partition(".")[0]
+    writer = stem if stem in case.services else known.component
+    definition = case.definitions.get(writer)
+    chatty = [line for _, line in case.log(writer) if re.search(r"\b(DEBUG|TRACE)\b", line)]
+    told = chatty[-1:] or case.troubles(writer)[:1]
+    wants: tuple[str, ...] = ()
+    for path in [*case.configs(writer), *([definition.path] if definition else [])]:
+        copy = earlier(case, path)
+        wants += copy.wants
+        fix = put_back(path, copy.path) if copy.path else _muted(case, path)
+        if fix and definition is not None and path == definition.path and case.supervised:
+            fix += ("supervisorctl reread", f"supervisorctl update {shlex.quote(writer)}")
+        if fix:
+            yield Idea(
+                "log-flood", writer, f"{writer} fills {known.locus} with {log.path}", 0.95,
+                log.path, (*known.evidence[:1], *lines(log.line, copy.change, *told))[:3], (),
+                (*fix, case.restart(writer), *_emptying(growing)), undo_of(path),
+                ("keep the log level at info", "rotate logs by size"),
+            )  # fmt: skip
+    if wants:
+        yield Idea(
+            "log-flood", writer, f"{writer} fills {known.locus} with {log.path}", 0.9, log.path,
+            lines(*known.evidence[:1], log.line, *told), wants,
+        )  # fmt: skip
+
+
+def _muted(case: Case, path: str) -> tuple[str, ...]:
+    """A level in an entry's environment, or a flag of its command, taken back."""
+    shown = _shown(case, path)
+    if not any(_LOUD_ENTRY.search(line) for line in shown):
+        return ()
+    own = shlex.quote(path)
+    quieter = (
+        "sed -i -E 's/(LOG_?LEVEL=\"?)(debug|trace)/\\1info/I; "
+        f"s/ --?(debug|verbose|trace)( |$)/\\2/' {own}"
+    )
+    return (f"cp {own} {KEEP}/{PurePosixPath(path).name}.replaced", quieter)
 
 
 def _removal(chosen: list[parse.Sized]) -> tuple[str, ...]:
