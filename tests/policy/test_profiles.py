@@ -114,6 +114,7 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("skill", {"name": "x"}, "allow allow allow allow"),
     ("write_skill", {"name": "x", "files": {}, "why": "x"}, "allow allow allow allow"),
     ("recall", {"query": "x"}, "allow allow allow allow"),
+    ("incident", {"action": "verify"}, "allow allow allow allow"),
 ]
 
 
