@@ -135,6 +135,18 @@ class Desk:
                 parked = ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
                 await self._store.append(turn, parked)
 
+    async def _park_begun(self, turn: Turn, why: str) -> bool:
+        """Show what was begun and cannot be looked after now; True while a person has not said
+        what became of it."""
+        every = (await self._conversation(turn.session)).every
+        lost = [one for one in every if one.intended is not None and not one.finished]
+        waiting = [one for one in lost if one.decided is None]
+        for call in waiting:
+            if call.parked is None:
+                parked = ev.CallParked(call.effect, call.call.id, call.call.name, why)
+                await self._store.append(turn, parked)
+        return bool(waiting)
+
     # working
 
     def _work(self, session: Session, turn: Turn) -> None:
@@ -149,6 +161,8 @@ class Desk:
             # Nothing can be done for it now: say so, rather than leave it running for ever.
             log.exception("turn %s of session %s cannot be worked", turn.id, session.id)
             told = as_told(error)
+            if await self._park_begun(turn, told.message):
+                return
             end = ev.TurnFinished(turn.id, "failed", "", told.message, told.hint)
             for recorded in await self._store.append(turn, end):
                 self._bus.publish(recorded)
@@ -257,15 +271,19 @@ class Desk:
         for worker in self._workers.values():
             if any(call.effect == effect and call.parked for call in worker.talk.every):
                 return await worker.people.decide(effect, decision, by)
-        return await self._decide_for_program(effect, decision, by)
+        return await self._decide_for_absent(effect, decision, by)
 
-    async def _decide_for_program(self, effect: str, decision: str, by: str) -> None:
-        """Write the decision down; the program acts on it when it comes back."""
+    async def _decide_for_absent(self, effect: str, decision: str, by: str) -> None:
+        """Write the decision down; whoever works on the turn acts on it: a program when it comes
+        back, or we, where what was missing is there again."""
         parked = next((one for one in await self._store.parked() if one.effect == effect), None)
         turn = await self._store.unfinished_turn(parked.session) if parked else None
         if parked is None or turn is None or parked.session in self._tasks:
             raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
         await self._store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
+        session = await self._store.session(parked.session)
+        if self._is_ours(session):
+            await self.continue_turn(session)
 
 
 @contextmanager
