@@ -531,3 +531,17 @@ async def test_a_drill_that_says_harm_was_done_counts_against_the_skill(tmp_path
         assert (await h.post("/v1/incidents/inc-1/outcome", told))["state"] == "candidate"
         (use,) = await h.runtime.store.lore.uses("disk-full-prevention")
         assert (use.outcome, "the data is gone" in use.why) == ("bad", True)
+
+
+async def test_people_are_asked_what_a_rule_leaves_to_them(tmp_path: Path) -> None:
+    begin = [LOOK, MEND, resolve(), say("mended")]
+    async with response(tmp_path, begin=begin, over=[DONE]) as h:
+        await h.fail(policy="careful")
+        await until(h.runtime.store.questions)
+        (question,) = await h.runtime.store.questions()
+        assert question.purpose == "approval"
+        await h.runtime.answer(question.id, "yes", "ann")
+        found = await h.over()
+        lines = [one.text for one in await h.runtime.store.incidents.timeline("inc-1")]
+    assert found.state == "resolved"
+    assert any(line.startswith("waits for an answer (`hermes approvals`): ") for line in lines)

@@ -18,9 +18,10 @@ Line = tuple[EntryKind, str, Mapping[str, Any]]
 async def follow(world: World, id: str, session: str) -> None:
     """Until it is cancelled."""
     known = {
-        str(entry.data["effect"])
+        str(entry.data[name])
         for entry in await world.incidents.timeline(id)
-        if "effect" in entry.data
+        for name in ("effect", "question")
+        if name in entry.data
     }
     checks = [one.check.run for one in (await world.incidents.incident(id)).checks]
     seen: list[ev.Recorded] = []
@@ -33,6 +34,10 @@ async def follow(world: World, id: str, session: str) -> None:
                     if call.name == DELEGATE and call.id not in known:
                         known.add(call.id)
                         await _delegated(world, id, call.id, call.input().get("tasks"))
+            case ev.Asked(id=question, text=text) if question not in known:
+                known.add(question)
+                line = f"waits for an answer (`hermes approvals`): {text[:LINE_CHARS]}"
+                await world.incidents.change(id, [("note", line, {"question": question})])
             case ev.CallFinished(tool=tool, effect=effect) if effect not in known:
                 known.add(effect)
                 done = [one for one in calls_of(seen, checks) if one.effect == effect]

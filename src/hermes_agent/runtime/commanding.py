@@ -188,10 +188,13 @@ class RuntimeWorld:
     ) -> None:
         skills = (opened,) if opened is not None else ()
         recalled = Recalled(skills=tuple(offered))
-        inbound = Inbound(key, text, COMMANDER, recalled=recalled, skills=skills)
+        to = await self._runtime.store.session(session)
+        # The team is asked what a rule leaves to people; in a drill nobody is there.
+        asks = (await self.incidents.incident(to.key.removeprefix(KEY))).source != "drill"
+        inbound = Inbound(key, text, COMMANDER, asks, recalled=recalled, skills=skills)
         while True:
             try:
-                await self._runtime.submit(await self._runtime.store.session(session), inbound)
+                await self._runtime.submit(to, inbound)
                 return
             except Stopping:
                 await asyncio.Event().wait()  # the next runtime sends it

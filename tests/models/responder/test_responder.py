@@ -11,7 +11,15 @@ from hermes_agent.learning.skill_file import problems
 from hermes_agent.models.responder.model import NAME, WHAT_IT_IS, ResponderModel, open_named
 from hermes_agent.models.responder.playbooks import playbook
 from tests.models.helpers import reply, request
-from tests.models.responder.machine import STATUS, WELL, Machine, brief, converse, replies
+from tests.models.responder.machine import (
+    PROCESSES,
+    STATUS,
+    WELL,
+    Machine,
+    brief,
+    converse,
+    replies,
+)
 
 GONE = WELL | {
     "supervisorctl status": STATUS.replace(
@@ -145,3 +153,30 @@ async def test_it_ends_whatever_commands_print(printed: list[str], well: bool) -
     machine = Machine(outputs, well=well)
     await converse(machine, brief())
     assert machine.acts[-1]["action"] in ("resolve", "false_alarm", "escalate")
+
+
+BUSY_LINE = "  {pid}       {parent} root     R     {nice}  97.0 23252     70 {command}\n"
+
+
+@pytest.mark.parametrize(
+    ("busy", "changed"),
+    [
+        (BUSY_LINE.format(pid=14, parent=1, nice=10, command="python3 nightly-backup.py"), {}),
+        (BUSY_LINE.format(pid=14, parent=1, nice=0, command="tmux new"), {}),
+        (
+            BUSY_LINE.format(pid=14, parent=1, nice=0, command="python3 nightly-backup.py"),
+            {"supervisorctl status": "", "tail -v -n +1 /etc/supervisor/conf.d/*.conf": ""},
+        ),
+        (
+            BUSY_LINE.format(pid=14, parent=1, nice=0, command="python3 nightly-backup.py"),
+            {"supervisorctl status": STATUS.replace("RUNNING   pid 7, uptime 0:01:10", "STOPPED")},
+        ),
+    ],
+    ids=["niced", "of-a-person", "no-supervisor", "service-is-down"],
+)
+async def test_who_is_busy_for_another_reason_is_not_killed(
+    busy: str, changed: dict[str, str]
+) -> None:
+    machine = Machine({**WELL, "ps -eo": PROCESSES + busy, "top": "", **changed})
+    await converse(machine, brief())
+    assert not [one for one in machine.commands if re.search(r"\bkill\b", one)]

@@ -32,6 +32,8 @@ _TROUBLE = re.compile(
 )
 _CONFIG = re.compile(r"\.(conf|cfg|ini|ya?ml|json|toml|properties|env)$")
 _SETTING = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*[=:]\s*(.*?)\s*;?\s*$")
+_PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b")
+"""Processes of people who are logged in, and of whoever looks after the machine."""
 _PATH = re.compile(r"(?<![\w/.])(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
 _URL = re.compile(r"\bhttps?://([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|]*)?")
 
@@ -281,10 +283,15 @@ class Case:
 
     def strangers(self, pid: int) -> list[parse.Process]:
         """A process that nobody looks after with those above it, the highest first; none where
-        somebody does, or where it belongs to whoever looks."""
+        somebody does, where it belongs to whoever looks or to a person who is logged in, or where
+        it is not known who looks after what."""
         found: list[parse.Process] = []
+        if not self.definitions:
+            return found
         while (one := self.process(pid)) is not None and one.pid != 1 and len(found) < 20:
             if self.owner(one.pid) or one.parent == 0 or self._is_starting(one):
+                return []
+            if one.nice > 0 or _PEOPLE.search(one.command):
                 return []
             found.insert(0, one)
             pid = one.parent

@@ -21,7 +21,10 @@ _BIG = 40_000
 
 
 def runaway(case: Case) -> Iterator[Idea]:
-    """Somebody eats the processor: a stranger, or a worker of the service that is stuck."""
+    """Somebody eats the processor: a stranger, or a worker of the service that is stuck. Where the
+    service itself does not run, that is not why."""
+    if not case.pids(case.brief.service):
+        return
     hot = [
         one
         for one in case.processes

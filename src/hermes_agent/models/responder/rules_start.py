@@ -241,7 +241,10 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
         return  # it is there again
     copies = [row for row in parse.sizes(case.text(search)) if row.path != path]
     copies = [row for row in copies if not row.path.startswith((KEEP, "/usr/"))]
-    source = max(copies, key=lambda row: row.time) if copies else None
+    used = {one.path for one in case.definitions.values()}
+    copies = [row for row in copies if row.path not in used]
+    near = [row for row in copies if PurePosixPath(row.path).parent == here.parent]
+    source = max(near or copies, key=lambda row: row.time, default=None)
     folder_gone = listed is not None and not listed.ok
     fix = _replacement(case, service, path, source.path if source else "", folder_gone)
     moved = [
