@@ -242,7 +242,12 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
     copies = [row for row in parse.sizes(case.text(search)) if row.path != path]
     copies = [row for row in copies if not row.path.startswith((KEEP, "/usr/"))]
     used = {one.path for one in case.definitions.values()}
-    copies = [row for row in copies if row.path not in used]
+    versions = re.compile(rf"\.?{re.escape(here.name)}([.~_-].*)?")
+    copies = [
+        row
+        for row in copies
+        if row.path not in used and versions.fullmatch(PurePosixPath(row.path).name)
+    ]
     near = [row for row in copies if PurePosixPath(row.path).parent == here.parent]
     source = max(near or copies, key=lambda row: row.time, default=None)
     folder_gone = listed is not None and not listed.ok
