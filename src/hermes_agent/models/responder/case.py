@@ -281,17 +281,18 @@ class Case:
         many = [(pid, len(rows), rows[0]) for pid, rows in found.items() if len(rows) >= CROWD]
         return sorted(many, key=lambda one: -one[1])
 
-    def strangers(self, pid: int) -> list[parse.Process]:
+    def strangers(self, pid: int, *, harmful: bool = False) -> list[parse.Process]:
         """A process that nobody looks after with those above it, the highest first; none where
         somebody does, where it belongs to whoever looks or to a person who is logged in, or where
-        it is not known who looks after what."""
+        it is not known who looks after what. One that gives way to others is left alone, too,
+        unless it is seen to do harm, as by what it holds."""
         found: list[parse.Process] = []
         if not self.definitions:
             return found
         while (one := self.process(pid)) is not None and one.pid != 1 and len(found) < 20:
             if self.owner(one.pid) or one.parent == 0 or self._is_starting(one):
                 return []
-            if one.nice > 0 or _PEOPLE.search(one.command):
+            if (one.nice > 0 and not harmful) or _PEOPLE.search(one.command):
                 return []
             found.insert(0, one)
             pid = one.parent

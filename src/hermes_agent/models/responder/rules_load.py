@@ -163,7 +163,7 @@ def _clinging(case: Case, service: str, said: str) -> Iterator[Idea]:
     """A stranger that holds connections to it and lets none go."""
     for port in case.ports(service):
         for pid, count, line in case.crowd(port):
-            chain = case.strangers(pid)
+            chain = case.strangers(pid, harmful=True)
             if not chain:
                 continue
             ids = " ".join(str(one.pid) for one in chain)

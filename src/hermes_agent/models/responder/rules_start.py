@@ -205,7 +205,7 @@ def _deaf(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
 
 def _holding(case: Case, service: str, path: str, line: str, pid: int) -> Iterator[Idea]:
     """A living process has the lock: one that nobody looks after is ended, no other."""
-    chain = case.strangers(pid)
+    chain = case.strangers(pid, harmful=True)
     if not chain:
         return
     last = chain[-1]
