@@ -89,6 +89,7 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "skill": {"name": "made"},
         "write_skill": {"name": "made", "files": {"SKILL.md": "made"}, "why": "made"},
         "recall": {"query": "made"},
+        "incident": {"action": "verify"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

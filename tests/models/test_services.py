@@ -23,7 +23,7 @@ def test_every_row_has_an_address_or_needs_none(name: str, aws_nowhere: dict[str
     found, service, url = service_of(name, SETTINGS, environ)
     assert found == name
     assert service == SERVICES[name]
-    if service.wire in ("local", "scripted"):
+    if service.wire in ("local", "scripted", "builtin"):
         assert url == ""
     else:
         assert url.startswith("http://127.0.0.1:" if name in OWN else "https://")

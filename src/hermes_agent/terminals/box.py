@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import BoxPlace
+from hermes_agent.terminals import sandbox_limits
 from hermes_agent.terminals.piped import Piped
 from hermes_agent.terminals.transport import Channel, Done, Transport
 
@@ -21,6 +22,8 @@ ENVIRONMENT = {
     "TERM": "dumb",
 }
 """All that programs of a box find in theirs."""
+JOIN = 'for n in $(seq "$1"); do shift; echo $$ >"$1/cgroup.procs"; done; shift; exec "$@"'
+"""Whoever comes in counts towards what the box may use."""
 INSIDE = ("--mount", "--net", "--uts", "--ipc", "--pid", "--user")
 
 
@@ -30,21 +33,35 @@ def first_process(place: BoxPlace) -> int:
         pid, started = (Path(place.folder) / "pid").read_text().split()
     except (OSError, ValueError):
         pid, started = "0", ""
-    if not started or started_at(int(pid)) != started:
+    if not started or started_at(int(pid)) != started or not _is_inside(int(pid)):
         raise HermesError("the box is gone", "`hermes drill run` makes another")
     return int(pid)
+
+
+def _is_inside(pid: int) -> bool:
+    """Whether its namespaces are there: one that is dying has left them before it is gone."""
+    try:
+        Path(f"/proc/{pid}/ns/ipc").readlink()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
 
 
 def door(place: BoxPlace) -> list[str]:
     """What a command line begins with to be run in the box, as its root."""
     pid = first_process(place)
-    enter = ["nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
+    enter = [*_joining(place), "nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
     holder = _parent(pid)
     if _user_namespace("self") == _user_namespace(str(holder)):
         return [*enter, "--setuid", "0", "--setgid", "0", "--"]
     # Between ours and the box's lies the namespace that its process namespace belongs to.
     outer = ["nsenter", "--target", str(holder), "--user", "--preserve-credentials", "--"]
     return [*outer, *enter, "--preserve-credentials", "--"]
+
+
+def _joining(place: BoxPlace) -> list[str]:
+    groups = [group for group in sandbox_limits.groups(Path(place.folder)) if Path(group).is_dir()]
+    return ["sh", "-c", JOIN, "sh", str(len(groups)), *groups] if groups else []
 
 
 def _parent(pid: int) -> int:

@@ -37,14 +37,18 @@ def join(limits: Limits, folder: Path) -> dict[str, str]:
     return {thing: group for thing, group in found.items() if _made(Path(group), thing, limits)}
 
 
+def groups(folder: Path) -> list[str]:
+    """The folders of its groups."""
+    try:
+        return (folder / NOTE).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+
+
 def leave(folder: Path) -> None:
     """Remove the groups of a sandbox that has ended, with whatever is still in them."""
-    try:
-        groups = [Path(line) for line in (folder / NOTE).read_text().splitlines()]
-    except FileNotFoundError:
-        return
     deadline = time.monotonic() + GOING_SECONDS
-    for group in groups:
+    for group in map(Path, groups(folder)):
         while group.exists() and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 for line in (group / "cgroup.procs").read_text().split():
@@ -58,7 +62,7 @@ def leave(folder: Path) -> None:
 def reached(folder: Path) -> frozenset[str]:
     """Which limits the sandbox has run into, of those that its groups count."""
     found = set()
-    for group in (folder / NOTE).read_text().splitlines() if (folder / NOTE).exists() else ():
+    for group in groups(folder):
         for thing, file, word in COUNTED:
             with contextlib.suppress(OSError):  # another group's file, or another version's
                 counts = dict(line.split() for line in Path(group, file).read_text().splitlines())
