@@ -29,8 +29,10 @@ def other_run_folder(home: str) -> str:
     import hashlib
 
     mark = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
-    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 - the owner is checked before use
-    return os.path.join(folder, f"hermes-{os.getuid()}-{mark}")
+    name, short = f"hermes-{os.getuid()}-{mark}", "/tmp"  # noqa: S108 - the owner is checked before use
+    folder = os.path.join(os.environ.get("TMPDIR", short), name)
+    fits = len(os.fsencode(os.path.join(folder, "api.sock"))) < SOCKET_LIMIT
+    return folder if fits else os.path.join(short, name)
 
 
 def socket_paths(home: str) -> Iterator[str]:
