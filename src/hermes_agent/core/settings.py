@@ -1,6 +1,6 @@
 """Every setting, with its default and a sentence. `config.yaml` in the home has this shape."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -268,6 +268,43 @@ class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The name of the secret that whoever raises a signal there must know."""
 
 
+class JobSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    zone: str = ""
+    """The time zone of schedules that name none, as `Europe/Berlin`; empty: that of the machine."""
+    parallel: Count = 4
+    """Runs of jobs that are worked on at the same time; others wait."""
+    keep: Count = 500
+    """Runs of each job that are kept."""
+    alert: Names = ()
+    """Where late, missed and failing jobs are told that name no place of their own, as
+    `telegram:CHAT` or `all`; beside `hermes status`."""
+
+
+class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str = ""
+    """Where the HTTP API and channels that are called listen, as `127.0.0.1:9912`; empty means
+    nowhere but the runtime's own socket."""
+    token: str = ""
+    """The name of the secret that clients of the HTTP API there must know."""
+    probe_seconds: Seconds = 60.0
+    """How often each channel proves that it hears."""
+    restarts: Count = 1
+    """Restarts of a channel that does not, before it is announced on another."""
+    announce: Names = ()
+    """Where it is told that a channel is deaf, in this order; empty: every other channel's home."""
+    busy: Literal["queue", "interrupt", "steer"] = "queue"
+    """What a message does that comes while the agent works: it waits for the turn's end, stops the
+    turn, or joins it at its next step."""
+    stream: bool = True
+    """Show answers while they are written, where messages can be edited."""
+    workspace: str = ""
+    """The folder where sessions of chats work; empty: one in the home for each chat."""
+    keep_days: Count = 30
+    """How long what was dealt with and sent is kept in the ledgers."""
+    voice: str = ""
+    """The model for voice memos: `local/base`, or empty to hand them to the agent as files."""
+
+
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Go to sleep when nothing has needed the runtime for this long; 0 means never."""
@@ -310,6 +347,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Looking back on what was done, and what comes of it."""
     watch: WatchSettings = WatchSettings()
     """Watching systems, and what happens when something looks wrong."""
+    jobs: JobSettings = JobSettings()
+    """What is done later, or again and again."""
+    gateway: GatewaySettings = GatewaySettings()
+    """How people reach the agent by chat and HTTP."""
+    channels: dict[str, dict[str, Any]] = {}
+    """Channels by name, each with its own settings: `hermes gateway setup`."""
     runtime: RuntimeSettings = RuntimeSettings()
     """The background process."""
 

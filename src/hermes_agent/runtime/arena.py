@@ -158,7 +158,7 @@ class Arena:
         """Whether a script of the case ends well; None when the gate, which judges it like a call
         of the trial, refuses. It has a shell of its own each time: what a trial makes of its shell
         decides nothing."""
-        terminal = self._runtime.terminal_beside(session, PLACE)
+        terminal = self._runtime.shelf.beside(session, PLACE)
         try:
             effect = Effect(
                 f"{session.id}-case", "terminal", {"command": script}, session.id,

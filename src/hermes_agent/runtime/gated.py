@@ -47,7 +47,7 @@ class GatedShell:
 
     def __init__(self, runtime: "Runtime", session: Session, name: str, by: Actor) -> None:
         self.name = name
-        self.terminal = runtime.terminal_beside(session, name)
+        self.terminal = runtime.shelf.beside(session, name)
         self._runtime = runtime
         self._session = session
         self._by = by

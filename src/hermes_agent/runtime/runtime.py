@@ -18,7 +18,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
 from hermes_agent.core.lent import DELEGATE
-from hermes_agent.core.protocols import Clock, Terminal
+from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import NO_SHARE, Inbound, NewSession, Session, Share
 from hermes_agent.core.settings import Settings
 from hermes_agent.core.tools import Tool
@@ -31,12 +31,14 @@ from hermes_agent.runtime.bus import Bus
 from hermes_agent.runtime.choosing import Choosing, check_effort
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.desk import Desk
+from hermes_agent.runtime.faces import Faces, Make
 from hermes_agent.runtime.family import MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.incidents import Incidents
 from hermes_agent.runtime.learning import Learning
 from hermes_agent.runtime.lenders import Lenders
+from hermes_agent.runtime.post import Post
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.surroundings import look_around
 from hermes_agent.runtime.uses import Uses
@@ -66,6 +68,7 @@ class Runtime:
         tools: Sequence[Tool] | None = None,
         clock: Clock = time.time,
         store_hook: Hook | None = None,
+        faces: Sequence[Make] = (),
     ) -> None:
         self.home = Home(home)
         self.settings = settings or load_settings(self.home.config, environ)
@@ -77,6 +80,7 @@ class Runtime:
         self.clock = clock
         self._tools = tools
         self._store_hook = store_hook
+        self._make_faces = faces
         self._redactor = Redactor(environ)
         self._secrets = self._learned(Secrets(environ, home))
         self.models = Models(
@@ -93,6 +97,7 @@ class Runtime:
         )
         self._gates = Gates(home, Path(environ.get("HOME") or Path.home()))
         self._watch = Watch(self)
+        self.post = Post(self)
         self._deleting: set[str] = set()
         self._stopping = False
 
@@ -123,11 +128,13 @@ class Runtime:
                 self.models, self._uses, self.store, self._desk, self._purse, self.clock,
                 lambda: self.settings, self._redactor,
             )  # fmt: skip
+            self.faces = Faces(self, self._make_faces)
             await self.take_up_all()
         except BaseException:
             self._lock.release()
             raise
         self._watch.begin()
+        self.faces.begin()
 
     def _is_ours(self, session: Session) -> bool:
         return session.source != "library" or self._assembly.is_lent(session.id)
@@ -174,6 +181,7 @@ class Runtime:
         self.bus.publish(ev.Recorded("", 0, self.clock(), change))
         self.bus.end()
         self._watch.end()
+        await self.faces.end()
         await self.end_idle_shells()
         await self._lenders.close()
         await self.learning.close()
@@ -210,10 +218,6 @@ class Runtime:
 
     def gate(self, session: Session) -> Gate:
         return self._gates.gate(session.policy)
-
-    def terminal_beside(self, session: Session, name: str) -> Terminal:
-        """A terminal in the session's folder that is not its own; whoever asks destroys it."""
-        return self.shelf.beside(session, name)
 
     async def at_rest(self, session: str) -> None:
         """Returns when no turn of the session is under way."""
@@ -310,13 +314,6 @@ class Runtime:
             log.warning("session %s waits: %s", session.id, trouble.message)
         return new
 
-    async def before(self, session: str, key: str, last: int) -> int:
-        """The number before a message's place in the journal; `last` when it still waits."""
-        for recorded in await self.store.events(session):
-            if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
-                return recorded.number - 1
-        return last
-
     async def events(self, session: str, after: int = 0) -> AsyncGenerator[ev.Recorded]:
         """The journal of a session after a number, then what happens, without a gap."""
         with self.bus.listen(session) as listener:
@@ -383,7 +380,8 @@ class Runtime:
 
     async def is_needed(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
-        needed = bool(self.bus.listeners) or self._desk.is_active or self._watch.busy
+        needed = bool(self.bus.listeners) or self._desk.is_active
+        needed = needed or self._watch.busy or self.faces.busy
         return needed or await self.shelf.has_running_commands()
 
     async def status(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import uvicorn
 
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.redact import Redactor
+from hermes_agent.runtime.faces import Make
 from hermes_agent.runtime.peers import OwnersOnly
 from hermes_agent.runtime.runtime import Hook, Runtime
 from hermes_agent.runtime.server import build_app
@@ -38,13 +39,15 @@ def serve(
     *,
     tools: Sequence[Tool] | None = None,
     store_hook: Hook | None = None,
+    faces: Sequence[Make] = (),
 ) -> None:
     """Own the home and answer until told to stop. Does not return: the process ends at once, so
     that commands under way stay with their keepers."""
     # Each session may hold a few files and connections; the usual soft limit of 1,024 is low.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    asyncio.run(_serve(Runtime(home, environ, tools=tools, store_hook=store_hook)))
+    runtime = Runtime(home, environ, tools=tools, store_hook=store_hook, faces=faces)
+    asyncio.run(_serve(runtime))
 
 
 async def _serve(runtime: Runtime) -> None:

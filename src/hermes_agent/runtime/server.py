@@ -131,6 +131,7 @@ class Api:
             *LearningApi(self._runtime).table(),
             *IncidentApi(self._runtime).table(),
             *DriftApi(self._runtime).table(),
+            *self._runtime.faces.table(),
         )
         return [
             Route(path, guarded(handler), methods=[method], name=handler.__name__)
@@ -165,9 +166,16 @@ class Api:
         inbound = Inbound(key, new.text, new.source, new.interactive, new.files)
         fresh = await runtime.submit(session, inbound)
         if not fresh:  # sent again: the turn may have begun, or be over
-            after = await runtime.before(session.id, key, after)
+            after = await self._before(session.id, key, after)
         taken = {"session": session.id, "key": key, "after": after, "new": fresh}
         return reply({**taken, "state": session.state}, 202)
+
+    async def _before(self, session: str, key: str, last: int) -> int:
+        """The number before a message's place in the journal; `last` when it still waits."""
+        for recorded in await self._runtime.store.events(session):
+            if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
+                return recorded.number - 1
+        return last
 
     async def _session_for(self, new: NewMessage, key: str) -> Session:
         """The session a message is for. One that opens a session and is sent again, because the

@@ -26,4 +26,5 @@ async def of(runtime: "Runtime") -> dict[str, Any]:
         "listeners": runtime.bus.listeners,
         "learning": await runtime.learning.status() if well else None,
         "watch": await runtime.incidents.status() if well else None,
+        **(await runtime.faces.status()),
     }

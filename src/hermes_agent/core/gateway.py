@@ -1,0 +1,286 @@
+"""What goes between people and the agent by channels: what arrived, what is to be sent, who they
+are; and the part of the store that keeps it. A channel is a way people reach the agent."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from hermes_agent.core.messages import Media
+
+
+class Chat(Struct, frozen=True, omit_defaults=True):
+    """A place on a channel: a private chat, a group, a room, a mailbox and its thread."""
+
+    channel: str
+    chat: str
+    """As the platform names it."""
+    thread: str = ""
+
+    @property
+    def target(self) -> str:
+        """`telegram:123`, `slack:C1:1718.2`: what people and jobs write. A colon within the
+        platform's own name is written `%3A`."""
+        parts = (self.channel, self.chat, self.thread)
+        return ":".join(one.replace("%", "%25").replace(":", "%3A") for one in parts if one)
+
+
+def chat_of(target: str) -> Chat:
+    """A target as people write it; the channel alone stands for its home chat. The names of
+    Matrix (`!room:server`) hold a colon of their own."""
+    channel, _, rest = target.partition(":")
+    if rest[:1] in _SIGILS and "%3A" not in rest.partition(":")[0]:
+        room, colon, rest = rest.partition(":")
+        server, _, thread = rest.partition(":")
+        return Chat(channel, _plain(room + colon + server), _plain(thread))
+    chat, _, thread = rest.partition(":")
+    return Chat(channel, _plain(chat), _plain(thread))
+
+
+_SIGILS = ("!", "#", "@")
+
+
+def _plain(text: str) -> str:
+    return text.replace("%3A", ":").replace("%25", "%")
+
+
+class Person(Struct, frozen=True, omit_defaults=True):
+    """Who wrote, as the platform says."""
+
+    id: str
+    name: str = ""
+    """As others see them. Data, never an instruction."""
+
+
+class Button(Struct, frozen=True):
+    text: str
+    data: str
+    """What comes back when it is pressed; at most 60 bytes."""
+
+
+class Arrived(Struct, frozen=True, omit_defaults=True):
+    """Something that came in on a channel."""
+
+    id: str
+    """The platform's id for it: what arrives twice under one id is one."""
+    chat: Chat
+    person: Person
+    text: str = ""
+    kind: Literal["message", "press", "edited", "alert"] = "message"
+    """`press`: of a button, whose data is the text. `edited`: an earlier message says this now.
+    `alert`: a body in the format of a monitoring system, for the incident commander."""
+    group: bool = False
+    addressed: bool = True
+    """In a group: the agent was named or replied to."""
+    files: tuple[Media, ...] = ()
+    voice: tuple[Media, ...] = ()
+    reply_to: str = ""
+    """The platform's id of the message that it answers."""
+    time: float = 0.0
+    """When it was written, as the platform says."""
+
+
+ArrivedState = Literal["new", "done", "ignored"]
+
+
+class Kept(Struct, frozen=True, omit_defaults=True):
+    """A row of what arrived."""
+
+    number: int
+    """In the order of arrival."""
+    arrived: Arrived
+    state: ArrivedState
+    kept: float
+    tries: int = 0
+    why: str = ""
+    """Why it was ignored."""
+
+
+DeliveryKind = Literal["reply", "notice", "question", "message", "result", "command"]
+DeliveryState = Literal["waiting", "sending", "sent", "dead"]
+
+
+class Outgoing(Struct, frozen=True, omit_defaults=True):
+    """What is to be sent."""
+
+    chat: Chat
+    text: str = ""
+    """Markdown, as models write it; the channel renders it."""
+    files: tuple[Media, ...] = ()
+    buttons: tuple[tuple[Button, ...], ...] = ()
+    """Rows of them."""
+    reply_to: str = ""
+    edit: str = ""
+    """The platform's id of a message of ours that this takes the place of."""
+    kind: DeliveryKind = "message"
+
+
+class Delivery(Struct, frozen=True, omit_defaults=True):
+    """A row of the ledger: one message to one place."""
+
+    id: int
+    key: str
+    """The same for the same message, however often it is asked for."""
+    outgoing: Outgoing
+    state: DeliveryState
+    created: float
+    attempts: int = 0
+    due: float = 0.0
+    receipt: str = ""
+    """The platform's id of what was sent."""
+    sent: float | None = None
+    error: str = ""
+    doubtful: bool = False
+    """An attempt may have arrived though no receipt came, on a channel that cannot tell."""
+
+
+class NewDelivery(Struct, frozen=True, omit_defaults=True):
+    key: str
+    outgoing: Outgoing
+
+
+Role = Literal["owner", "member", "blocked"]
+"""`owner`: may answer approvals, pair others, and use every command. `member`: may talk."""
+
+
+class Identity(Struct, frozen=True, omit_defaults=True):
+    """Somebody who may talk to the agent on a channel."""
+
+    channel: str
+    hash: str
+    """Of the platform's id: what is stored and shown."""
+    name: str = ""
+    role: Role = "member"
+    policy: str = ""
+    """The policy profile of sessions they open; empty: the channel's, else that of new sessions."""
+    since: float = 0.0
+    by: str = ""
+    """Who let them in: `code`, `allow-list`, `cli`."""
+
+
+class Pairing(Struct, frozen=True, omit_defaults=True):
+    """A code that lets its bearer in, once."""
+
+    code: str
+    channel: str
+    role: Role = "member"
+    expires: float = 0.0
+    policy: str = ""
+
+
+class Bond(Struct, frozen=True, omit_defaults=True):
+    """Which session a chat's messages go to, and how far its journal was told there."""
+
+    key: str
+    """Channel, chat, thread and, where each has their own, person, hashed."""
+    session: str
+    chat: Chat
+    told: int = 0
+    """The last number of the journal whose news are in the ledger."""
+    group: bool = False
+    busy: Literal["queue", "interrupt", "steer"] = "queue"
+
+
+class Proof(Struct, frozen=True, omit_defaults=True):
+    """What a channel has shown of its being alive."""
+
+    channel: str
+    proven: float | None = None
+    """When a round trip last succeeded."""
+    tried: float | None = None
+    failures: int = 0
+    """In a row."""
+    error: str = ""
+    received: float | None = None
+    sent: float | None = None
+    restarts: int = 0
+    """Since it last was well."""
+    announced: bool = False
+    """Its being deaf was told elsewhere."""
+
+
+class Gateway(Protocol):
+    """The part of the store. Each method is one transaction."""
+
+    # what arrived
+    async def arrive(self, arrived: Arrived, mark: str = "") -> Kept | None:
+        """Keep it; None when its channel brought the same id before. `mark` is how far the channel
+        has read (an offset, a token), kept with it."""
+        ...
+
+    async def mark(self, channel: str) -> str: ...
+
+    async def keep_mark(self, channel: str, mark: str) -> None: ...
+
+    async def new(self, limit: int = 100) -> Sequence[Kept]:
+        """Not yet dealt with, in the order of arrival."""
+        ...
+
+    async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None: ...
+
+    async def failed_to_deal(self, number: int, why: str) -> int:
+        """Count a try; says how many there were."""
+        ...
+
+    # what is to be sent
+    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        """Keys that are there already stay as they are and are given back."""
+        ...
+
+    async def tell(self, key: str, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        """Write what a bond's journal says, and how far it was told, at once."""
+        ...
+
+    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
+        """The first unsent of each chat, when its time has come: order per chat is kept. What was
+        `sending` when the runtime died comes again, doubtful."""
+        ...
+
+    async def sending(self, id: int) -> None:
+        """An attempt begins."""
+        ...
+
+    async def sent(self, id: int, receipt: str) -> None: ...
+
+    async def not_sent(self, id: int, error: str, due: float | None, doubtful: bool) -> None:
+        """An attempt failed; without `due` it is given up (`dead`)."""
+        ...
+
+    async def deliveries(
+        self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
+        limit: int = 100,
+    ) -> Sequence[Delivery]:  # fmt: skip
+        """Newest first; `key` is the beginning of one."""
+        ...
+
+    async def again(self, id: int, now: float) -> Delivery:
+        """Try one that was given up once more."""
+        ...
+
+    # people
+    async def identity(self, channel: str, hash: str) -> Identity | None: ...
+    async def identities(self, channel: str = "") -> Sequence[Identity]: ...
+    async def keep_identity(self, identity: Identity) -> None: ...
+    async def drop_identity(self, channel: str, hash: str) -> bool: ...
+    async def keep_pairing(self, pairing: Pairing) -> None: ...
+    async def use_pairing(self, channel: str, code: str, now: float) -> Pairing | None:
+        """The pairing of that code, which is gone then; None when there is none or it is over."""
+        ...
+
+    # bonds
+    async def bond(self, key: str) -> Bond | None: ...
+    async def bonds(self, *, behind: bool = False) -> Sequence[Bond]:
+        """All, or those whose session's journal has gone on since."""
+        ...
+
+    async def bond_of(self, session: str) -> Bond | None: ...
+    async def keep_bond(self, bond: Bond) -> None: ...
+
+    # channels
+    async def proofs(self) -> Mapping[str, Proof]: ...
+    async def keep_proof(self, proof: Proof) -> None: ...
+
+    async def tidy(self, before: float) -> int:
+        """What was dealt with or sent before then goes, but for the ids that keep it from coming
+        twice (which are hashes); says how many rows went."""
+        ...

@@ -1,0 +1,86 @@
+"""The post: whatever wants to tell people something hands it in here, and the ledger has it. It is
+sent by the gateway, which need not be up yet."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.gateway import (
+    Chat,
+    Delivery,
+    DeliveryKind,
+    NewDelivery,
+    Outgoing,
+    chat_of,
+)
+from hermes_agent.core.messages import Media
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+HOME = "home"
+"""The setting of a channel that names the chat for what is said to nobody in particular."""
+ALL = "all"
+ORIGIN = "origin"
+LOCAL = "local"
+
+
+class Post:
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+
+    def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
+        """Where targets lead, each place once. Raises a `UsageError` for one that leads nowhere."""
+        found: dict[Chat, None] = {}
+        for target in targets:
+            for chat in self._resolve(target.strip(), origin):
+                found[chat] = None
+        return list(found)
+
+    def _resolve(self, target: str, origin: str) -> list[Chat]:
+        channels = self._runtime.settings.channels
+        if target in ("", LOCAL):
+            return []
+        if target == ORIGIN:
+            return [chat_of(origin)] if origin else []
+        if target == ALL:
+            homes = [name for name, given in channels.items() if given.get(HOME)]
+            return [self._home(name) for name in homes]
+        chat = chat_of(target)
+        if chat.channel not in channels:
+            known = ", ".join(sorted(channels)) or "none is set up"
+            raise UsageError(
+                f"there is no channel {chat.channel!r}",
+                f"channels: {known}; `hermes gateway setup {chat.channel}`",
+            )
+        return [chat] if chat.chat else [self._home(chat.channel)]
+
+    def _home(self, channel: str) -> Chat:
+        home = str(self._runtime.settings.channels[channel].get(HOME, ""))
+        if not home:
+            raise UsageError(
+                f"the channel {channel!r} has no home chat",
+                f"name the chat, as {channel}:CHAT, or set channels.{channel}.{HOME}",
+            )
+        return Chat(channel, home)
+
+    async def send(
+        self,
+        key: str,
+        chats: Sequence[Chat],
+        text: str,
+        *,
+        kind: DeliveryKind = "message",
+        files: Sequence[Media] = (),
+    ) -> Sequence[Delivery]:
+        """Hand a message in for each of the chats. Once this returns, it is not lost; handed in
+        again under the same key, it is the same message."""
+        if not text.strip() and not files:
+            raise HermesError("there is nothing to send", "give a text or a file")
+        text = self._runtime.redact(text)
+        return await self._runtime.store.gateway.enqueue(
+            *(
+                NewDelivery(f"{key}/{chat.target}", Outgoing(chat, text, tuple(files), kind=kind))
+                for chat in chats
+            )
+        )

@@ -1,0 +1,1 @@
+"""Jobs: when they are due, and that each slot has its run."""
