@@ -16,6 +16,7 @@ class BriefCheck(Struct, frozen=True):
     command: str = ""
     output: str = ""
     exit: int | None = None
+    ok: bool | None = None
 
 
 class BriefService(Struct, frozen=True):

@@ -1,0 +1,207 @@
+"""Steps of the work on an incident that a first and a later encounter have in common: run commands,
+settle on what it is, mend it, and say what it was."""
+
+import re
+from collections.abc import Generator, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hermes_agent.core.messages import ToolMessage
+from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import ACT, Idea
+from hermes_agent.models.responder.moves import Answer, Call, Move
+from hermes_agent.models.responder.rules import ideas
+from hermes_agent.models.responder.seen import Seen, quotes, seen
+
+LOOKS = 4
+"""Times that it looks closer before each remedy."""
+AT_ONCE = 12
+CASCADE = "cascading-failure"
+_UNDONE = re.compile(r"(cp|mv|chmod|ln -sfn|ip|iptables|tc|kill -STOP) ")
+"""How an undo begins that can be carried out as it is written."""
+
+REFUSED = "refused"
+"""How a result begins that the gate did not allow."""
+
+Steps = Generator[Move, Answer, list[Seen]]
+
+
+class Tried(Struct):
+    """Remedies, and what of them was really carried out."""
+
+    ideas: list[Idea] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+    @property
+    def told(self) -> str:
+        return "; ".join(self.done)
+
+
+def terminal(command: str) -> Call:
+    return Call("terminal", {"command": command})
+
+
+def incident(action: str, **given: object) -> Call:
+    return Call("incident", {"action": action, **given})
+
+
+def run(text: str, commands: Sequence[str], more: Sequence[Call] = ()) -> Steps:
+    """Run commands, and whatever else goes with them; what they came to."""
+    answer = yield Move(text, (*(terminal(command) for command in commands), *more))
+    return [
+        seen(command, result) for command, result in zip(commands, answer.results, strict=False)
+    ]
+
+
+def settle_on(
+    brief: Brief,
+    known: list[Seen],
+    tried: Tried,
+    only: Sequence[str] = (),
+    *,
+    quiet: bool = False,
+) -> Generator[Move, Answer, Idea | None]:
+    """Look closer until one idea stands out."""
+    written: dict[str, str] = {}
+    for _ in range(LOOKS):
+        case = Case(brief, known)
+        fresh = fresh_ideas(case, tried.ideas, only)
+        if not fresh:
+            return None
+        wants = _wanted(case, fresh)
+        posted = [] if quiet else _posts(fresh[:3], written)
+        if not wants:
+            best = _ready(fresh)
+            if posted and best is not None:
+                yield Move(_told(fresh), tuple(posted))
+            return best
+        known += yield from run(_told(fresh), wants, posted)
+    return _ready(fresh_ideas(Case(brief, known), tried.ideas, only))
+
+
+def fresh_ideas(case: Case, tried: Sequence[Idea], only: Sequence[str] = ()) -> list[Idea]:
+    """Ideas that were not tried yet."""
+    old = {idea.key for idea in tried}
+    return [
+        idea for idea in ideas(case) if idea.key not in old and (not only or idea.category in only)
+    ]
+
+
+def _ready(fresh: Sequence[Idea]) -> Idea | None:
+    """The likeliest that can be acted on."""
+    able = [idea for idea in fresh if idea.fix and idea.evidence]
+    if not able:
+        return None
+    sure = [idea for idea in able if idea.score >= ACT]
+    return sure[0] if sure else able[0]
+
+
+def _wanted(case: Case, fresh: Sequence[Idea]) -> list[str]:
+    """What the likelier ideas want to see; those that are far behind wait."""
+    floor = fresh[0].score - 0.35
+    found = [want for idea in fresh if idea.score >= floor for want in idea.wants]
+    return list(case.missing(found))[:AT_ONCE]
+
+
+def _posts(fresh: Sequence[Idea], written: dict[str, str]) -> list[Call]:
+    """Hypotheses for the board that are new, or of which more is known now."""
+    calls = []
+    for idea in fresh:
+        mark = f"{idea.claim} {idea.score:.2f} {len(idea.evidence)}"
+        if written.get(idea.claim) == mark or not idea.evidence:
+            continue
+        written[idea.claim] = mark
+        calls.append(
+            incident(
+                "hypothesis",
+                claim=idea.claim,
+                component=idea.component,
+                category=idea.category,
+                confidence=round(idea.score, 2),
+                evidence=list(quotes(idea.evidence)),
+            )
+        )
+    return calls
+
+
+def _told(fresh: Sequence[Idea]) -> str:
+    best = "; ".join(f"{idea.claim} ({idea.score:.0%})" for idea in fresh[:3])
+    return f"What I suspect: {best}."
+
+
+def mend(
+    idea: Idea, tried: Tried, before: tuple[Call, ...] = (), after: Call | None = None
+) -> Generator[Move, Answer, bool]:
+    """Carry out a remedy; whether all checks hold afterwards. With `after`, it is done then, too,
+    and tells whether they do."""
+    last = after or incident("verify")
+    undo = f" To undo it: {idea.undo}." if idea.undo else ""
+    tried.ideas.append(idea)
+    answer = yield Move(
+        f"I believe that {idea.claim}. The smallest remedy I know: {'; '.join(idea.fix)}.{undo}",
+        (
+            *before,
+            *(terminal(command) for command in (*idea.fix, "sleep 1")),
+            last,
+        ),
+    )
+    results = zip(idea.fix, answer.results[len(before) :], strict=False)
+    done = [command for command, result in results if not _refused(result)]
+    tried.done += done
+    well = _went_well if after else holds
+    if done and not well(answer):
+        answer = yield Move("It may take a moment.", (terminal("sleep 3"), last))
+    if not well(answer) and answer.results and "worse" in answer.results[-1].text.lower():
+        back = [part for part in idea.undo.split("; ") if _UNDONE.match(part)]
+        if back:
+            yield Move("It got worse: I take it back.", tuple(terminal(one) for one in back))
+    return well(answer)
+
+
+def _refused(result: ToolMessage) -> bool:
+    return not result.ok and result.text.startswith(REFUSED)
+
+
+def _went_well(answer: Answer) -> bool:
+    return bool(answer.results) and answer.results[-1].ok
+
+
+def cause_of(tried: Sequence[Idea]) -> Idea:
+    """Of all that was mended, what was at the root: what was surest. Where others had given up on
+    it, it took them with it."""
+    root = max(tried, key=lambda idea: (idea.category != CASCADE, idea.score))
+    others = [idea for idea in tried if idea.category == CASCADE and idea is not root]
+    if not others:
+        return root
+    return replace(
+        root,
+        category=CASCADE,
+        claim=f"{root.claim}, and took {others[0].component} with it",
+        evidence=(*root.evidence[:2], *others[0].evidence[:1]),
+        prevent=(*root.prevent, "let those that give up try again by themselves"),
+    )
+
+
+def report(idea: Idea, done: str = "") -> dict[str, object]:
+    """What it was. `done`: what was carried out, where that is known already."""
+    remedy = f"Done: {done}." if done else f"Remedy: {'; '.join(idea.fix)}."
+    return {
+        "component": idea.component,
+        "category": idea.category,
+        "locus": idea.locus,
+        "summary": f"{idea.claim[:1].upper()}{idea.claim[1:]}. {remedy}",
+        "evidence": list(quotes(idea.evidence)),
+        "prevent": list(idea.prevent),
+    }
+
+
+def ended_by(idea: Idea, brief: Brief) -> str:
+    return f"{brief.incident} is resolved: {idea.claim}."
+
+
+def holds(answer: Answer) -> bool:
+    """Whether the last call was a verification that found all well."""
+    last = answer.results[-1] if answer.results else None
+    return last is not None and last.ok and "FAILS" not in last.text and ": holds" in last.text
