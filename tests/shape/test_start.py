@@ -63,7 +63,8 @@ def test_help_is_printed_without_importing_anything_heavier_than_argparse(
 LATER = (
     "hermes_agent.policy.shell", "hermes_agent.policy.decide", "hermes_agent.tools.browser",
     "hermes_agent.tools.mcp", "hermes_agent.tools.web", "hermes_agent.terminals.workers",
-    "httpx", "mcp", "pydantic", "fastjsonschema",
+    "httpx", "mcp", "pydantic", "fastjsonschema", "starlette", "importlib.resources",
+    "hermes_agent.learning.scan",
 )  # fmt: skip
 
 
@@ -71,3 +72,20 @@ def test_a_runtime_starts_without_what_only_some_turns_need() -> None:
     program = "import sys; import hermes_agent.runtime.runtime; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert set(LATER) & set(done.stdout.split()) == set()
+
+
+HTTP = """
+import sys
+from hermes_agent.models.wires import http
+http._load_httpx()
+print(*sys.modules)
+from httpcore._async.http2 import AsyncHTTP2Connection
+print(AsyncHTTP2Connection.__module__)
+"""
+
+
+def test_a_model_is_asked_without_loading_what_only_http_2_needs() -> None:
+    done = subprocess.run([sys.executable, "-c", HTTP], capture_output=True, text=True)
+    loaded, later = done.stdout.splitlines()
+    assert {"h2", "rich", "click"} & set(loaded.split()) == set()
+    assert later == "httpcore._async.http2"

@@ -23,9 +23,11 @@ def framed(kind: str, source: str, text: str) -> str:
 def fenced(kind: str, source: str, text: str) -> str:
     """The text between `<kind from="source">` and `</kind>`. Tags of that name within it are made
     harmless, so nothing inside can end the fence or begin another."""
-    name = f"[{_HIDDEN}]*".join(re.escape(letter) for letter in kind)
-    tag = re.compile(f"[{_LESS}](?=[{_HIDDEN}{_SLASH}]*{name})", re.IGNORECASE)
-    return f'<{kind} from="{_plain(source)}">\n{tag.sub("&lt;", text)}\n</{kind}>'
+    if not set(_LESS).isdisjoint(text):
+        name = f"[{_HIDDEN}]*".join(re.escape(letter) for letter in kind)
+        tag = re.compile(f"[{_LESS}](?=[{_HIDDEN}{_SLASH}]*{name})", re.IGNORECASE)
+        text = tag.sub("&lt;", text)
+    return f'<{kind} from="{_plain(source)}">\n{text}\n</{kind}>'
 
 
 def _plain(source: str) -> str:

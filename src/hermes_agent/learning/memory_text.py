@@ -4,13 +4,11 @@ and when two notes say the same."""
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 _BULLET = re.compile(r"[-*+](?:[ \t]+|$)")
 _HEADING = re.compile(r"#{1,6} \S")
 _BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_WORD = re.compile(
-    r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]|[^\W_\u3041-\u9fff\uac00-\ud7a3]+"
-)
 
 SAME = 0.9
 """Notes that share this much of their words say nearly the same."""
@@ -68,8 +66,16 @@ def plain(text: str) -> str:
     return " ".join(_words(text)) or text.casefold()
 
 
+@cache  # it takes milliseconds, and most commands compare no notes
+def _word() -> re.Pattern[str]:
+    return re.compile(
+        r"[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]"
+        r"|[^\W_\u3041-\u9fff\uac00-\ud7a3]+"
+    )
+
+
 def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _word().findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def alike(one: str, other: str) -> bool:

@@ -12,10 +12,8 @@ TEXT_CHARS = 4_000
 """The most of a message that is looked at: half from its beginning, half from its end."""
 TERMS = 40
 _CJK = "\u3005-\u3007\u3041-\u30ff\u3105-\u312f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-_PIECE = re.compile(r"\S+")
-_WORD = re.compile(f"[{_CJK}]+|[^\\W_{_CJK}]+")
 _ACCENT = re.compile("[\u0300-\u036f]+")
-_FAR_EAST = re.compile(f"[{_CJK}]")
+_PLAIN_WORD = re.compile("[a-zA-Z0-9]+")
 _VOWELS = frozenset("aeiouy")
 _ROUND = (
     "\"'`.,;:!?()[]{}<>*#\u201c\u201d\u201e\u00ab\u00bb\u2026"
@@ -120,14 +118,22 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)] or [run]
 
 
+@cache  # ranges as wide as these take milliseconds to compile, and most texts have none of them
+def _any_word() -> re.Pattern[str]:
+    return re.compile(f"(?P<far>[{_CJK}]+)|[^\\W_{_CJK}]+")
+
+
+def _far_east(text: str) -> bool:
+    return not text.isascii() and any(one["far"] for one in _any_word().finditer(text))
+
+
 def words_of(folded: str) -> list[str]:
     """Every word of a folded text; writing without spaces in pairs of characters."""
-    found = _WORD.findall(folded)
     if folded.isascii():
-        return found
+        return _PLAIN_WORD.findall(folded)
     words: list[str] = []
-    for word in found:
-        words += _pairs(word) if _FAR_EAST.match(word) else [word]
+    for word in _any_word().finditer(folded):
+        words += _pairs(word[0]) if word["far"] else [word[0]]
     return words
 
 
@@ -144,10 +150,10 @@ def terms(text: str) -> list[Term]:
     """What a message is about, in the order in which it is said."""
     empty, common, _ = _tables()
     found: dict[str, Term] = {}
-    for piece in _PIECE.findall(_shortened(text)):
+    for piece in _shortened(text).split():
         bare = fold(piece).strip(_ROUND)
         words = words_of(bare)
-        if len(words) > 1 and not _FAR_EAST.search(bare) and 3 < len(bare) <= 80:
+        if len(words) > 1 and not _far_east(bare) and 3 < len(bare) <= 80:
             found.setdefault(bare, Term(bare, (bare,), whole=True))
         for word in words:
             if word in empty or len(word) < 2 or (word.isdigit() and len(word) < 3):

@@ -49,7 +49,8 @@ class Pattern:
     why: str
     words: tuple[tuple[str, ...], ...]
     """One of each group is in every text that it matches: others are not searched."""
-    find: re.Pattern[str]
+    find: str
+    """A regular expression, compiled when a text holds the words."""
     only: Callable[[re.Match[str]], bool] | None
     quoted: bool
     """In skills and context files it is harmless where it is quoted or code."""
@@ -72,8 +73,13 @@ def _patterns() -> tuple[Pattern, ...]:
         words = tuple(tuple(whole(text).split("  ")) for key, text in given if key == "words")
         find = next(whole(text) for key, text in given if key == "find")
         only = next((_CHECKS[text] for key, text in given if key == "only"), None)
-        made.append(Pattern(what, why, words, re.compile(find), only, ("quoted", "") in given))
+        made.append(Pattern(what, why, words, find, only, ("quoted", "") in given))
     return tuple(made)
+
+
+@cache
+def _compiled(find: str) -> re.Pattern[str]:
+    return re.compile(find)
 
 
 def matches(lower: str) -> Iterator[tuple[Pattern, int, int]]:
@@ -85,6 +91,6 @@ def matches(lower: str) -> Iterator[tuple[Pattern, int, int]]:
                 present[group] = any(word in lower for word in group)
         if not all(present[group] for group in pattern.words):
             continue
-        for found in pattern.find.finditer(lower):
+        for found in _compiled(pattern.find).finditer(lower):
             if pattern.only is None or pattern.only(found):
                 yield pattern, found.start(), found.end()

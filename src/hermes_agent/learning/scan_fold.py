@@ -104,13 +104,18 @@ def fold(text: str) -> Folded:
         _fold_run(run[0], run.start(), pieces)
         at = run.end()
     pieces.add(text[at:], at, len(text) - at)
-    plain = "".join(pieces.parts)
+    plain, lower = _as_read("".join(pieces.parts))
+    return Folded(plain, lower, tuple(pieces.outs), tuple(pieces.ins), tuple(pieces.lengths))
+
+
+def _as_read(plain: str) -> tuple[str, str]:
+    """With words of mixed letters made Latin, and the same in small letters."""
     if not plain.isascii():
         plain = _MIXED.sub(lambda word: _unmix(word[0]), plain)
     lower = plain.lower()
     if len(lower) != len(plain):  # the few letters that grow when they are made small
         lower = "".join(low if len(low := char.lower()) == 1 else char for char in plain)
-    return Folded(plain, lower, tuple(pieces.outs), tuple(pieces.ins), tuple(pieces.lengths))
+    return plain, lower
 
 
 def _unmix(word: str) -> str:
@@ -125,9 +130,19 @@ def _unmix(word: str) -> str:
     return word
 
 
-def plain_word(text: str) -> str:
-    """A word of a rule, in the form that texts are compared in."""
-    return fold(text).lower
+class _Plain(dict[int, str]):
+    def __missing__(self, code: int) -> str:
+        plain = self[code] = chr(code) if code < 128 else _plain(chr(code))
+        return plain
+
+
+_PLAIN = _Plain()
+
+
+def plain_words(text: str) -> str:
+    """Words of rules, in the form that texts are compared in: `fold` without the way back."""
+    composed = _JAMO.sub(lambda jamo: unicodedata.normalize("NFC", jamo[0]), text)
+    return _as_read(composed.translate(_PLAIN))[1]
 
 
 @dataclass(frozen=True)

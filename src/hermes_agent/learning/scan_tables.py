@@ -1,13 +1,13 @@
 """The scanner's data: headings in brackets, and the lines below them."""
 
 from collections.abc import Sequence
-from importlib.resources import files
+from pathlib import Path
 
 
 def read(name: str) -> Sequence[tuple[str, Sequence[str]]]:
     """The parts of a table in order. A line that begins with a space goes on with the last one."""
     parts: list[tuple[str, list[str]]] = []
-    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
+    for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines():
         if line.startswith("[") and line.endswith("]"):
             parts.append((line[1:-1], []))
         elif line.startswith(" "):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
-from hermes_agent.learning.scan_fold import plain_word
+from hermes_agent.learning.scan_fold import plain_words
 from hermes_agent.learning.scan_tables import read
 
 Place = tuple[int, int]
@@ -16,7 +16,7 @@ _WORD = re.compile(r"[^\W_]+")
 _WIDE_FROM = "\u0590"
 """Letters from here on are looked for within words: their words are not set apart by spaces, or
 have prefixes."""
-_WIDE = re.compile("[\u0590-\U0003ffff]")
+_PARTS = re.compile(r"[^\W_]+\*?")
 _END = re.compile(r"[.!?;:](?=[\s\"')\]]|$)|[。！？；]|\n[ \t]*(?:\n|[-*#>|]|\d+[.)])|```")  # noqa: RUF001
 # Each begins with a letter that is seldom met: a search for it is quick.
 _THINGS = (
@@ -55,12 +55,11 @@ def _words() -> _Words:
     wide: set[tuple[str, str]] = set()
     lines = [line for _, lines in read("scan_words.table") for line in lines]
     for concept, _, entries in (line.partition(": ") for line in lines):
-        for raw in entries.split(", "):
-            entry = plain_word(raw)
-            if _WIDE.search(entry):
+        for entry in plain_words(entries).split(", "):  # folded in one go: there are thousands
+            if not entry.isascii() and max(entry) >= _WIDE_FROM:
                 wide.add((entry, concept))
                 continue
-            first, *rest = re.findall(r"[^\W_]+\*?", entry)
+            first, *rest = _PARTS.findall(entry)
             table = stems if first.endswith("*") else exact
             table.setdefault(first.rstrip("*"), []).append((concept, tuple(rest)))
     return _Words(exact, stems, tuple(sorted({len(stem) for stem in stems})), tuple(sorted(wide)))

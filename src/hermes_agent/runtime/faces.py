@@ -6,17 +6,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.runtime")
 
 AGAIN_SECONDS = 5.0
 
-Row = tuple[str, str, Callable[[Request], Awaitable[Response]]]
+Row = tuple[str, str, Callable[["Request"], Awaitable["Response"]]]
 """Method, path and handler of a route."""
 
 

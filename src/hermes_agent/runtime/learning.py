@@ -2,7 +2,7 @@
 Each part is made when it is first wanted."""
 
 import logging
-import platform
+import os
 import re
 from collections.abc import Sequence
 from functools import cached_property
@@ -93,7 +93,7 @@ class Learning:
             scan=_danger_of_skill,
             redact=self._runtime.redact,
             clock=self._runtime.clock,
-            platform=platform.system().lower(),
+            platform=os.uname().sysname.lower(),
         )
 
     @cached_property

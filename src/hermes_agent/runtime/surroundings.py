@@ -2,7 +2,6 @@
 
 import logging
 import os
-import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +26,10 @@ def look_around(
         for name in CONTEXT_FILES
         if (Path(workspace) / name).is_file()
     ]
+    machine = os.uname()
     return Surroundings(
         workspace=os.path.realpath(workspace),
-        platform=f"{platform.system()} {platform.machine()}",
+        platform=f"{machine.sysname} {machine.machine}",
         date=datetime.fromtimestamp(now, UTC).date().isoformat(),
         identity=soul.read_text(encoding="utf-8", errors="replace") if soul.is_file() else "",
         context=tuple(context),

@@ -29,15 +29,22 @@ MOST_BYTES = 64_000_000
 """More than this is no answer of a model, whatever it is."""
 
 
+_NOT_WANTED = ("httpx._main", "httpcore._async.http2", "httpcore._sync.http2")
+"""Parts of httpx that load rich, click and h2 where they are installed: more than half of the time
+and memory of the import. Whoever speaks HTTP/2 imports those modules later, and gets them."""
+
+
 @cache
 def _load_httpx() -> None:
-    """Import httpx without its command-line client, which loads rich and click where they are
-    installed: half of the time and memory of the import, for a function nobody calls here."""
-    if "httpx" not in sys.modules:
-        sys.modules["httpx._main"] = None  # type: ignore[assignment]  # makes its import fail
-        import httpx  # noqa: F401
+    """Import httpx without what nobody uses here."""
+    kept_out = [name for name in _NOT_WANTED if name not in sys.modules]
+    for name in kept_out:
+        sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail
+    import httpcore  # noqa: F401
+    import httpx  # noqa: F401
 
-        del sys.modules["httpx._main"]
+    for name in kept_out:
+        del sys.modules[name]
 
 
 @cache

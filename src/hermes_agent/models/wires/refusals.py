@@ -9,7 +9,7 @@ from hermes_agent.core.errors import ModelError, ModelTrouble
 from hermes_agent.models.speaking import Credential, Endpoint
 from hermes_agent.models.wires.http import SHOWN_CHARS, shown
 
-_TOO_LONG = re.compile(
+_TOO_LONG = (
     r"context_length_exceeded|exceed_context_size|"
     r"(maximum|max|available|model'?s?) context (length|size|window)|"
     r"(exceeds?|larger than|longer than|greater than|beyond) the (model'?s )?context|"
@@ -17,26 +17,21 @@ _TOO_LONG = re.compile(
     r"exceeds? context limit|input tokens exceeded|context window exceeds limit|"
     r"exceeds? the maximum number of (input )?tokens|exceeded model token limit|"
     r"maximum (prompt|model) length|prompt exceeds max length|Range of input length should be|"
-    r"token count of \d+ exceeds the limit|tokens \+ `?max_new_tokens`? must be",
-    re.IGNORECASE,
+    r"token count of \d+ exceeds the limit|tokens \+ `?max_new_tokens`? must be"
 )
-_OUT_OF_CREDIT = re.compile(
+_OUT_OF_CREDIT = (
     r"insufficient_quota|insufficient (balance|credit|quota)|credit balance is too low|"
     r"billing_error|spend_limit_reached|reached your specified .{0,20}usage limits|"
     r"PerDay|credits are depleted|usage_limit_reached|usage_not_included|"
     r"used all available credits|run out of credits|monthly spending limit|"
-    r"exceeded_current_quota|Arrearage",
-    re.IGNORECASE,
+    r"exceeded_current_quota|Arrearage"
 )
-_FILTERED = re.compile(
+_FILTERED = (
     r"content_filter|content_policy|content (management|filtering) policy|guardrail|"
     r"(bio|cyber)_policy|policy_violation|violating our usage polic|"
-    r"requires moderation|input was flagged",
-    re.IGNORECASE,
+    r"requires moderation|input was flagged"
 )
-_BAD_KEY = re.compile(
-    r"API_KEY_INVALID|API key (not valid|expired)|incorrect API key provided", re.IGNORECASE
-)
+_BAD_KEY = r"API_KEY_INVALID|API key (not valid|expired)|incorrect API key provided"
 
 _BY_STATUS: dict[int, ModelTrouble] = {
     401: "auth",
@@ -88,20 +83,25 @@ def refusal(
 
 
 def _kind(status: int, said: str) -> ModelTrouble:
-    if status in (400, 402, 403, 412, 429) and _OUT_OF_CREDIT.search(said):
+    if status in (400, 402, 403, 412, 429) and _says(_OUT_OF_CREDIT, said):
         return "quota"
     # Some services say it with a 500.
-    if status in (400, 413, 422, 500) and _TOO_LONG.search(said):
+    if status in (400, 413, 422, 500) and _says(_TOO_LONG, said):
         return "context_too_long"
-    if status in (400, 403) and _FILTERED.search(said):
+    if status in (400, 403) and _says(_FILTERED, said):
         return "refused"
-    if status == 400 and _BAD_KEY.search(said):
+    if status == 400 and _says(_BAD_KEY, said):
         return "auth"
     if status == 504 and "DEADLINE_EXCEEDED" in said:
         return "timeout"
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return "overload" if status >= 500 else "bad_request"
+
+
+def _says(pattern: str, said: str) -> bool:
+    """Compiled here, where somebody refuses, and not whenever a wire is opened."""
+    return re.search(pattern, said, re.IGNORECASE) is not None
 
 
 def _said(body: bytes) -> tuple[str, str]:
