@@ -20,9 +20,9 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import Incident, WatchedCheck
 from hermes_agent.core.settings import WatchSettings
 from hermes_agent.core.skills import Check, Expect
+from hermes_agent.runtime.door import MOST_AT_ONCE, Visitor
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
-from hermes_agent.runtime.signal_server import MOST_AT_ONCE, Visitor
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.house import House, house, until
 

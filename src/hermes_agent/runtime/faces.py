@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
 
+    from hermes_agent.runtime.door import Door
     from hermes_agent.runtime.runtime import Runtime
 
 log = logging.getLogger("hermes.runtime")
 
 AGAIN_SECONDS = 5.0
+LOOK_SECONDS = 2.0
+"""How often it is looked whether there is to be a door."""
 
 Row = tuple[str, str, Callable[["Request"], Awaitable["Response"]]]
 """Method, path and handler of a route."""
@@ -52,14 +56,49 @@ Make = Callable[["Runtime"], Face]
 
 
 class Faces:
-    """Those of one runtime."""
+    """Those of one runtime, and the door to the network that they share."""
 
     def __init__(self, runtime: "Runtime", makes: Sequence[Make]) -> None:
+        self._runtime = runtime
         self._faces = [make(runtime) for make in makes]
         self._tasks: list[asyncio.Task[None]] = []
+        self._door: Door | None = None
 
     def begin(self) -> None:
-        self._tasks = [asyncio.create_task(_lasting(face)) for face in self._faces]
+        tends = [(face.name, face.tend) for face in self._faces]
+        tends += [("the door", self._tend_door)] if self._faces else []
+        self._tasks = [asyncio.create_task(_lasting(name, tend)) for name, tend in tends]
+
+    async def _tend_door(self) -> None:
+        """Nothing of it is made before it is wanted."""
+        while not self._runtime.settings.gateway.listen:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._runtime.incidents.notice_settings()
+        from hermes_agent.runtime.door import Door
+
+        self._door = self._door or Door(
+            "gateway.listen",
+            lambda: self._runtime.settings.gateway.listen,
+            self._routes,
+            self.token,
+            self._runtime.incidents.notice_settings,
+        )
+        await self._door.tend()
+
+    def token(self) -> str:
+        """What whoever comes by the door must know."""
+        from hermes_agent.runtime.door import token_of
+
+        name = self._runtime.settings.gateway.token
+        return token_of("gateway.token", name, self._runtime.secret)
+
+    def _routes(self) -> "list[Route]":
+        from starlette.routing import Route
+
+        from hermes_agent.runtime.replies import guarded
+
+        rows = [row for face in self._faces for row in face.public()]
+        return [Route(path, guarded(handler), methods=[method]) for method, path, handler in rows]
 
     async def end(self) -> None:
         for task in self._tasks:
@@ -70,22 +109,24 @@ class Faces:
 
     @property
     def busy(self) -> bool:
-        return any(face.busy for face in self._faces)
+        open = self._door is not None and bool(self._door.address)
+        return open or any(face.busy for face in self._faces)
 
     def table(self) -> list[Row]:
         return [row for face in self._faces for row in face.table()]
 
-    def public(self) -> list[Row]:
-        return [row for face in self._faces for row in face.public()]
-
     async def status(self) -> dict[str, Any]:
-        return {face.name: await face.status() for face in self._faces}
+        told = {face.name: await face.status() for face in self._faces}
+        door = self._door
+        if door is not None:
+            told["door"] = {"address": door.address, "trouble": door.trouble}
+        return told
 
 
-async def _lasting(face: Face) -> None:
+async def _lasting(name: str, tend: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
-            await face.tend()
+            await tend()
         except Exception:
-            log.exception("%s broke; it begins again", face.name)
+            log.exception("%s broke; it begins again", name)
         await asyncio.sleep(AGAIN_SECONDS)

@@ -1,0 +1,206 @@
+"""A door to the network: where others reach the runtime by TCP. Strangers can knock, so there are
+only so many at once, none that only waits is kept for long, and none is told more than "no"."""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from hermes_agent.core.errors import HermesError, TooMuch, UsageError
+
+log = logging.getLogger("hermes.door")
+
+LOOK_SECONDS = 2.0
+MOST_BYTES = 1_000_000
+MOST_AT_ONCE = 64
+BODY_SECONDS = 15.0
+PATIENCE_SECONDS = 20.0
+"""How long somebody may stay connected without a request that is being answered."""
+SHORTEST_TOKEN = 16
+
+
+class _Server(uvicorn.Server):
+    """Signals of the process are the runtime's own."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Visitor(H11Protocol):
+    """A connection."""
+
+    patience = PATIENCE_SECONDS
+    _leaving: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
+        super().connection_made(transport)
+        if len(self.connections) > MOST_AT_ONCE:
+            transport.abort()
+        else:
+            self._leaving = self.loop.call_later(self.patience, self._leave)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._leaving is not None:
+            self._leaving.cancel()
+        super().connection_lost(exc)
+
+    def _leave(self) -> None:
+        # There is none before the first request, whatever its type says.
+        if self.cycle and not self.cycle.response_complete:  # type: ignore[truthy-bool]  # so
+            self._leaving = self.loop.call_later(self.patience, self._leave)
+        else:
+            self.transport.abort()
+
+
+class Door:
+    """`setting` names the setting whose `value` is the address, for what is said of it. `ready`
+    raises a `HermesError` as long as it must stay shut. `refresh` reads the settings anew."""
+
+    def __init__(
+        self,
+        setting: str,
+        value: Callable[[], str],
+        routes: Callable[[], Sequence[Route]],
+        ready: Callable[[], object],
+        refresh: Callable[[], None],
+    ) -> None:
+        self._setting = setting
+        self._value = value
+        self._routes = routes
+        self._ready = ready
+        self._refresh = refresh
+        self.address = ""
+        """Where it listens now."""
+        self.trouble = ""
+        """Why it does not, where it should."""
+
+    async def tend(self) -> None:
+        """Listen where the settings say, for as long as they say so."""
+        while True:
+            self._refresh()
+            wanted = self._value()
+            if not wanted:
+                self.trouble = ""
+            else:
+                await self._serve(wanted)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _serve(self, wanted: str) -> None:
+        try:
+            self._ready()
+            listening = _bound(wanted)
+        except HermesError as error:
+            self.say(error)
+            return
+        except OSError as error:
+            self._say(f"cannot listen on {wanted}: {error.strerror or error}")
+            return
+        self._say("")
+        server = _Server(self._config())
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        host, port = listening.getsockname()[:2]
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        log.info("%s: listening on %s", self._setting, self.address)
+        try:
+            while self._value() == wanted and not serving.done():
+                await asyncio.wait({serving}, timeout=LOOK_SECONDS)
+                self._refresh()
+        finally:
+            self.address = ""
+            server.should_exit = True
+            serving.cancel()
+            listening.close()
+
+    def say(self, trouble: HermesError | None) -> None:
+        """What is wrong with it now; None when nothing is."""
+        self._say(f"{self._setting}: {trouble.message} ({trouble.hint})" if trouble else "")
+
+    def _say(self, trouble: str) -> None:
+        if trouble and trouble != self.trouble:
+            log.error("%s", trouble)
+        self.trouble = trouble
+
+    def _config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            Starlette(routes=self._routes()),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            http=Visitor,
+            loop="asyncio",
+            server_header=False,
+            limit_concurrency=MOST_AT_ONCE + 1,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=1,
+        )
+
+
+class TookTooLong(HermesError):
+    """A body that did not come in time."""
+
+
+async def body_within(request: Request, most: int = MOST_BYTES) -> bytes:
+    """The body of a request, if it is not too large and comes in time."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                data += piece
+                if len(data) > most:
+                    raise TooMuch(f"more than {most:,} bytes", "send less at a time")
+    except TimeoutError:
+        raise TookTooLong(f"not sent within {BODY_SECONDS:g} s", "send less at a time") from None
+    return bytes(data)
+
+
+def token_of(setting: str, name: str, secret: Callable[[str], str]) -> str:
+    """The secret that whoever comes must know, by its name."""
+    if not name:
+        raise UsageError(f"{setting} names no secret", f"`hermes config set {setting} NAME`")
+    token = secret(name)
+    if len(token) < SHORTEST_TOKEN:
+        raise UsageError(f"the secret {name} is too short", f"at least {SHORTEST_TOKEN} characters")
+    return token
+
+
+def knows(header: str, token: str) -> bool:
+    """Whether a header carries the token: as a bearer, or as the password of basic
+    authentication."""
+    scheme, _, given = header.partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            given = base64.b64decode(given.strip(), validate=True).decode().partition(":")[2]
+        except ValueError:
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(given.strip().encode(), token.encode())
+
+
+def _bound(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise UsageError(f"{address!r} is no address", "write it as 127.0.0.1:9911")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, int(port)))
+        listening.listen(128)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
