@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from hermes_agent.core.errors import HermesError
+
 JOBS = "job"
 """The source of sessions in which jobs are worked on."""
 
@@ -154,6 +156,10 @@ class NewRun(Struct, frozen=True, omit_defaults=True):
     trigger: Literal["schedule", "hand"] = "schedule"
 
 
+class Outdated(HermesError):
+    """A job was planned or changed since it was read: whoever sees this reads it again."""
+
+
 class Jobs(Protocol):
     """The part of the store. Each method is one transaction."""
 
@@ -179,8 +185,10 @@ class Jobs(Protocol):
         next: float | None = None,
     ) -> Job:  # fmt: skip
         """Change a job that is still at `version`; its span ends and another begins where the
-        schedule or its being active changes. What was planned stays; slots not yet begun of a
-        removed job are missed, with the reason."""
+        schedule or its being active changes, and `next` counts only then. What was planned stays;
+        slots not yet begun of a removed job are missed, with the reason. `Outdated` where somebody
+        changed it meanwhile, or where it is due and must be planned first: an edit loses no slot
+        (`work.planning.change_job` sees to that)."""
         ...
 
     async def due(self, now: float, limit: int = 1_000) -> Sequence[Job]:
@@ -199,6 +207,12 @@ class Jobs(Protocol):
         is planned is `done` when its run has ended."""
         ...
 
+    async def rewind(self, now: float, tolerance: float) -> Sequence[Job]:
+        """After the clock was set back: active jobs that are planned more than `tolerance` seconds
+        beyond `now` are planned anew from `now` on. Rows of slots to come go where nobody began
+        them; the others stay, so that no slot is run twice."""
+        ...
+
     async def ask(self, job: str, now: float) -> Run:
         """A run by hand."""
         ...
@@ -212,7 +226,7 @@ class Jobs(Protocol):
         """Newest slot first."""
         ...
 
-    async def open(self) -> Sequence[Run]:
+    async def open(self, limit: int = 1_000) -> Sequence[Run]:
         """Runs that have not ended, the oldest slot first."""
         ...
 
@@ -231,7 +245,8 @@ class Jobs(Protocol):
         ...
 
     async def take_over(self, now: float) -> Sequence[Run]:
-        """Runs that an earlier runtime claimed, now with this one's fence, to be gone on with."""
+        """Runs that an earlier runtime claimed, parked ones among them, now with this one's fence,
+        to be gone on with."""
         ...
 
     async def spans(self, job: str = "") -> Sequence[JobSpan]: ...

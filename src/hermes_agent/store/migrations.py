@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.store.gateway_tables import GATEWAY_TABLES
 from hermes_agent.store.incident_tables import INCIDENT_TABLES
+from hermes_agent.store.job_tables import JOB_TABLES
 from hermes_agent.store.lore_tables import LORE_TABLES
 
 Migration = Callable[[apsw.Connection], None]
@@ -223,6 +225,16 @@ def m006_incidents(db: apsw.Connection) -> None:
     db.execute(INCIDENT_TABLES)
 
 
+def m007_jobs(db: apsw.Connection) -> None:
+    """Jobs, the times their schedules held for, and a row for each slot of them."""
+    db.execute(JOB_TABLES)
+
+
+def m008_gateway(db: apsw.Connection) -> None:
+    """What arrived by channels and what is to be sent, who may talk, and what channels proved."""
+    db.execute(GATEWAY_TABLES)
+
+
 MIGRATIONS: Sequence[Migration] = (
     m001_first_tables,
     m002_terminals_and_audit,
@@ -230,6 +242,8 @@ MIGRATIONS: Sequence[Migration] = (
     m004_children,
     m005_learning,
     m006_incidents,
+    m007_jobs,
+    m008_gateway,
 )
 
 

@@ -11,7 +11,9 @@ import apsw
 
 from hermes_agent.core.errors import Degraded
 from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.gateway import Gateway
 from hermes_agent.core.incidents import Incidents
+from hermes_agent.core.jobs import Jobs
 from hermes_agent.core.journal import Journal
 from hermes_agent.core.lore import Lore
 from hermes_agent.core.messages import Prompt, Usage
@@ -36,7 +38,9 @@ from hermes_agent.store import audit, care, costs, reading, writing
 from hermes_agent.store.appending import add_cost, add_events, place_of
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
+from hermes_agent.store.gateway import StoredGateway
 from hermes_agent.store.incidents import StoredIncidents
+from hermes_agent.store.jobs import StoredJobs
 from hermes_agent.store.lore import StoredLore
 from hermes_agent.store.readers import Readers
 from hermes_agent.store.search import add_ranking, search, tidy
@@ -71,6 +75,10 @@ class Store(Journal):
         self._hook = hook
         self.lore: Lore = StoredLore(self._write, self._read, clock)
         self.incidents: Incidents = StoredIncidents(self._write, self._read, clock)
+        self.jobs: Jobs = StoredJobs(self._write, self._read, clock, lambda: self._fence)
+        self.gateway: Gateway = StoredGateway(
+            self._write, self._read, clock, self._bodies, folder, random
+        )
 
     @classmethod
     async def open(
