@@ -67,7 +67,8 @@ class Arrived(Struct, frozen=True, omit_defaults=True):
     person: Person
     text: str = ""
     kind: Literal["message", "press", "edited", "alert"] = "message"
-    """`press`: of a button, whose data is the text. `edited`: an earlier message says this now.
+    """`press`: of a button, whose data is the text. `edited`: an earlier message, which `reply_to`
+    names, says this now; it has an id of its own.
     `alert`: a body in the format of a monitoring system, for the incident commander."""
     group: bool = False
     addressed: bool = True
@@ -80,7 +81,8 @@ class Arrived(Struct, frozen=True, omit_defaults=True):
     """When it was written, as the platform says."""
 
 
-ArrivedState = Literal["new", "done", "ignored"]
+ArrivedState = Literal["new", "done", "ignored", "dead"]
+"""`dead`: dealing with it failed again and again; it is set aside and shown."""
 
 
 class Kept(Struct, frozen=True, omit_defaults=True):
@@ -93,7 +95,7 @@ class Kept(Struct, frozen=True, omit_defaults=True):
     kept: float
     tries: int = 0
     why: str = ""
-    """Why it was ignored."""
+    """Why it was ignored, or could not be dealt with."""
 
 
 DeliveryKind = Literal["reply", "notice", "question", "message", "result", "command"]
@@ -150,6 +152,8 @@ class Identity(Struct, frozen=True, omit_defaults=True):
     hash: str
     """Of the platform's id: what is stored and shown."""
     name: str = ""
+    """As the home's owner calls them, which counts as who they are; with `~` before it, only as
+    the platform does."""
     role: Role = "member"
     policy: str = ""
     """The policy profile of sessions they open; empty: the channel's, else that of new sessions."""
@@ -166,6 +170,8 @@ class Pairing(Struct, frozen=True, omit_defaults=True):
     role: Role = "member"
     expires: float = 0.0
     policy: str = ""
+    name: str = ""
+    """What the person is to be called."""
 
 
 class Bond(Struct, frozen=True, omit_defaults=True):
@@ -199,6 +205,17 @@ class Proof(Struct, frozen=True, omit_defaults=True):
     """Its being deaf was told elsewhere."""
 
 
+class Counts(Struct, frozen=True, omit_defaults=True):
+    """How much of a channel is not done."""
+
+    new: int = 0
+    set_aside: int = 0
+    waiting: int = 0
+    dead: int = 0
+    oldest: float | None = None
+    """When the oldest that waits to be sent was written."""
+
+
 class Gateway(Protocol):
     """The part of the store. Each method is one transaction."""
 
@@ -212,14 +229,23 @@ class Gateway(Protocol):
 
     async def keep_mark(self, channel: str, mark: str) -> None: ...
 
-    async def new(self, limit: int = 100) -> Sequence[Kept]:
-        """Not yet dealt with, in the order of arrival."""
+    async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
+        """Not yet dealt with, in the order of arrival, after a number; fewer where they are
+        large."""
         ...
 
     async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None: ...
 
     async def failed_to_deal(self, number: int, why: str) -> int:
         """Count a try; says how many there were."""
+        ...
+
+    async def set_aside(self, limit: int = 100) -> Sequence[Kept]:
+        """Those that are `dead`, newest first, their files without content."""
+        ...
+
+    async def deal_again(self, number: int) -> Kept:
+        """Make one that was set aside new again."""
         ...
 
     # what is to be sent
@@ -236,21 +262,25 @@ class Gateway(Protocol):
         `sending` when the runtime died comes again, doubtful."""
         ...
 
-    async def sending(self, id: int) -> None:
-        """An attempt begins."""
+    async def sending(self, id: int, attempts: int, doubtful: bool = False) -> bool:
+        """An attempt begins. False when it was sent, or tried, since it was seen with so many
+        attempts. `doubtful`: the attempt before may have arrived."""
         ...
 
     async def sent(self, id: int, receipt: str) -> None: ...
 
-    async def not_sent(self, id: int, error: str, due: float | None, doubtful: bool) -> None:
-        """An attempt failed; without `due` it is given up (`dead`)."""
+    async def not_sent(
+        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True
+    ) -> None:
+        """An attempt failed; without `due` it is given up (`dead`). One that is not counted was no
+        fault of the message."""
         ...
 
     async def deliveries(
         self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
         limit: int = 100,
     ) -> Sequence[Delivery]:  # fmt: skip
-        """Newest first; `key` is the beginning of one."""
+        """Newest first, their files without content; `key` is the beginning of one."""
         ...
 
     async def again(self, id: int, now: float) -> Delivery:
@@ -277,6 +307,7 @@ class Gateway(Protocol):
     async def keep_bond(self, bond: Bond) -> None: ...
 
     # channels
+    async def counts(self) -> Mapping[str, Counts]: ...
     async def proofs(self) -> Mapping[str, Proof]: ...
     async def keep_proof(self, proof: Proof) -> None: ...
 

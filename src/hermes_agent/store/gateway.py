@@ -1,0 +1,191 @@
+"""The gateway's ledgers: `core.gateway.Gateway` in the same database."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import apsw
+
+from hermes_agent.core.gateway import (
+    Arrived,
+    ArrivedState,
+    Bond,
+    Counts,
+    Delivery,
+    DeliveryState,
+    Gateway,
+    Identity,
+    Kept,
+    NewDelivery,
+    Pairing,
+    Proof,
+)
+from hermes_agent.core.private import Ids
+from hermes_agent.core.protocols import Clock
+from hermes_agent.store import gateway_in, gateway_out, gateway_people
+from hermes_agent.store.bodies import Bodies
+from hermes_agent.store.lore import Read, Write
+
+
+class StoredGateway(Gateway):
+    """Made by the store, which hands in its writer and its readers."""
+
+    def __init__(
+        self,
+        write: Write,
+        read: Read,
+        clock: Clock,
+        bodies: Bodies,
+        folder: Path,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._write = write
+        self._read = read
+        self._clock = clock
+        self._bodies = bodies
+        self._folder = folder
+        self._random = random
+        self._made: Ids | None = None
+
+    def _ids(self) -> Ids:
+        if self._made is None:
+            self._made = Ids.open(self._folder, self._random)
+        return self._made
+
+    # what arrived
+    async def arrive(self, arrived: Arrived, mark: str = "") -> Kept | None:
+        return await self._write(
+            "gateway_arrive",
+            lambda db: gateway_in.arrive(
+                db, self._bodies, self._ids(), arrived, mark, self._clock()
+            ),
+        )
+
+    async def mark(self, channel: str) -> str:
+        return await self._read(lambda db: gateway_in.mark(db, channel))
+
+    async def keep_mark(self, channel: str, mark: str) -> None:
+        await self._write("gateway_mark", lambda db: gateway_in.keep_mark(db, channel, mark))
+
+    async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
+        return await self._read(lambda db: gateway_in.new(db, self._bodies, limit, after))
+
+    async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None:
+        await self._write("gateway_dealt", lambda db: gateway_in.dealt(db, number, state, why))
+
+    async def failed_to_deal(self, number: int, why: str) -> int:
+        return await self._write("gateway_failed", lambda db: gateway_in.failed(db, number, why))
+
+    async def set_aside(self, limit: int = 100) -> Sequence[Kept]:
+        return await self._read(lambda db: gateway_in.set_aside(db, self._bodies, limit))
+
+    async def deal_again(self, number: int) -> Kept:
+        return await self._write(
+            "gateway_deal_again", lambda db: gateway_in.again(db, self._bodies, number)
+        )
+
+    # what is to be sent
+    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        return await self._write("gateway_enqueue", lambda db: self._enqueue(db, deliveries))
+
+    def _enqueue(self, db: apsw.Connection, new: Sequence[NewDelivery]) -> Sequence[Delivery]:
+        return gateway_out.enqueue(db, self._bodies, self._ids(), new, self._clock())
+
+    async def tell(self, key: str, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        def work(db: apsw.Connection) -> Sequence[Delivery]:
+            gateway_people.told(db, key, told)
+            return self._enqueue(db, deliveries)
+
+        return await self._write("gateway_tell", work)
+
+    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
+        return await self._read(lambda db: gateway_out.due(db, self._bodies, channel, now, limit))
+
+    async def sending(self, id: int, attempts: int, doubtful: bool = False) -> bool:
+        return await self._write(
+            "gateway_sending", lambda db: gateway_out.sending(db, id, attempts, doubtful)
+        )
+
+    async def sent(self, id: int, receipt: str) -> None:
+        await self._write(
+            "gateway_sent", lambda db: gateway_out.sent(db, id, receipt, self._clock())
+        )
+
+    async def not_sent(
+        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True
+    ) -> None:
+        await self._write(
+            "gateway_not_sent",
+            lambda db: gateway_out.not_sent(db, id, error, due, doubtful, counted),
+        )
+
+    async def deliveries(
+        self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
+        limit: int = 100,
+    ) -> Sequence[Delivery]:  # fmt: skip
+        return await self._read(
+            lambda db: gateway_out.deliveries(db, self._bodies, channel, state, key, limit)
+        )
+
+    async def again(self, id: int, now: float) -> Delivery:
+        return await self._write(
+            "gateway_again", lambda db: gateway_out.again(db, self._bodies, id, now)
+        )
+
+    # people
+    async def identity(self, channel: str, hash: str) -> Identity | None:
+        return await self._read(lambda db: gateway_people.identity(db, channel, hash))
+
+    async def identities(self, channel: str = "") -> Sequence[Identity]:
+        return await self._read(lambda db: gateway_people.identities(db, channel))
+
+    async def keep_identity(self, identity: Identity) -> None:
+        await self._write("gateway_identity", lambda db: gateway_people.keep_identity(db, identity))
+
+    async def drop_identity(self, channel: str, hash: str) -> bool:
+        return await self._write(
+            "gateway_drop_identity",
+            lambda db: gateway_people.drop_identity(db, channel, hash),
+        )
+
+    async def keep_pairing(self, pairing: Pairing) -> None:
+        await self._write(
+            "gateway_pairing", lambda db: gateway_people.keep_pairing(db, self._ids(), pairing)
+        )
+
+    async def use_pairing(self, channel: str, code: str, now: float) -> Pairing | None:
+        return await self._write(
+            "gateway_use_pairing",
+            lambda db: gateway_people.use_pairing(db, self._ids(), channel, code, now),
+        )
+
+    # bonds
+    async def bond(self, key: str) -> Bond | None:
+        return await self._read(lambda db: gateway_people.bond(db, key))
+
+    async def bonds(self, *, behind: bool = False) -> Sequence[Bond]:
+        return await self._read(lambda db: gateway_people.bonds(db, behind))
+
+    async def bond_of(self, session: str) -> Bond | None:
+        return await self._read(lambda db: gateway_people.bond_of(db, session))
+
+    async def keep_bond(self, bond: Bond) -> None:
+        await self._write("gateway_bond", lambda db: gateway_people.keep_bond(db, bond))
+
+    # channels
+    async def counts(self) -> Mapping[str, Counts]:
+        return await self._read(gateway_people.counts)
+
+    async def proofs(self) -> Mapping[str, Proof]:
+        return await self._read(gateway_people.proofs)
+
+    async def keep_proof(self, proof: Proof) -> None:
+        await self._write("gateway_proof", lambda db: gateway_people.keep_proof(db, proof))
+
+    async def tidy(self, before: float) -> int:
+        def work(db: apsw.Connection) -> int:
+            gone = gateway_in.tidy(db, self._bodies, before)
+            return gone + gateway_out.tidy(db, self._bodies, before)
+
+        count = await self._write("gateway_tidy", work)
+        await self._write("sweep", self._bodies.sweep)
+        return count

@@ -1,0 +1,131 @@
+"""What arrived, kept before the platform hears that we have it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.gateway import Arrived, ArrivedState, Kept
+from hermes_agent.core.private import Ids
+from hermes_agent.store import gateway_media
+from hermes_agent.store.bodies import Bodies
+from hermes_agent.store.database import rows
+
+_arrived = msgspec.json.Decoder(Arrived)
+_COLUMNS = "number, state, kept, tries, why, body"
+MOST_BYTES = 32_000_000
+"""What one look at the new ones may bring, but for the first of them."""
+
+
+def owner_of(number: int) -> int:
+    return -2 * number
+
+
+def arrive(
+    db: apsw.Connection, bodies: Bodies, ids: Ids, arrived: Arrived, mark: str, now: float
+) -> Kept | None:
+    channel = arrived.chat.channel
+    if mark:
+        keep_mark(db, channel, mark)
+    digest = ids(channel, arrived.id)
+    known = db.execute(
+        "select 1 from gateway_in where channel = ? and hash = ?", (channel, digest)
+    ).fetchone()
+    if known is not None:
+        return None
+    db.execute(
+        "insert into gateway_in (channel, hash, state, kept) values (?, ?, 'new', ?)",
+        (channel, digest, now),
+    )
+    number = db.last_insert_rowid()
+    owner = owner_of(number)
+    gateway_media.put(db, bodies, owner, {"file": arrived.files, "voice": arrived.voice})
+    bare = msgspec.json.encode(replace(arrived, files=(), voice=()))
+    db.execute(
+        "update gateway_in set body = ? where number = ?",
+        (bodies.pack(db, owner, bare), number),
+    )
+    return Kept(number, arrived, "new", now)
+
+
+def mark(db: apsw.Connection, channel: str) -> str:
+    found = rows(db, "select mark from gateway_marks where channel = ?", (channel,))
+    return str(found[0][0]) if found else ""
+
+
+def keep_mark(db: apsw.Connection, channel: str, mark: str) -> None:
+    db.execute("insert or replace into gateway_marks values (?, ?)", (channel, mark))
+
+
+def new(db: apsw.Connection, bodies: Bodies, limit: int, after: int) -> Sequence[Kept]:
+    ask = (
+        f"select {_COLUMNS} from gateway_in where state = 'new' and number > ? "
+        "order by number limit ?"
+    )
+    found: list[Kept] = []
+    size = 0
+    for row in db.execute(ask, (after, limit)):
+        kept = _kept(db, bodies, row, whole=True)
+        size += sum(len(one.data) for one in (*kept.arrived.files, *kept.arrived.voice))
+        if found and size > MOST_BYTES:
+            break
+        found.append(kept)
+    return found
+
+
+def set_aside(db: apsw.Connection, bodies: Bodies, limit: int) -> Sequence[Kept]:
+    ask = f"select {_COLUMNS} from gateway_in where state = 'dead' order by number desc limit ?"
+    return [_kept(db, bodies, row, whole=False) for row in rows(db, ask, (limit,))]
+
+
+def _kept(db: apsw.Connection, bodies: Bodies, row: tuple[Any, ...], whole: bool) -> Kept:
+    number, state, kept, tries, why, body = row
+    arrived = _arrived.decode(bodies.unpack(body))
+    media = gateway_media.get(db, bodies, owner_of(number), whole)
+    if media:
+        files, voice = media.get("file", ()), media.get("voice", ())
+        arrived = replace(arrived, files=tuple(files), voice=tuple(voice))
+    return Kept(number, arrived, state, kept, tries, why)
+
+
+def dealt(db: apsw.Connection, number: int, state: ArrivedState, why: str) -> None:
+    db.execute("update gateway_in set state = ?, why = ? where number = ?", (state, why, number))
+
+
+def failed(db: apsw.Connection, number: int, why: str) -> int:
+    found = rows(
+        db,
+        "update gateway_in set tries = tries + 1, why = ? where number = ? returning tries",
+        (why, number),
+    )
+    return int(found[0][0]) if found else 0
+
+
+def again(db: apsw.Connection, bodies: Bodies, number: int) -> Kept:
+    found = rows(
+        db,
+        "update gateway_in set state = 'new', tries = 0 "
+        f"where number = ? and state = 'dead' returning {_COLUMNS}",
+        (number,),
+    )
+    if not found:
+        raise NotFound(
+            f"no message {number} was set aside", "`hermes gateway dead` lists those that were"
+        )
+    return _kept(db, bodies, found[0], whole=False)
+
+
+def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
+    found = rows(
+        db,
+        "select number from gateway_in "
+        "where body is not null and kept < ? and state in ('done', 'ignored')",
+        (before,),
+    )
+    for (number,) in found:
+        gateway_media.drop(db, bodies, owner_of(number))
+        db.execute("update gateway_in set body = null, why = '' where number = ?", (number,))
+    return len(found)
