@@ -70,6 +70,7 @@ def test_what_a_check_printed_shows_no_secret_and_drives_no_terminal(house: Hous
         (["x", "--run", "a", "--log", "b"], "not allowed with"),
         (["x", "--run", "a", "--every", "0"], "--every"),
         (["x", "--run", "a", "--severity", "P7"], "--severity"),
+        (["x", "--run", "a", "--terminal", "nope"], "no terminal called 'nope'\nhint: there are: "),
     ],
 )
 def test_a_check_that_makes_no_sense_is_not_written(
@@ -117,6 +118,24 @@ def test_what_is_wrong_with_a_file_is_said_everywhere(house: House) -> None:
     assert "1 checks and 0 log patterns" in doctor
 
 
+def test_what_leads_nowhere_and_a_broken_topology_are_said_everywhere(house: House) -> None:
+    house.home.mkdir(mode=0o700)
+    (house.home / "topology.yaml").write_text("servces: {}\n")
+    (house.home / "checks").mkdir()
+    (house.home / "checks" / "gone.yaml").symlink_to("/nowhere/gone.yaml")
+    listed = house.run("watch", "list")
+    assert listed.returncode == 1
+    for said in (listed.stdout, house.good("status"), house.run("doctor").stdout):
+        assert "checks/gone.yaml:1:1: cannot be read: the link leads nowhere" in said
+        assert "topology.yaml:1:1: a topology has no key 'servces'" in said
+    rows = json.loads(house.run("watch", "list", "--json").stdout)
+    assert [row["path"] for row in rows] == ["checks/gone.yaml", "topology.yaml"]
+    (house.home / "checks" / "gone.yaml").unlink()
+    (house.home / "topology.yaml").write_text("services: {}\n")
+    assert "nothing is watched" in house.good("watch", "list")
+    assert "topology" not in house.good("status")
+
+
 def test_incidents_are_declared_shown_closed_and_reported(house: House) -> None:
     assert house.json("incidents") == []
     assert house.good("incidents").strip() == "no incidents"
@@ -137,7 +156,10 @@ def test_incidents_are_declared_shown_closed_and_reported(house: House) -> None:
 
 
 def test_what_was_handed_over_to_people_is_not_forgotten(house: House) -> None:
-    add(house, "web", "test -f /gone", "--every", "1", "--after", "1", "--terminal", "nowhere")
+    (house.home / "checks").mkdir(parents=True)
+    (house.home / "checks" / "web.yaml").write_text(
+        "{name: web, run: test -f /gone, every: 1, after: 1, terminal: nowhere}"
+    )
     house.good("up")
     wait_until(lambda: incident(house)["state"] == "escalated", "it is handed over")
     assert house.json("status")["watch"]["escalated"] == ["inc-1"]

@@ -174,7 +174,27 @@ async def test_a_check_is_run_when_somebody_wants_it(tmp_path: Path) -> None:
         bench.next = BAD
         assert await bench.watching.run("web") == BAD
         (standing,) = await bench.watching.standings()
-        assert (standing.state.ok, standing.due - standing.state.last) == (False, 15.0)
+        assert (standing.state.ok, standing.due) == (False, here.clock())
+
+
+async def test_failures_by_hand_are_shown_and_do_not_count(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        bench = Bench(here, tmp_path)
+        (bench.checks / "a.yaml").write_text(TEXT)
+        await bench.round(0, Outcome(True))
+        bench.next = BAD
+        for _ in range(3):
+            await bench.watching.run("web")
+        (standing,) = await bench.watching.standings()
+        assert (standing.state.ok, standing.state.failures) == (False, 0)
+        assert await bench.round(0, BAD) == 0  # the schedule is what it was
+        await bench.round(standing.every, BAD)
+        assert await here.titles() == []
+        await bench.round(15, BAD)
+        assert await here.titles() == ["shop: the check web fails"]
+        bench.next = Outcome(True)
+        await bench.watching.run("web")
+        assert await here.store.firing("inc-1") == []
 
 
 def test_daily_checks_run_at_eight_in_the_morning() -> None:

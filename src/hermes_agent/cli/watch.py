@@ -99,11 +99,11 @@ def checks_text(found: Row, now: float) -> str:
     if not lines:
         lines.append("nothing is watched\nhint: `hermes watch add NAME --run COMMAND`")
     lines += [
-        f"checks/{row['path']}:{row['line']}:{row['column']}: {one_line(row['message'], 200)}"
+        f"{row['path']}:{row['line']}:{row['column']}: {one_line(row['message'], 200)}"
         f"\nhint: {one_line(row['hint'], 200)}"
         for row in found["problems"]
     ]
-    told = {f"checks/{row['path']}" for row in found["problems"]}
+    told = {row["path"] for row in found["problems"]}
     others = [one for one in found["troubles"] if one.split(":", 1)[0] not in told]
     return "\n".join([*lines, *(f"trouble: {one_line(one, 300)}" for one in others)])
 
@@ -144,6 +144,8 @@ def _add(options: argparse.Namespace) -> int:
     wrong = read(name, text).problems
     if wrong:
         raise UsageError(wrong[0].message, wrong[0].hint)
+    if options.terminal:
+        _find_terminal(home, options.terminal)
     folder = os.path.join(home, "checks")
     path = os.path.join(folder, name)
     try:
@@ -159,6 +161,18 @@ def _add(options: argparse.Namespace) -> int:
         hint = f"`hermes watch run {options.name}` tries it" if options.run else "`hermes watch`"
         print(f"written to {path}\nhint: {hint}")
     return 0
+
+
+def _find_terminal(home: str, name: str) -> None:
+    from pathlib import Path
+
+    from hermes_agent.runtime.config import load_settings
+    from hermes_agent.runtime.home import Home
+    from hermes_agent.runtime.shelf import Shelf
+
+    place = Home(Path(home))
+    settings = load_settings(place.config, os.environ)
+    Shelf(settings, os.environ, place.terminals, time.time).place(name)
 
 
 def _write_new(path: str, text: str) -> None:

@@ -122,14 +122,19 @@ class CheckFiles:
                     continue
                 text = path.read_text(encoding="utf-8")
                 found[path.name] = mark, read(path.name, text)
-            except FileNotFoundError:  # removed since
-                continue
+            except FileNotFoundError:
+                if path.is_symlink():  # otherwise it was removed since
+                    found[path.name] = _unread(path.name, "the link leads nowhere")
             except (OSError, UnicodeDecodeError) as error:
-                why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-                wrong = Problem(path.name, 1, 1, f"cannot be read: {why}", "mend or remove it")
-                found[path.name] = (0, 0, 0), Loaded(problems=(wrong,))
+                why = str(error.strerror) if isinstance(error, OSError) else "it is not UTF-8"
+                found[path.name] = _unread(path.name, why)
         self._read = found
         return _together([loaded for _, loaded in found.values()])
+
+
+def _unread(file: str, why: str) -> tuple[tuple[int, int, int], Loaded]:
+    wrong = Problem(file, 1, 1, f"cannot be read: {why}", "mend or remove it")
+    return (0, 0, 0), Loaded(problems=(wrong,))
 
 
 def _together(files: list[Loaded]) -> Loaded:

@@ -34,10 +34,12 @@ def load_drill(home: Path, terminal: str) -> tuple[Service, ...]:
 def _load(path: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return (), ()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        if isinstance(error, FileNotFoundError):
+            if not path.is_symlink():
+                return (), ()
+            why = "the link leads nowhere"
         return (), (Problem(NAME, 1, 1, f"cannot be read: {why}", "mend or remove it"),)
     return read(text)
 

@@ -138,8 +138,8 @@ class Watching:
             self._said.pop(name, None)
             await self._store.drop_check(name)
 
-    def _begin(self, watched: Watched) -> "asyncio.Task[Outcome]":
-        task = asyncio.create_task(self._once(watched))
+    def _begin(self, watched: Watched, by_hand: bool = False) -> "asyncio.Task[Outcome]":
+        task = asyncio.create_task(self._once(watched, by_hand))
         self._running[watched.name] = task
 
         def ended(task: asyncio.Task[Outcome]) -> None:
@@ -160,13 +160,14 @@ class Watching:
         return self._states
 
     async def run(self, name: str) -> Outcome:
-        """Run one now, whenever it is due; what it comes to counts."""
+        """Run one now, by hand. That it holds counts; a failure is shown, and whether it lasts is
+        found out on schedule."""
         for watched in (await self.look()).checks:
             if watched.name == name:
-                return await asyncio.shield(self._running.get(name) or self._begin(watched))
+                return await asyncio.shield(self._running.get(name) or self._begin(watched, True))
         raise NotFound(f"no check called {name!r}", "`hermes watch list` shows them")
 
-    async def _once(self, watched: Watched) -> Outcome:
+    async def _once(self, watched: Watched, by_hand: bool) -> Outcome:
         async with self._slots:
             began = self._clock()
             outcome = await self._run(watched.check, watched.policy)
@@ -182,6 +183,9 @@ class Watching:
             "" if outcome.ok else self._redact(outcome.detail)[:DETAIL],
             outcome.seconds,
         )
+        if by_hand and not outcome.ok:
+            states[watched.name] = replace(state, last=before.last, failures=before.failures)
+            return outcome
         # Said first: a runtime that dies in between says it again, and nobody hears it twice.
         # Where it cannot be said, the next run finds it new.
         states[watched.name] = replace(before, last=state.last)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.core.lore import TRIALS, Case, Doc, Trial
 from hermes_agent.core.places import SandboxPlace
-from hermes_agent.core.protocols import Command
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Recalled
 from hermes_agent.learning.asking import NoBudget
@@ -23,6 +22,7 @@ from hermes_agent.learning.recall_shown import offered
 from hermes_agent.learning.skill_file import parse
 from hermes_agent.learning.skill_folder import main_file
 from hermes_agent.runtime.family import MANY
+from hermes_agent.runtime.gated import GatedShell, NotAllowed
 from hermes_agent.runtime.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -158,24 +158,15 @@ class Arena:
         """Whether a script of the case ends well; None when the gate, which judges it like a call
         of the trial, refuses. It has a shell of its own each time: what a trial makes of its shell
         decides nothing."""
-        terminal = self._runtime.shelf.beside(session, PLACE)
+        shell = GatedShell(self._runtime, session, PLACE, Actor("agent", TRIALS, TRIALS))
         try:
-            effect = Effect(
-                f"{session.id}-case", "terminal", {"command": script}, session.id,
-                terminal.workspace, await terminal.where(), PLACE, PLACE,
-                ("process", "filesystem"), script,
-                actor=Actor("agent", TRIALS, TRIALS), time=self._runtime.clock(),
-            )  # fmt: skip
-            verdict = await self._runtime.gate(session).judge(effect, terminal.trace)
-            if verdict.action != "allow":
-                log.warning("a case of a proof was refused: %s", verdict.reason)
-                return None
-            if verdict.input is not None:
-                script = str(verdict.input["command"])
-            done = await terminal.run(Command("case", script, SCRIPT_SECONDS))
+            done = await shell.run(script, SCRIPT_SECONDS)
             return done.state == "exited" and done.code == 0
+        except NotAllowed as error:
+            log.warning("a case of a proof was refused: %s", error.reason)
+            return None
         finally:
-            await terminal.destroy()
+            await shell.close()
 
     async def clear(self) -> None:
         """Remove trials that a runtime has left behind: their proof begins again."""

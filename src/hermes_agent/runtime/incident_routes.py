@@ -189,7 +189,7 @@ class IncidentApi:
             {
                 "checks": checks,
                 "logs": loaded.logs,
-                "problems": loaded.problems,
+                "problems": await self._incidents.problems(),
                 "troubles": self._incidents.troubles,
             }
         )

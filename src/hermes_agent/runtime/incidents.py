@@ -3,11 +3,14 @@ commander, put together. Nothing is made before something is watched or raised."
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from hermes_agent.incidents.log_patterns import Logs
     from hermes_agent.incidents.notices import Notices
     from hermes_agent.incidents.watching import Outcome, Watching
+    from hermes_agent.policy.schema import Problem
     from hermes_agent.runtime.check_runner import CheckRunner
     from hermes_agent.runtime.commanding import Commanding
     from hermes_agent.runtime.runtime import Runtime
@@ -46,7 +50,7 @@ class Incidents:
         self._wanted = False
         self._looked = False
         self._woken = asyncio.Event()
-        self._troubles: tuple[str, ...] = ()
+        self._topology_problems: tuple[Problem, ...] = ()
         self._config = self._config_mark()
 
     # parts
@@ -222,16 +226,31 @@ class Incidents:
     async def topology(self, terminal: str = "") -> Sequence[Service]:
         """What people wrote, what checks say, and what was learned. On the terminal of a system
         for practice: what there is in it, and nothing else."""
-        from hermes_agent.incidents.topology import DRILL, load, load_drill, together
+        from hermes_agent.incidents.topology import DRILL, load_drill, together
 
         home, said = self._runtime.home.path, self.watching.loaded.services
         if terminal.startswith(DRILL):
             inside = await asyncio.to_thread(load_drill, home, terminal)
             return together(inside, [one for one in said if one.terminal == terminal])
-        declared, problems = await asyncio.to_thread(load, home)
-        self._troubles = tuple(f"{problem} ({problem.hint})" for problem in problems)
+        declared = await self._declared()
         real = [one for one in said if not one.terminal.startswith(DRILL)]
         return together(declared, real, await self._runtime.store.incidents.services())
+
+    async def _declared(self) -> Sequence[Service]:
+        from hermes_agent.incidents.topology import load
+
+        declared, self._topology_problems = await asyncio.to_thread(load, self._runtime.home.path)
+        return declared
+
+    async def problems(self) -> "list[Problem]":
+        """What is wrong now in the files that people write, by their paths in the home."""
+        await self.watching.look()
+        await self._declared()
+        return self._problems()
+
+    def _problems(self) -> "list[Problem]":
+        checks = [replace(one, path=f"checks/{one.path}") for one in self.watching.loaded.problems]
+        return [*checks, *self._topology_problems]
 
     async def watched(self) -> Sequence[WatchedCheck]:
         """All checks that there are now."""
@@ -254,10 +273,10 @@ class Incidents:
     @property
     def troubles(self) -> list[str]:
         """What of it does not work now, in sentences."""
+        wrong = self._problems() if self._wanted else self._topology_problems
+        found = [f"{one} ({one.hint})" for one in wrong]
         if not self._wanted:
-            return []
-        found = [f"checks/{one} ({one.hint})" for one in self.watching.loaded.problems]
-        found += self._troubles
+            return found
         found += [f"the log {path}: {why}" for path, why in self.logs.missing.items()]
         found += [f"the log of {name}: {why}" for name, why in self.logs.refused.items()]
         found += [self.listener.trouble] if self.listener.trouble else []
@@ -265,8 +284,10 @@ class Incidents:
         return found
 
     async def status(self) -> dict[str, Any]:
+        if os.path.lexists(self._runtime.home.path / "topology.yaml"):
+            await self._declared()
         if not await self._is_wanted():
-            return {"checks": 0, "failing": [], "open": 0, "troubles": []}
+            return {"checks": 0, "failing": [], "open": 0, "troubles": self.troubles}
         checks = await self.watching.standings()
         open = await self._runtime.store.incidents.incidents(open=True, limit=1_000)
         ended = await self._runtime.store.incidents.incidents(open=False, limit=1_000)
