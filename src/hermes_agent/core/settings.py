@@ -286,6 +286,8 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     nowhere but the runtime's own socket."""
     token: str = ""
     """The name of the secret that clients of the HTTP API there must know."""
+    api_policy: str = ""
+    """The policy profile of what clients of the HTTP API ask; empty: that of new sessions."""
     probe_seconds: Seconds = 60.0
     """How often each channel proves that it hears."""
     restarts: Count = 1

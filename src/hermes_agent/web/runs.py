@@ -1,0 +1,116 @@
+"""`/v1/runs`: work that is handed in and goes on by itself. It can be followed, asked about,
+answered and stopped; nobody needs to stay connected."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import NotFound
+from hermes_agent.runtime.faces import Row
+from hermes_agent.runtime.replies import reply
+from hermes_agent.web import shapes
+from hermes_agent.web.answers import ONCE, number, stream
+from hermes_agent.web.talk import Exchange, Said
+
+if TYPE_CHECKING:
+    from hermes_agent.web.api import Api
+
+ID = "run_"
+
+
+class Runs:
+    def __init__(self, api: "Api") -> None:
+        self._api = api
+
+    def rows(self) -> list[Row]:
+        return [
+            ("POST", "/v1/runs", self.create),
+            ("GET", "/v1/runs/{id}", self.show),
+            ("GET", "/v1/runs/{id}/events", self.events),
+            ("POST", "/v1/runs/{id}/stop", self.stop),
+            ("POST", "/v1/runs/{id}/answers/{question}", self.answer),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        asked = msgspec.json.decode(await self._api.body(request), type=shapes.RunRequest)
+        said, key = [Said("user", asked.input)], request.headers.get(ONCE, "")
+        talk, model = self._api.talk, self._api.talk.model(asked.model)
+        if asked.session:
+            exchange = await talk.named(
+                asked.session, said, model, key, interactive=asked.interactive
+            )
+        else:
+            exchange = await talk.whole(said, model, key, interactive=asked.interactive)
+        return reply(await self._run(exchange), 202 if exchange.new else 200)
+
+    async def show(self, request: Request) -> Response:
+        return reply(await self._run(await self._found(request)))
+
+    async def stop(self, request: Request) -> Response:
+        exchange = await self._found(request)
+        stopped = await self._api.runtime.interrupt(exchange.session.id, "api")
+        return reply({**(await self._run(exchange)), "stopped": stopped})
+
+    async def answer(self, request: Request) -> Response:
+        exchange = await self._found(request)
+        given = msgspec.json.decode(await self._api.body(request), type=shapes.AnswerRequest)
+        id = request.path_params["question"]
+        if id not in {one["id"] for one in await self._questions(exchange)}:
+            raise NotFound(f"no open question {id!r} of this run", "the run lists its questions")
+        await self._api.runtime.answer(id, given.answer, "api")
+        return reply(await self._run(exchange))
+
+    async def events(self, request: Request) -> Response:
+        exchange = await self._found(request)
+        given = request.query_params.get("after") or request.headers.get("last-event-id") or "0"
+        return stream(self._events(exchange, number(given)))
+
+    async def _events(self, exchange: Exchange, after: int) -> AsyncGenerator[bytes]:
+        """The run's part of the journal, and its text as it is written. It is only watched: whoever
+        stops listening stops nothing."""
+        async with aclosing(self._api.talk.pieces(exchange, after)) as pieces:
+            async for piece in pieces:
+                if piece.text:
+                    yield shapes.server_sent({"text": piece.text}, "text")
+                if piece.recorded is not None and piece.recorded.number:
+                    yield b"id: %d\n" % piece.recorded.number + shapes.server_sent(
+                        piece.recorded, ev.kind_of(piece.recorded.event)
+                    )
+        yield shapes.server_sent(await self._run(exchange), "run")
+
+    async def _found(self, request: Request) -> Exchange:
+        id = request.path_params["id"]
+        if not id.startswith(ID):
+            raise NotFound(f"there is no run {id!r}", "ids begin with run_")
+        return await self._api.talk.found(id.removeprefix(ID))
+
+    async def _questions(self, exchange: Exchange) -> list[dict[str, Any]]:
+        return [
+            {"id": one.id, "purpose": one.purpose, "text": one.text, "choices": one.choices,
+             "expires": one.expires}
+            for one in await self._api.runtime.store.questions()
+            if one.session == exchange.session.id
+        ]  # fmt: skip
+
+    async def _run(self, exchange: Exchange) -> dict[str, Any]:
+        store = self._api.runtime.store
+        taken, end = await self._api.talk.so_far(exchange)
+        questions = await self._questions(exchange) if end is None else []
+        session = await store.session(exchange.session.id)
+        parked = [one.effect for one in await store.parked() if one.session == session.id]
+        if end is not None:
+            state = {"done": "completed", "interrupted": "stopped"}.get(end.reason, end.reason)
+        else:
+            state = "waiting" if questions else "parked" if parked else "running"
+        return {
+            "id": ID + exchange.id, "object": "run", "status": state if taken else "queued",
+            "session": session.id, "output": end.text if end else None,
+            "error": (end.error or None) if end else None, "hint": end.hint if end else "",
+            "questions": questions, "parked": parked,
+            "usage": end.usage if end else None, "cost": end.cost if end else None,
+        }  # fmt: skip
