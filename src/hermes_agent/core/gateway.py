@@ -134,6 +134,8 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
     error: str = ""
     doubtful: bool = False
     """An attempt may have arrived though no receipt came, on a channel that cannot tell."""
+    part: int = 0
+    """How many messages of it were sent, where it is too long for one."""
 
 
 class NewDelivery(Struct, frozen=True, omit_defaults=True):
@@ -185,6 +187,20 @@ class Bond(Struct, frozen=True, omit_defaults=True):
     """The last number of the journal whose news are in the ledger."""
     group: bool = False
     busy: Literal["queue", "interrupt", "steer"] = "queue"
+
+
+CHAT_KEY = "chat"
+
+
+def chat_key(channel: str, person: str, number: int) -> str:
+    """The key of a session of a chat: whose it is, and the row that it was opened for."""
+    return f"{CHAT_KEY}:{channel}:{person}:{number}"
+
+
+def person_of(key: str) -> str | None:
+    """Whose session of a chat this is: a person's, or `group-HASH`; None for any other session."""
+    parts = key.split(":")
+    return parts[2] if parts[0] == CHAT_KEY and len(parts) == 4 else None
 
 
 class Proof(Struct, frozen=True, omit_defaults=True):
@@ -265,6 +281,10 @@ class Gateway(Protocol):
     async def sending(self, id: int, attempts: int, doubtful: bool = False) -> bool:
         """An attempt begins. False when it was sent, or tried, since it was seen with so many
         attempts. `doubtful`: the attempt before may have arrived."""
+        ...
+
+    async def partly_sent(self, id: int, part: int) -> None:
+        """So many messages of a long one are there; the next is due."""
         ...
 
     async def sent(self, id: int, receipt: str) -> None: ...

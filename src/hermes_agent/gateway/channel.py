@@ -2,13 +2,17 @@
 talk, not what is answered, not what was sent before."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Chat, Outgoing
 from hermes_agent.core.protocols import Clock
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 
 class Field(Struct, frozen=True, omit_defaults=True):
@@ -123,3 +127,12 @@ class Channel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Called(Protocol):
+    """A channel whose platform calls us, by the door to the network."""
+
+    async def called(self, request: "Request", rest: str) -> "Response":
+        """Answer what came to `/channels/<name>/<rest>`. Who may, it finds out for itself."""
+        ...

@@ -105,6 +105,9 @@ class StoredGateway(Gateway):
             "gateway_sending", lambda db: gateway_out.sending(db, id, attempts, doubtful)
         )
 
+    async def partly_sent(self, id: int, part: int) -> None:
+        await self._write("gateway_partly_sent", lambda db: gateway_out.partly_sent(db, id, part))
+
     async def sent(self, id: int, receipt: str) -> None:
         await self._write(
             "gateway_sent", lambda db: gateway_out.sent(db, id, receipt, self._clock())

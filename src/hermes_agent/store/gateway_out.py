@@ -15,7 +15,7 @@ from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import rows
 
 _outgoing = msgspec.json.Decoder(Outgoing)
-_COLUMNS = "id, key, state, created, attempts, due, receipt, sent, error, doubtful, body"
+_COLUMNS = "id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, body"
 _UNSENT = "state in ('waiting', 'sending')"
 MOST_BYTES = 32_000_000
 """What one look at those that are due may bring, but for the first of them."""
@@ -89,7 +89,7 @@ def _delivery(
     whole: bool = False,
 ) -> Delivery:
     """`new` stands in for what is gone because it is old."""
-    id, key, state, created, attempts, due, receipt, sent, error, doubtful, body = row
+    id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, body = row
     if body is None and new is not None:
         key, outgoing = new.key, new.outgoing
     else:
@@ -97,8 +97,9 @@ def _delivery(
         media = gateway_media.get(db, bodies, owner_of(id), whole)
         outgoing = replace(outgoing, files=tuple(media["file"])) if media else outgoing
     return Delivery(
-        id, key, outgoing, state, created, attempts, due, receipt, sent, error, bool(doubtful)
-    )
+        id, key, outgoing, state, created, attempts, due, receipt, sent, error, bool(doubtful),
+        part,
+    )  # fmt: skip
 
 
 def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool) -> bool:
@@ -108,6 +109,13 @@ def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool) -> bool
         (int(doubtful), id, attempts),
     )
     return db.changes() > 0
+
+
+def partly_sent(db: apsw.Connection, id: int, part: int) -> None:
+    db.execute(
+        "update gateway_out set state = 'waiting', part = ?, attempts = 0, error = '' where id = ?",
+        (part, id),
+    )
 
 
 def sent(db: apsw.Connection, id: int, receipt: str, now: float) -> None:

@@ -505,6 +505,7 @@ create table gateway_out (
   sent real,
   error text not null default '',
   doubtful integer not null default 0,
+  part integer not null default 0,
   body any
 ) strict;
 create index gateway_out_unsent on gateway_out (channel, chat, id)
