@@ -12,6 +12,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has this shape
     from hermes_agent.runtime.places import find_home
     from hermes_agent.runtime.serve import serve
+    from hermes_agent.web.api import Api
 
-    serve(Path(find_home(os.environ)), os.environ)
+    serve(Path(find_home(os.environ)), os.environ, faces=(Api,))
     return 0
