@@ -1,7 +1,7 @@
 """The post: whatever wants to tell people something hands it in here, and the ledger has it. It is
 sent by the gateway, which need not be up yet."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError, UsageError
@@ -28,6 +28,8 @@ LOCAL = "local"
 class Post:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
+        self.wake: Callable[[str], None] = lambda _channel: None
+        """Told each channel that there is something for; the gateway's sender listens."""
 
     def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
         """Where targets lead, each place once. Raises a `UsageError` for one that leads nowhere."""
@@ -78,9 +80,12 @@ class Post:
         if not text.strip() and not files:
             raise HermesError("there is nothing to send", "give a text or a file")
         text = self._runtime.redact(text)
-        return await self._runtime.store.gateway.enqueue(
+        handed_in = await self._runtime.store.gateway.enqueue(
             *(
                 NewDelivery(f"{key}/{chat.target}", Outgoing(chat, text, tuple(files), kind=kind))
                 for chat in chats
             )
         )
+        for channel in {chat.channel for chat in chats}:
+            self.wake(channel)
+        return handed_in

@@ -115,7 +115,7 @@ def again(db: apsw.Connection, bodies: Bodies, number: int) -> Kept:
         raise NotFound(
             f"no message {number} was set aside", "`hermes gateway dead` lists those that were"
         )
-    return _kept(db, bodies, found[0], whole=False)
+    return _kept(db, bodies, found[0], whole=True)
 
 
 def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:

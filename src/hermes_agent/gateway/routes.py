@@ -1,0 +1,138 @@
+"""The gateway's own routes: how channels are, what could not be sent, and platforms that call."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.gateway import Delivery, DeliveryState, Kept
+from hermes_agent.gateway.channel import Called
+from hermes_agent.gateway.liveness import in_words
+from hermes_agent.runtime.faces import Row
+from hermes_agent.runtime.replies import reply
+
+if TYPE_CHECKING:
+    from hermes_agent.gateway.gateway import Gateway
+
+TEST_SECONDS = 20.0
+MOST = 1_000
+ARRIVED = "in-"
+"""What the ids of what arrived begin with; those of deliveries are bare numbers."""
+
+
+class Routes:
+    def __init__(self, gateway: "Gateway") -> None:
+        self._gateway = gateway
+
+    def table(self) -> Sequence[Row]:
+        return [
+            ("GET", "/v1/gateway", self._status),
+            ("POST", "/v1/gateway/{channel}/test", self._test),
+            ("GET", "/v1/gateway/dead", self._dead),
+            ("POST", "/v1/gateway/again/{id}", self._again),
+            ("GET", "/v1/gateway/deliveries", self._deliveries),
+        ]
+
+    def public(self) -> Sequence[Row]:
+        path = "/channels/{channel}/{rest:path}"
+        return [("POST", path, self._called), ("GET", path, self._called)]
+
+    async def _status(self, _request: Request) -> Response:
+        return reply(await self._gateway.status())
+
+    async def _test(self, request: Request) -> Response:
+        gateway = self._gateway
+        await gateway.follow()
+        berth = gateway.berth(request.path_params["channel"])
+        proof = await berth.liveness.test(TEST_SECONDS)
+        counts = (await gateway.ledger.counts()).get(berth.manifest.name)
+        now = gateway.runtime.clock()
+        shown = berth.status(counts, now)
+        return reply(
+            {**shown, "proven_now": not proof.error, "error": proof.error or shown["error"],
+             "says": in_words(proof, now)}
+        )  # fmt: skip
+
+    async def _dead(self, _request: Request) -> Response:
+        ledger = self._gateway.ledger
+        deliveries = await ledger.deliveries(state="dead", limit=MOST)
+        arrived = await ledger.set_aside(MOST)
+        return reply(
+            {
+                "deliveries": [_delivery(one) for one in deliveries],
+                "arrived": [_kept(one) for one in arrived],
+            }
+        )
+
+    async def _again(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        number = id.removeprefix(ARRIVED)
+        if not number.isascii() or not number.isdigit():
+            raise UsageError(f"{id!r} is no id", "`hermes gateway dead` lists them")
+        gateway = self._gateway
+        if id.startswith(ARRIVED):
+            kept = await gateway.ledger.deal_again(int(number))
+            if gateway.inbox is not None:
+                gateway.inbox.take(kept)
+            return reply(_kept(kept))
+        delivery = await gateway.ledger.again(int(number), gateway.runtime.clock())
+        gateway.wake(delivery.outgoing.chat.channel)
+        return reply(_delivery(delivery))
+
+    async def _deliveries(self, request: Request) -> Response:
+        query = request.query_params
+        state = msgspec.convert(query.get("state") or None, type=DeliveryState | None)
+        found = await self._gateway.ledger.deliveries(
+            channel=query.get("channel", ""),
+            state=state,
+            key=query.get("key", ""),
+            limit=min(int(query.get("limit", 100)), MOST),
+        )
+        return reply({"deliveries": [_delivery(one) for one in found]})
+
+    async def _called(self, request: Request) -> Response:
+        """Whoever calls a channel that is not there learns nothing of those that are."""
+        channel: object = self._gateway.channel(request.path_params["channel"])
+        if not isinstance(channel, Called):
+            return Response(status_code=404)
+        return await channel.called(request, request.path_params["rest"])
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    """As people see it: files by their names."""
+    outgoing = delivery.outgoing
+    return {
+        "id": str(delivery.id),
+        "key": delivery.key,
+        "target": outgoing.chat.target,
+        "kind": outgoing.kind,
+        "text": outgoing.text,
+        "files": [one.name or one.type for one in outgoing.files],
+        "state": delivery.state,
+        "created": delivery.created,
+        "attempts": delivery.attempts,
+        "due": delivery.due,
+        "receipt": delivery.receipt,
+        "sent": delivery.sent,
+        "error": delivery.error,
+        "doubtful": delivery.doubtful,
+    }
+
+
+def _kept(kept: Kept) -> dict[str, Any]:
+    arrived = kept.arrived
+    return {
+        "id": f"{ARRIVED}{kept.number}",
+        "target": arrived.chat.target,
+        "from": arrived.person.name,
+        "kind": arrived.kind,
+        "text": arrived.text,
+        "files": [one.name or one.type for one in (*arrived.files, *arrived.voice)],
+        "state": kept.state,
+        "kept": kept.kept,
+        "tries": kept.tries,
+        "why": kept.why,
+    }
