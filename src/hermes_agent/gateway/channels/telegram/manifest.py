@@ -1,0 +1,33 @@
+from hermes_agent.gateway.channel import Field, Manifest
+
+MANIFEST = Manifest(
+    name="telegram",
+    title="Telegram",
+    about="A bot in private chats, groups and topics",
+    module="hermes_agent.gateway.channels.telegram.channel",
+    packages=("telegram", "markdown_it"),
+    extra="telegram",
+    fields=(
+        Field("token", "the bot's token, from @BotFather", secret=True, required=True),
+        Field(
+            "address",
+            "another Bot API server, such as one of your own",
+            default="https://api.telegram.org",
+        ),
+    ),
+    longest=4_000,
+    edits=True,
+    buttons=True,
+    files=True,
+    voice=True,
+    groups=True,
+    threads=True,
+    typing=True,
+    per_second=1.0,
+    steps=(
+        "Open a chat with @BotFather on Telegram, send /newbot, and choose a name.",
+        "Keep the token it gives: `hermes secrets set telegram-token`.",
+        "For groups: /setprivacy there, Disable, if it is to hear what is not addressed to it.",
+        "Write anything to your bot, so that it may write to you.",
+    ),
+)

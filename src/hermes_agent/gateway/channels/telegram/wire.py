@@ -1,0 +1,247 @@
+"""What Telegram sends, as far as it is read: https://core.telegram.org/bots/api#update. What does
+not fit is malformed."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.gateway.channels.shared import clean
+
+Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+
+
+class User(Struct, frozen=True):
+    id: Whole
+    first_name: str = ""
+    last_name: str = ""
+    username: str = ""
+    title: str = ""
+
+
+class Place(Struct, frozen=True):
+    id: Whole
+    type: str
+    title: str = ""
+
+
+class Entity(Struct, frozen=True):
+    type: str
+    offset: Whole
+    length: Whole
+    user: User | None = None
+
+
+class File(Struct, frozen=True):
+    file_id: str
+    file_name: str = ""
+    mime_type: str = ""
+
+
+class Location(Struct, frozen=True):
+    latitude: float
+    longitude: float
+
+
+class Sticker(Struct, frozen=True):
+    emoji: str = ""
+
+
+class Replied(Struct, frozen=True):
+    message_id: Whole
+    from_: User | None = field(default=None, name="from")
+
+
+class Message(Struct, frozen=True):
+    message_id: Whole
+    chat: Place
+    date: Whole = 0
+    edit_date: Whole = 0
+    from_: User | None = field(default=None, name="from")
+    sender_chat: User | None = None
+    message_thread_id: Whole = 0
+    is_topic_message: bool = False
+    text: str = ""
+    caption: str = ""
+    entities: tuple[Entity, ...] = ()
+    caption_entities: tuple[Entity, ...] = ()
+    reply_to_message: Replied | None = None
+    photo: tuple[File, ...] = ()
+    document: File | None = None
+    video: File | None = None
+    audio: File | None = None
+    animation: File | None = None
+    video_note: File | None = None
+    voice: File | None = None
+    sticker: Sticker | None = None
+    location: Location | None = None
+
+
+class Press(Struct, frozen=True):
+    id: str
+    from_: User = field(name="from")
+    message: Message | None = None
+    data: str = ""
+
+
+class Update(Struct, frozen=True):
+    update_id: Whole
+    message: Message | None = None
+    edited_message: Message | None = None
+    channel_post: Message | None = None
+    edited_channel_post: Message | None = None
+    callback_query: Press | None = None
+
+
+KINDS = [name for name in Update.__struct_fields__ if name != "update_id"]
+
+
+class Me(Struct, frozen=True):
+    """The bot itself."""
+
+    id: int
+    username: str
+
+
+def message_id(chat: str, message: int) -> str:
+    """Telegram counts messages in each chat anew."""
+    return f"{chat}/{message}"
+
+
+def number_in(id: str) -> int | None:
+    """The number of a message within its chat."""
+    number = id.partition("/")[2].partition("/")[0]
+    return int(number) if number.isdecimal() and number.isascii() else None
+
+
+def place_of(message: Message) -> Chat:
+    thread = message.message_thread_id if message.is_topic_message else 0
+    return Chat("telegram", str(message.chat.id), str(thread) if thread else "")
+
+
+def person_of(user: User | None) -> Person:
+    if user is None:
+        return Person("")
+    name = user.title or f"{user.first_name} {user.last_name}".strip() or user.username
+    return Person(str(user.id), clean(name))
+
+
+def arrived(update: Update, me: Me) -> Arrived | None:
+    """What it says to us, but for its files; None when it says nothing."""
+    if update.callback_query is not None:
+        return _pressed(update.callback_query)
+    message = message_of(update)
+    if message is None:
+        return None
+    edited = bool(update.edited_message or update.edited_channel_post)
+    group = message.chat.type != "private"
+    addressed, text = _words(message, me)
+    id = message_id(str(message.chat.id), message.message_id)
+    answered = message.reply_to_message
+    # In a topic every message answers the one that opened it.
+    opening = message.is_topic_message and answered is not None and (
+        answered.message_id == message.message_thread_id
+    )  # fmt: skip
+    reply_to = message_id(str(message.chat.id), answered.message_id) if answered else ""
+    return Arrived(
+        id=f"{id}/{message.edit_date}" if edited else id,
+        chat=place_of(message),
+        person=person_of(message.from_ or message.sender_chat),
+        text=text,
+        kind="edited" if edited else "message",
+        group=group,
+        addressed=addressed or not group,
+        reply_to=id if edited else "" if opening else reply_to,
+        time=float(message.edit_date if edited else message.date),
+    )
+
+
+def message_of(update: Update) -> Message | None:
+    first = update.message or update.channel_post
+    return first or update.edited_message or update.edited_channel_post
+
+
+def _pressed(press: Press) -> Arrived | None:
+    if press.message is None:
+        return None
+    chat = press.message.chat
+    return Arrived(
+        id=f"press/{clean(press.id)}",
+        chat=place_of(press.message),
+        person=person_of(press.from_),
+        text=clean(press.data),
+        kind="press",
+        group=chat.type != "private",
+        reply_to=message_id(str(chat.id), press.message.message_id),
+        time=float(press.message.date),
+    )
+
+
+def _words(message: Message, me: Me) -> tuple[bool, str]:
+    """Whether the bot is addressed, and what is said, without the bot's name."""
+    wide = (message.text or message.caption).encode("utf-16-le", "surrogatepass")
+    addressed = bool(
+        message.reply_to_message
+        and message.reply_to_message.from_
+        and message.reply_to_message.from_.id == me.id
+    )
+    ours = "@" + me.username.lower()
+    for entity in sorted(_spans(message), key=lambda one: -one.offset):
+        # Telegram counts in units of UTF-16.
+        begin, end = 2 * entity.offset, 2 * (entity.offset + entity.length)
+        word = wide[begin:end].decode("utf-16-le", "replace")
+        left = _without(entity, word, ours, me)
+        if left is not None:
+            addressed = True
+            wide = wide[:begin] + left.encode("utf-16-le") + wide[end:]
+    said = clean(wide.decode("utf-16-le", "replace")).strip()
+    return addressed, said or _wordless(message)
+
+
+def _spans(message: Message) -> Iterator[Entity]:
+    spans = message.entities if message.text else message.caption_entities
+    return (span for span in spans if span.offset >= 0 and span.length > 0)
+
+
+def _without(entity: Entity, word: str, ours: str, me: Me) -> str | None:
+    """What is left of a word that addresses the bot; None when it does not."""
+    if entity.type == "mention":
+        return "" if word.lower() == ours else None
+    if entity.type == "text_mention":
+        return "" if entity.user is not None and entity.user.id == me.id else None
+    if entity.type == "bot_command":
+        command, at, whom = word.partition("@")
+        return command if not at or f"@{whom}".lower() == ours else None
+    return None
+
+
+def _wordless(message: Message) -> str:
+    if message.sticker:
+        return f"(a sticker {clean(message.sticker.emoji)})".replace(" )", ")")
+    if message.location:
+        return f"(a place: {message.location.latitude}, {message.location.longitude})"
+    return ""
+
+
+Use = Literal["file", "voice"]
+
+
+def attachments(message: Message) -> list[tuple[Use, File, str, str]]:
+    """How each is used, the file, and its name and type where Telegram gives none."""
+    found: list[tuple[Use, File, str, str]] = []
+    if message.photo:
+        found.append(("file", message.photo[-1], "photo.jpg", "image/jpeg"))
+    if message.voice:
+        found.append(("voice", message.voice, "voice.ogg", "audio/ogg"))
+    if message.animation:  # comes with `document` of the same file
+        found.append(("file", message.animation, "animation.mp4", "video/mp4"))
+    elif message.document:
+        found.append(("file", message.document, "document", "application/octet-stream"))
+    if message.video:
+        found.append(("file", message.video, "video.mp4", "video/mp4"))
+    if message.video_note:
+        found.append(("file", message.video_note, "video.mp4", "video/mp4"))
+    if message.audio:
+        found.append(("file", message.audio, "audio.mp3", "audio/mpeg"))
+    return found

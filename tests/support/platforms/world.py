@@ -1,0 +1,145 @@
+"""A channel between its platform and a real store, tended as the gateway does it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.gateway import Arrived, Button, Chat, Outgoing
+from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import Channel, Manifest, Refused, Surroundings
+from hermes_agent.store.store import Store
+from tests.support.platforms import Platform, Shown, platform
+
+DEADLINE = 20.0
+
+
+async def until(ready: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not ready():
+            await asyncio.sleep(0.01)
+
+
+class World:
+    def __init__(self, platform: Platform, store: Store) -> None:
+        self.platform = platform
+        self.store = store
+        self.keeps = asyncio.Event()
+        """Cleared: what arrives is not kept for now."""
+        self.keeps.set()
+        self.ends: list[HermesError] = []
+        """What `run` ended with, each time."""
+        self._numbers = iter(range(1, 1_000_000))
+        folder = f"hermes_agent.gateway.channels.{platform.name}"
+        self.manifest: Manifest = import_module(f"{folder}.manifest").MANIFEST
+        self.channel = self.made()
+        self._task: asyncio.Task[None] | None = None
+
+    def made(self) -> Channel:
+        secrets = self.platform.secrets()
+
+        async def pause(seconds: float) -> None:
+            await asyncio.sleep(min(seconds, 0.02))
+
+        surroundings = Surroundings(
+            receive=self._receive,
+            mark=lambda: self.store.gateway.mark(self.platform.name),
+            keep_mark=lambda mark: self.store.gateway.keep_mark(self.platform.name, mark),
+            secret=lambda name: secrets[name],
+            clock=time.time,
+            sleep=pause,
+        )
+        make: Callable[..., Channel] = import_module(self.manifest.module).make
+        return make(self.platform.settings(), surroundings)
+
+    async def _receive(self, arrived: Arrived, mark: str) -> None:
+        await self.keeps.wait()
+        await self.store.gateway.arrive(arrived, mark)
+
+    async def connect(self) -> None:
+        """Receive, and begin again whenever it ends, until it is refused."""
+        self._task = asyncio.create_task(self._tend())
+        await self.proven()
+
+    async def disconnect(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        await self.channel.close()
+
+    async def reconnect(self) -> None:
+        """As after a restart of the runtime."""
+        await self.disconnect()
+        self.channel = self.made()
+        await self.connect()
+
+    async def _tend(self) -> None:
+        while True:
+            try:
+                await self.channel.run()
+            except Refused as why:
+                self.ends.append(why)
+                return
+            except HermesError as why:
+                self.ends.append(why)
+            await asyncio.sleep(0.05)
+
+    async def proven(self) -> None:
+        """Until a probe succeeds."""
+        async with asyncio.timeout(DEADLINE):
+            while True:
+                try:
+                    return await self.channel.probe()
+                except HermesError:
+                    await asyncio.sleep(0.02)
+
+    async def heard(self, count: int = 1) -> list[Arrived]:
+        """What was kept, when there is so much of it."""
+        async with asyncio.timeout(DEADLINE):
+            while len(rows := await self.store.gateway.new()) < count:
+                await asyncio.sleep(0.01)
+        assert len(rows) == count
+        return [row.arrived for row in rows]
+
+    async def send(
+        self,
+        text: str = "",
+        *,
+        chat: Chat | None = None,
+        files: tuple[Media, ...] = (),
+        buttons: tuple[tuple[Button, ...], ...] = (),
+        reply_to: str = "",
+        edit: str = "",
+        key: str = "",
+    ) -> str:
+        outgoing = Outgoing(
+            chat or self.platform.chat(), text, files, buttons, reply_to=reply_to, edit=edit
+        )
+        return await self.channel.send(outgoing, key or f"key-{next(self._numbers)}")
+
+    def shown(self) -> Shown:
+        """The one message that people see."""
+        (shown,) = self.platform.sent()
+        return shown
+
+
+@asynccontextmanager
+async def world(name: str, folder: Path) -> AsyncIterator[World]:
+    there = platform(name)
+    await there.start(folder)
+    store = await Store.open(folder / "home")
+    here: World | None = None
+    try:
+        here = World(there, store)
+        await here.connect()
+        yield here
+    finally:
+        if here is not None:
+            await here.disconnect()
+        await store.close()
+        await there.stop()
