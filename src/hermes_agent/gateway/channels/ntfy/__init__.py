@@ -1,0 +1,1 @@
+"""Notifications by ntfy, and answers to them."""
