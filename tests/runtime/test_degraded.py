@@ -11,6 +11,7 @@ import pytest
 from hermes_agent.core.errors import Degraded
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.runtime.test_life import hermes
+from tests.support.drifting import declare
 
 
 @pytest.fixture
@@ -81,6 +82,40 @@ def test_a_full_disk_is_said_everywhere_and_what_was_acknowledged_stays(small: C
     assert set(small.acknowledged) <= taken
 
 
+def declared(folder: Path) -> Path:
+    """A repository, and all is as it says."""
+    (folder / "live").mkdir()
+    (folder / "live" / "a").write_text("x")
+    wanted = {"files": [{"declared": "etc", "live": str(folder / "live")}]}
+    return declare(folder / "declared", wanted, {"etc/a": "x"})
+
+
+def test_a_full_disk_is_told_by_what_watches_and_audits(small: Case) -> None:
+    small.home.joinpath("checks").mkdir()
+    small.home.joinpath("checks", "web.yaml").write_text(
+        "- {name: web, run: 'false', every: 3600, after: 9}\n- {name: db, run: 'true', every: 3600}"
+    )
+    repository = declared(small.home.parent)
+    small.start()
+    wait_until(
+        lambda: small.api.get("/v1/status")["watch"]["failing"] == ["web"], "the checks to be run"
+    )
+    small.send("m0")
+    fill(small.home)
+    say_enough(small)
+    filler = fill(small.home)  # what a message that was refused has given back, too
+    assert "checks     2; failing: web" in hermes(small.home, "status").stdout
+    for words in (["drift", str(repository)], ["watch", "run", "db"]):
+        done = hermes(small.home, *words)
+        assert done.returncode == 1, done.stdout
+        said = done.stdout + done.stderr
+        assert "disk is full" in said or "No space left" in said, said
+    assert hermes(small.home, "drift", "list").returncode == 0
+    filler.unlink()
+    done = hermes(small.home, "drift", str(repository))
+    assert done.returncode == 0, done.stderr
+
+
 def test_acknowledged_messages_survive_a_kill_on_a_full_disk(small: Case) -> None:
     small.start()
     assert small.send("m0")
@@ -113,6 +148,8 @@ def test_a_read_only_home_still_answers_what_it_knows(small: Case) -> None:
     asked = hermes(small.home, "ask", "--session", small.session, "hello")
     assert asked.returncode == 1
     assert "read-only" in asked.stderr
+    drift = hermes(small.home, "drift", str(declared(small.home.parent)))
+    assert (drift.returncode, "Read-only file system" in drift.stderr) == (1, True), drift.stderr
     assert "read-only" in hermes(small.home, "doctor").stdout
     hermes(small.home, "down")
 

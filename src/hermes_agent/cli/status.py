@@ -20,7 +20,7 @@ ANSWER_SECONDS = 10.0
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
     "parked", "questions", "listeners", "models", "today", "day_dollars", "learning",
-    "watch",
+    "watch", "jobs",
 )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def _learning(learning: dict[str, Any]) -> list[str]:
 def _watch(watch: dict[str, Any]) -> list[str]:
     lines = []
     if watch.get("checks"):
-        failing = ", ".join(watch["failing"]) or "none"
+        failing = "not known" if watch["failing"] is None else ", ".join(watch["failing"]) or "none"
         lines.append(f"checks     {watch['checks']}; failing: {one_line(failing, 150)}")
     if watch.get("open"):
         lines.append(f"incidents  {watch['open']} open; `hermes incidents` lists them")
@@ -116,6 +116,27 @@ def _watch(watch: dict[str, Any]) -> list[str]:
     if watch.get("listening"):
         lines.append(f"alerts     taken on {watch['listening']}")
     return lines + [f"watch      {one_line(one, 200)}" for one in watch.get("troubles", ())]
+
+
+def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
+    if not jobs.get("active") and not jobs.get("paused"):
+        return []
+    due = jobs.get("next")
+    following = f"; the next in {span(due - now)}" if due is not None else ""
+    paused = f", {jobs['paused']} paused" if jobs["paused"] else ""
+    lines = [f"jobs       {jobs['active']} active{paused}{following}"]
+    for key, said in (("running", "at work"), ("late", "late today"), ("missed", "missed today")):
+        if found := jobs.get(key):
+            names = ", ".join(dict.fromkeys(one["name"] for one in found))
+            lines.append(f"jobs       {said}: {len(found):,} ({one_line(names, 120)})")
+    if failing := jobs.get("failing"):
+        lines.append(f"jobs       failing: {one_line(', '.join(failing), 150)}")
+    lines += [
+        f"jobs       run {one['run']} of {one_line(one['name'], 60)} waits for a decision: "
+        f"`hermes task decide {one['run']} done|again|failed`, or `hermes parked`"
+        for one in jobs.get("parked", ())
+    ]
+    return lines + [f"jobs       {one_line(why, 200)}" for why in jobs.get("troubles", ())]
 
 
 def status_lines(status: dict[str, Any]) -> list[str]:
@@ -139,6 +160,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     if status["questions"]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
     lines += _watch(status["watch"] or {})
+    lines += _jobs(status["jobs"] or {}, time.time())
     lines += _learning(status["learning"] or {})
     if status["day_dollars"] is not None:
         lines.append(

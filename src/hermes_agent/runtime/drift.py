@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import shutil
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_agent.core.effects import Actor
@@ -14,7 +16,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.incidents.drift.audit import Auditor, Known, judge
-from hermes_agent.incidents.drift.keeping import Audits
+from hermes_agent.incidents.drift.keeping import Audits, no_room
 from hermes_agent.incidents.drift.patterns import Pattern, learned_from
 from hermes_agent.incidents.drift.report import markdown
 from hermes_agent.incidents.drift.repository import Repository
@@ -30,6 +32,8 @@ POLICY = "observe"
 """The profile under which live state is read: it changes nothing."""
 SECONDS = 120.0
 """For one command."""
+ROOM = 1_000_000
+"""Bytes that what commands print, and the audit, may take in the home."""
 
 
 class GatedLive:
@@ -82,7 +86,7 @@ class Drift:
         lives: dict[str, GatedLive] = {}
         id = f"drift-{uuid.uuid4().hex[:12]}"
         own = runtime.home.terminals / id
-        await asyncio.to_thread((own / "work").mkdir, mode=0o700, parents=True)
+        await asyncio.to_thread(_make_room, runtime.home.path, own / "work")
         session = stand_in(id, "drift", str(own / "work"), policy or POLICY)
 
         def live(wanted: str) -> GatedLive:
@@ -132,6 +136,15 @@ class Drift:
             pattern = learned_from(finding, says, why, by, self._runtime.clock())
             self.audits.learn(pattern)
             return pattern
+
+
+def _make_room(home: Path, folder: Path) -> None:
+    try:
+        if shutil.disk_usage(home).free < ROOM:  # commands would wait, not fail
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise no_room("nothing was looked at", error) from None
 
 
 def summary(audit: Audit) -> dict[str, Any]:

@@ -25,6 +25,7 @@ async def of(runtime: "Runtime") -> dict[str, Any]:
         "questions": len(await runtime.store.questions()) if well else None,
         "listeners": runtime.bus.listeners,
         "learning": await runtime.learning.status() if well else None,
-        "watch": await runtime.incidents.status() if well else None,
+        "watch": await runtime.incidents.status(),
+        "jobs": await runtime.jobs.status() if well else None,
         **(await runtime.faces.status()),
     }

@@ -1,5 +1,6 @@
 """Audits and what people said of them: files in `drift` of the home."""
 
+import contextlib
 import os
 import uuid
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from hermes_agent.incidents.drift.patterns import Pattern
 from hermes_agent.incidents.drift.values import Audit, Finding
 
@@ -35,7 +36,7 @@ class Audits:
             return msgspec.json.decode(path.read_bytes(), type=Audit)
         except FileNotFoundError:
             raise NotFound(f"no audit {id!r}", "`hermes drift list` shows them") from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, OSError) as error:
             raise HermesError(f"{path} cannot be read: {error}", "remove it") from None
 
     def finding(self, id: str) -> tuple[Audit, Finding]:
@@ -70,7 +71,7 @@ class Audits:
             return msgspec.json.decode(path.read_bytes(), type=tuple[Pattern, ...])
         except FileNotFoundError:
             return ()
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, OSError) as error:
             raise HermesError(
                 f"{path} cannot be read: {error}", "mend it, or remove it and say it all again"
             ) from None
@@ -81,17 +82,23 @@ class Audits:
         self._write(PATTERNS, msgspec.json.format(msgspec.json.encode([*kept, pattern])))
 
     def _write(self, name: str, data: bytes) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         beside = self.folder / f".{uuid.uuid4().hex}"
         try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with open(beside, "wb", opener=_private) as file:  # a Path has no opener
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             beside.replace(self.folder / name)
         except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise HermesError(f"cannot keep {name}: {error.strerror}") from None
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+            raise no_room(f"{name} is not kept", error) from None
+
+
+def no_room(what: str, error: OSError) -> Degraded:
+    """The home takes nothing: its disk is full, or may only be read."""
+    return Degraded(f"{what}: {error.strerror} (in the home)", "`hermes doctor` says what is wrong")
 
 
 def _private(path: str, flags: int) -> int:
