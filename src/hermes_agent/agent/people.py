@@ -1,7 +1,7 @@
 """Waiting for people: questions and decisions are written down and survive a restart."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec.structs import replace
@@ -53,12 +53,22 @@ class People:
                     await self._write(ev.Answered(id, None, "nobody"))
             return self._talk.answers[id].answer
 
-    async def answer(self, id: str, answer: str, by: str, adopt: Adopt | None = None) -> None:
-        """Answer a question. For "always", `adopt` first adds the rule that it proposes."""
+    async def answer(
+        self,
+        id: str,
+        answer: str,
+        by: str,
+        adopt: Adopt | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Answer a question. For "always", `adopt` first adds the rule that it proposes. `names`
+        are others that rules may know the same person by."""
         async with self._one_answer:
-            await self._answer(id, answer, by, adopt)
+            await self._answer(id, answer, by, adopt, names)
 
-    async def _answer(self, id: str, answer: str, by: str, adopt: Adopt | None) -> None:
+    async def _answer(
+        self, id: str, answer: str, by: str, adopt: Adopt | None, names: Sequence[str]
+    ) -> None:
         question = self._talk.questions.get(id)
         if question is None or id in self._settled:
             raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
@@ -67,7 +77,7 @@ class People:
                 f"{answer!r} is no answer to this question",
                 f"answer one of: {', '.join(question.choices)}",
             )
-        self._entitled(question, by)
+        self._entitled(question, by, names)
         agreed = (*self._talk.agreed.get(id, ()), by)
         if answer == "yes" and len(agreed) < question.consent.count:
             return await self._write(ev.Agreed(id, by))
@@ -77,9 +87,9 @@ class People:
         await self._write(ev.Answered(id, answer, ", ".join(agreed) if answer == "yes" else by))
         return await self._wake()
 
-    def _entitled(self, question: ev.Asked, by: str) -> None:
+    def _entitled(self, question: ev.Asked, by: str, names: Sequence[str]) -> None:
         wanted = question.consent.by
-        if wanted and not any(fnmatchcase(by, name) for name in wanted):
+        if wanted and not any(fnmatchcase(one, name) for one in (by, *names) for name in wanted):
             raise UsageError(
                 f"{by!r} may not answer this question", f"these may: {', '.join(wanted)}"
             )

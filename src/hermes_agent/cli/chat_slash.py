@@ -18,6 +18,7 @@ from hermes_agent.cli.show import tokens_said
 from hermes_agent.cli.status import current_status, status_lines
 from hermes_agent.cli.words import dollars
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.slashes import ABOUT
 
 
 class Slash(NamedTuple):
@@ -200,19 +201,19 @@ def _quit(talk: Talk, _words: str) -> str:
 
 
 SLASHES = {
-    "help": Slash(_help, "/help", "this list"),
-    "stop": Slash(_stop, "/stop", "stop what the agent is doing; what was done is kept"),
-    "status": Slash(_status, "/status", "how the runtime is"),
-    "new": Slash(_new, "/new", "begin another session"),
-    "sessions": Slash(_sessions, "/sessions", "the newest sessions"),
-    "resume": Slash(_resume, "/resume ID", "go on with another session"),
+    "help": Slash(_help, "/help", ABOUT["help"]),
+    "stop": Slash(_stop, "/stop", ABOUT["stop"]),
+    "status": Slash(_status, "/status", ABOUT["status"]),
+    "new": Slash(_new, "/new", ABOUT["new"]),
+    "sessions": Slash(_sessions, "/sessions", ABOUT["sessions"]),
+    "resume": Slash(_resume, "/resume ID", ABOUT["resume"]),
     "name": Slash(_name, "/name NAME", "name this session"),
     "search": Slash(_search, "/search WORDS", "find what was said, in all sessions"),
-    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", "unknown outcomes"),
-    "approvals": Slash(_approvals, "/approvals [ID yes|no|TEXT]", "open questions"),
-    "model": Slash(_model, "/model [NAME] [EFFORT]", "which model answers, or another one"),
+    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"]),
+    "approvals": Slash(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
+    "model": Slash(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
     "file": Slash(_file, "/file [PATH|none]", "send an image or a PDF with your next message"),
-    "cost": Slash(_cost, "/cost", "what this session used"),
+    "cost": Slash(_cost, "/cost", ABOUT["cost"]),
     "export": Slash(_export, "/export [FILE]", "write this session as Markdown"),
     "quit": Slash(_quit, "/quit", "leave; the agent goes on"),
 }

@@ -85,6 +85,8 @@ class Inbound(Struct, frozen=True):
     files: tuple[Media, ...] = ()
     recalled: Recalled = Recalled()
     skills: tuple[Opened, ...] = ()
+    waits: bool = False
+    """It waits for the end of a turn that is under way, rather than join it at its next step."""
 
 
 class Turn(Struct, frozen=True):

@@ -81,9 +81,11 @@ class Gateway:
         return bool(self._berths)
 
     def table(self) -> Sequence[Row]:
+        from hermes_agent.gateway.people_routes import PeopleApi
         from hermes_agent.gateway.routes import Routes
 
-        return [*Routes(self).table(), *self.router.routes()]
+        people = PeopleApi(self.runtime, lambda: self.router)
+        return [*Routes(self).table(), *people.table()]
 
     def public(self) -> Sequence[Row]:
         from hermes_agent.gateway.routes import Routes
@@ -236,7 +238,7 @@ class Gateway:
         from hermes_agent.gateway.telling import Telling
 
         self._inbox = Inbox(self.ledger, self.router.handle, sleep=self._sleep, random=self._random)
-        telling = Telling(self.runtime, self, Ids.open(self.runtime.home.path))
+        telling = Telling(self.runtime, self, self.router.ids, self.router.recent)
         self.runtime.post.wake = self.wake
         self._tasks = [
             asyncio.create_task(self.lasting("what arrives", self._inbox.tend)),

@@ -7,7 +7,9 @@ from hermes_agent.agent.budget import with_share
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.purse import Purse
 from hermes_agent.core.effects import Actor
+from hermes_agent.core.gateway import person_of
 from hermes_agent.core.incidents import INCIDENTS
+from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.lent import Commanded, Reach
 from hermes_agent.core.messages import ToolSpec
 from hermes_agent.core.records import Session
@@ -108,17 +110,24 @@ class Assembly:
             results=runtime.home.results / session.id,
             clock=runtime.clock,
             purse=self._purse,
-            actor=_actor(session),
+            actor=_actor(session, await self._job(session)),
             workspace=session.workspace,
             places=self._shelf.kinds(session),
             secret=runtime.secret,
             http=_client,
             lent=self._lenders.lent(
-                session, self._family, runtime.learning.lent(session), self._commanded(session)
+                session, self._family, runtime.learning.lent(session), self._commanded(session),
+                runtime.jobs.lent(session),
             ),
             depth=session.depth,
             bounds=session.share.bounds,
         )
+
+    async def _job(self, session: Session) -> str:
+        """The name of the job whose session it is."""
+        if session.source != JOBS or session.parent:
+            return ""
+        return await self._runtime.jobs.name_of(session)
 
     def _commanded(self, session: Session) -> Commanded | None:
         if session.source != INCIDENTS:
@@ -126,9 +135,13 @@ class Assembly:
         return self._runtime.incidents.commander.lent(session)
 
 
-def _actor(session: Session) -> Actor:
+def _actor(session: Session, job: str = "") -> Actor:
     if session.parent:
         return Actor("agent", session.parent, session.source)
+    if session.source == JOBS:
+        return Actor("job", job, session.source)
+    if (person := person_of(session.key)) is not None:
+        return Actor("user", person, session.source)
     return Actor("program" if session.source == "library" else "user", "", session.source)
 
 

@@ -261,10 +261,13 @@ class Desk:
         worker = await self._worker_of(session)
         return worker is not None and await worker.interrupt(by)
 
-    async def answer(self, id: str, answer: str, by: str, adopt: Adopt) -> None:
+    async def answer(
+        self, id: str, answer: str, by: str, adopt: Adopt, names: Sequence[str] = ()
+    ) -> None:
+        """`names` are those that rules may know whoever answers by, beside `by`."""
         for worker in self._workers.values():
             if id in worker.talk.questions:
-                return await worker.people.answer(id, answer, by, adopt)
+                return await worker.people.answer(id, answer, by, adopt, names)
         raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
 
     async def decide(self, effect: str, decision: str, by: str) -> None:

@@ -36,6 +36,7 @@ from hermes_agent.runtime.family import MANY, Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.incidents import Incidents
+from hermes_agent.runtime.jobs import Jobs
 from hermes_agent.runtime.learning import Learning
 from hermes_agent.runtime.lenders import Lenders
 from hermes_agent.runtime.post import Post
@@ -114,6 +115,7 @@ class Runtime:
             )
             self.learning = Learning(self)
             self.incidents = Incidents(self)
+            self.jobs = Jobs(self)
             self.shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
             self._family = Family(self, self._inherit)
             self._assembly = Assembly(
@@ -355,9 +357,9 @@ class Runtime:
         self.touch()
         return await self._desk.interrupt(await self.store.session(session), by)
 
-    async def answer(self, id: str, answer: str, by: str) -> None:
+    async def answer(self, id: str, answer: str, by: str, names: Sequence[str] = ()) -> None:
         self.touch()
-        await self._desk.answer(id, answer, by, self._adopt)
+        await self._desk.answer(id, answer, by, self._adopt, names)
 
     def _adopt(self, rules: str, by: str) -> None:
         """Add rules that somebody has allowed for good."""

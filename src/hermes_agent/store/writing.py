@@ -130,7 +130,8 @@ def receive(
     return True
 
 
-def _mail(place: Place) -> list[Event]:
+def _mail(place: Place, *, joining: bool = False) -> list[Event]:
+    """What waits to be taken; of what comes into a turn, all that may join it."""
     waiting = rows(
         place.db,
         "select body from inbox where session = ? and body is not null order by id",
@@ -148,6 +149,7 @@ def _mail(place: Place) -> list[Event]:
             letter.skills,
         )
         for letter in letters
+        if not (joining and letter.waits)
     ]
 
 
@@ -176,7 +178,7 @@ def start_turn(
 
 def take_mail(db: apsw.Connection, bodies: Bodies, turn: Turn, now: float) -> list[Recorded]:
     place = place_of(db, bodies, turn, now)
-    mail = _mail(place)
+    mail = _mail(place, joining=True)
     return add_events(place, mail) if mail else []
 
 

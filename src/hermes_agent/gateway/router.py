@@ -1,0 +1,324 @@
+"""What becomes of what arrived: strangers get nothing, presses answer questions, commands are run,
+and messages go to the session of their chat. Handling a row twice does no more than once: a runtime
+may die anywhere in between."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import (
+    Degraded,
+    HermesError,
+    NotFound,
+    Stopping,
+    UsageError,
+)
+from hermes_agent.core.gateway import Arrived, Bond, Identity, Kept, Role, chat_key
+from hermes_agent.core.private import Ids
+from hermes_agent.core.records import Inbound, Session
+from hermes_agent.gateway import pairing, slash
+from hermes_agent.gateway.live import Live
+from hermes_agent.gateway.people import People, attributed, claimed, plain_text, who
+from hermes_agent.gateway.questions import Answers
+from hermes_agent.gateway.received import Received
+from hermes_agent.gateway.saying import rows
+from hermes_agent.runtime.gates import Gates
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.gateway")
+
+POLICY = "policy"
+"""The setting of a channel with the policy profile of sessions that are opened there."""
+LISTEN = "listen"
+"""The setting that says `all` where the agent is to hear a group though nobody addresses it."""
+CHATS = "chats"
+"""The folder in the home with those of chats."""
+MOST_STRANGERS = 10_000
+RECENT = 1_000
+
+Busy = Literal["queue", "interrupt", "steer"]
+
+IN_GROUP = (
+    "(This is a group on {channel}. Each message begins with who wrote it: a name, and in brackets "
+    "the beginning of a hash that only they have. What they write is theirs, also where it claims "
+    "to be somebody else's.)"
+)
+
+
+class Dealt(NamedTuple):
+    state: Literal["done", "ignored"]
+    why: str = ""
+
+
+class Router:
+    def __init__(self, runtime: "Runtime", live: Live, ids: Ids) -> None:
+        self.runtime = runtime
+        self.ids = ids
+        self.people = People(runtime, ids)
+        self.answers = Answers(runtime, ids)
+        self._live = live
+        self._received = Received(runtime)
+        self._guesses = pairing.Guesses(runtime.clock)
+        self._strangers: dict[str, set[str]] = {}
+        self.recent: OrderedDict[str, str] = OrderedDict()
+        """The platform's ids of the last messages, by their keys: what answers may refer to."""
+
+    async def handle(self, kept: Kept) -> Dealt:
+        """Raises for passing trouble alone: the row is tried again."""
+        arrived = kept.arrived
+        if arrived.kind == "alert":
+            return await self._alert(arrived)
+        identity = await self.people.known(arrived)
+        if identity is None:
+            return await self._stranger(kept)
+        if arrived.kind == "press":
+            bond = await self._bond(arrived, identity)
+            why = await self.answers.press(identity, bond, arrived.text)
+            return Dealt("ignored", why) if why else Dealt("done")
+        if arrived.group and not (arrived.addressed or self._hears_all(arrived.chat.channel)):
+            return Dealt("ignored", "not addressed")
+        text = plain_text(arrived.text)
+        if not text.strip() and not arrived.files and not arrived.voice:
+            return Dealt("ignored", "there is nothing in it")
+        try:
+            return await self._known(kept, identity, text)
+        except (Degraded, Stopping):
+            raise
+        except HermesError as error:
+            await self._say(kept, _said(error))
+            return Dealt("done")
+
+    async def _known(self, kept: Kept, identity: Identity, text: str) -> Dealt:
+        name = slash.name_of(text.strip())
+        if name in slash.SLASHES or (name and not await self._is_skill(name)):
+            if kept.arrived.kind == "edited":
+                return Dealt("ignored", "a command that was edited is not run again")
+            bond = await self._bond(kept.arrived, identity)
+            said = await slash.run(slash.Here(self, identity, bond, kept), text.strip())
+            await self._say(kept, said)
+            return Dealt("done")
+        return await self._message(kept, identity, text, opens_skill=bool(name))
+
+    async def _is_skill(self, name: str) -> bool:
+        return any(one.name == name for one in await self.runtime.store.lore.skills())
+
+    # strangers
+
+    async def _stranger(self, kept: Kept) -> Dealt:
+        """Nothing is answered and nothing shown, but to whoever brings a code."""
+        arrived = kept.arrived
+        channel, person = arrived.chat.channel, self.ids(arrived.chat.channel, arrived.person.id)
+        code = pairing.code_in(arrived.text) if arrived.kind == "message" else ""
+        blocked = await self.runtime.store.gateway.identity(channel, person)
+        if code and not arrived.group and blocked is None and self._guesses.may(channel, person):
+            hashed = pairing.hashed(self.ids, channel, code)
+            used = await self.runtime.store.gateway.use_pairing(
+                channel, hashed, self.runtime.clock()
+            )
+            if used is not None:
+                name = used.name or claimed(arrived.person)
+                now = self.runtime.clock()
+                await self.runtime.store.gateway.keep_identity(
+                    Identity(channel, person, name, used.role, used.policy, now, "code")
+                )
+                log.info("%s was let in on %s by a code, as %s", person, channel, used.role)
+                await self._say(kept, "Welcome. I know you now; /help says what I understand.")
+                return Dealt("done")
+        strangers = self._strangers.setdefault(channel, set())
+        if person not in strangers and len(strangers) < MOST_STRANGERS:
+            strangers.add(person)
+            log.info("a stranger wrote on %s; nothing was answered", channel)
+        return Dealt("ignored", "a stranger")
+
+    async def pair(self, channel: str, role: Role, policy: str = "", name: str = "") -> str:
+        """A new code for whoever is to be let in."""
+        self._refresh()
+        if channel not in self.runtime.settings.channels:
+            known = ", ".join(sorted(self.runtime.settings.channels)) or "none is set up"
+            raise UsageError(f"there is no channel {channel!r}", f"channels: {known}")
+        if policy:
+            Gates(self.runtime.home.path, Path.home()).expect(policy)
+        if name:
+            pairing.check_name(name, self.runtime.settings.channels)
+        code = pairing.new_code()
+        kept = pairing.kept(self.ids, code, channel, role, policy, name, self.runtime.clock())
+        await self.runtime.store.gateway.keep_pairing(kept)
+        return code
+
+    def wake(self, channel: str) -> None:
+        self._live.wake(channel)
+
+    def status(self) -> dict[str, Any]:
+        return {"strangers": {name: len(who) for name, who in self._strangers.items() if who}}
+
+    # messages
+
+    async def _message(
+        self, kept: Kept, identity: Identity, text: str, *, opens_skill: bool
+    ) -> Dealt:
+        arrived = kept.arrived
+        bond = await self._bond(arrived, identity)
+        if arrived.kind == "edited":
+            if bond is not None and await self._was_taken(bond, arrived):
+                return Dealt("ignored", "the message was read before it was edited")
+            text = f"(edited) {text}"
+        elif bond is not None and await self._answers(kept, bond, identity, text):
+            return Dealt("done")
+        if bond is None:
+            await self.runtime.learning.expect(text)
+            bond = await self.open(kept, identity)
+        session = await self.runtime.store.session(bond.session)
+        more, files = await self._received.taken(arrived, session.workspace)
+        text = "\n".join(part for part in (text, more) if part.strip())
+        if arrived.group and not opens_skill:
+            text = attributed(identity, arrived.person, text)
+            if not session.messages:
+                text = f"{IN_GROUP.format(channel=arrived.chat.channel)}\n\n{text}"
+        key = self._remember(arrived)
+        self._refresh()
+        waits = bond.busy != "steer"
+        inbound = Inbound(key, text, arrived.chat.channel, True, files, waits=waits)
+        working = session.id in self.runtime.working
+        new = await self.runtime.submit(session, inbound)
+        if new and working and bond.busy == "interrupt":
+            await self.runtime.interrupt(session.id, who(identity))
+        return Dealt("done")
+
+    async def _answers(self, kept: Kept, bond: Bond, identity: Identity, text: str) -> bool:
+        """Whether the session had asked, and this is the answer; also when it was taken for one
+        before the runtime died."""
+        if kept.arrived.files or kept.arrived.voice:
+            return False
+        if kept.tries or kept.kept < self.runtime.started:
+            last = await self.runtime.store.last_number(bond.session)
+            for one in await self.runtime.store.events(bond.session, max(0, last - 100)):
+                by_them = isinstance(one.event, ev.Answered) and one.event.by == who(identity)
+                if by_them and one.time >= kept.kept:
+                    return True
+        return await self.answers.freely(identity, bond, text.strip())
+
+    async def _was_taken(self, bond: Bond, arrived: Arrived) -> bool:
+        """Whether the agent has read the message that was edited."""
+        key = self._key(arrived, arrived.reply_to)
+        return any(
+            isinstance(one.event, ev.MessageTaken) and one.event.key == key
+            for one in await self.runtime.store.events(bond.session)
+        )
+
+    def _refresh(self) -> None:
+        try:
+            self.runtime.refresh_settings()
+        except HermesError as error:  # it goes on with those it has; `hermes status` says so
+            log.warning("the settings cannot be read: %s", error.message)
+
+    def _key(self, arrived: Arrived, id: str) -> str:
+        return f"{arrived.chat.channel}:{self.ids(arrived.chat.channel, arrived.chat.chat, id)}"
+
+    def _remember(self, arrived: Arrived) -> str:
+        key = self._key(arrived, arrived.id)
+        self.recent[key] = arrived.id
+        while len(self.recent) > RECENT:
+            self.recent.popitem(last=False)
+        return key
+
+    def _hears_all(self, channel: str) -> bool:
+        return self.runtime.settings.channels.get(channel, {}).get(LISTEN) == "all"
+
+    # sessions
+
+    def person_key(self, arrived: Arrived, identity: Identity) -> str:
+        """Whose the session of a chat is: in a group, the group's."""
+        return f"group-{self._bond_key(arrived, identity)}" if arrived.group else who(identity)
+
+    def _bond_key(self, arrived: Arrived, identity: Identity) -> str:
+        chat = arrived.chat
+        person = "" if arrived.group else identity.hash
+        return self.ids("bond", chat.channel, chat.chat, chat.thread, person)
+
+    async def _bond(self, arrived: Arrived, identity: Identity) -> Bond | None:
+        bond = await self.runtime.store.gateway.bond(self._bond_key(arrived, identity))
+        if bond is None:
+            return None
+        try:
+            await self.runtime.store.session(bond.session)
+        except NotFound:  # it was deleted since: the next message opens another
+            return None
+        return bond
+
+    async def open(self, kept: Kept, identity: Identity) -> Bond:
+        """A new session for a chat; the same one for the same row."""
+        arrived = kept.arrived
+        channel = arrived.chat.channel
+        given = self.runtime.settings.channels.get(channel, {})
+        own = "" if arrived.group else identity.policy
+        session = await self.runtime.open_session(
+            workspace=await self._workspace(arrived, identity),
+            policy=own or str(given.get(POLICY, "")),
+            source=channel,
+            key=chat_key(channel, self.person_key(arrived, identity), kept.number),
+            once=True,
+        )
+        return await self.bind(arrived, identity, session)
+
+    async def bind(self, arrived: Arrived, identity: Identity, session: Session) -> Bond:
+        """From here on the chat's messages go to this session, and its news come here."""
+        key = self._bond_key(arrived, identity)
+        before = await self.runtime.store.gateway.bond(key)
+        if before is not None and before.session == session.id:
+            return before
+        told = await self.runtime.store.last_number(session.id)
+        busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
+        bond = Bond(key, session.id, arrived.chat, told, arrived.group, busy)
+        await self.runtime.store.gateway.keep_bond(bond)
+        return bond
+
+    async def set_busy(self, kept: Kept, identity: Identity, busy: str) -> None:
+        bond = await self._bond(kept.arrived, identity) or await self.open(kept, identity)
+        chosen = msgspec.convert(busy, Busy)
+        await self.runtime.store.gateway.keep_bond(replace(bond, busy=chosen))
+
+    async def _workspace(self, arrived: Arrived, identity: Identity) -> str:
+        if named := self.runtime.settings.gateway.workspace:
+            return str(Path(named).expanduser())
+        folder = self.runtime.home.path / CHATS / self._bond_key(arrived, identity)
+        await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        return str(folder)
+
+    # answers of our own
+
+    async def _say(self, kept: Kept, text: str) -> None:
+        arrived = kept.arrived
+        channel = arrived.chat.channel
+        made = rows(
+            f"in/{kept.number}", arrived.chat, self.runtime.redact(text),
+            self._live.manifest(channel), kind="command",
+            reply_to=arrived.id if arrived.group else "",
+        )  # fmt: skip
+        await self.runtime.store.gateway.enqueue(*made)
+        self._live.wake(channel)
+
+    async def _alert(self, arrived: Arrived) -> Dealt:
+        """An alert of a monitoring system, which the channel has let in. `person.id` names its
+        format."""
+        from hermes_agent.incidents.webhooks import signals_of
+
+        try:
+            signals = signals_of(arrived.person.id, arrived.text.encode())
+        except HermesError as error:
+            log.warning("an alert on %s was not understood: %s", arrived.chat.channel, error)
+            return Dealt("ignored", error.message)
+        for signal in signals:
+            await self.runtime.incidents.intake.raise_signal(signal)
+        return Dealt("done")
+
+
+def _said(error: HermesError) -> str:
+    return f"{error.message}\n\nhint: {error.hint}" if error.hint else error.message

@@ -1,0 +1,218 @@
+"""What sessions of chats say: taken from their journals into the ledger, each thing once. Beside
+that, what is not kept: drafts, and signs that somebody is writing."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, NotFound
+from hermes_agent.core.gateway import Bond, NewDelivery
+from hermes_agent.core.private import Ids
+from hermes_agent.gateway.asking import Asking
+from hermes_agent.gateway.live import Live
+from hermes_agent.gateway.saying import rows
+from hermes_agent.gateway.streaming import PACE, Drafts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.gateway")
+
+SWEEP_SECONDS = 30.0
+"""How often it is looked for what went unnoticed."""
+AGAIN_SECONDS = 2.0
+TYPING_SECONDS = 4.0
+REMEMBER_SECONDS = 2.0
+MOST_REMEMBERED = 5_000
+
+STOPPED = "(stopped)"
+SILENT = "It is done; there was nothing to say."
+
+_SAID = (ev.Replied, ev.TurnFinished)
+_DECIDED = (ev.Answered, ev.Agreed, ev.ParkDecided)
+_NEWS = (*_SAID, *_DECIDED, ev.Asked, ev.CallParked)
+
+
+class Telling:
+    def __init__(
+        self,
+        runtime: "Runtime",
+        live: Live,
+        ids: Ids,
+        recent: "Mapping[str, str] | None" = None,
+        pace: float = PACE,
+    ) -> None:
+        """`recent` are the platform's ids of messages by their keys."""
+        self._runtime = runtime
+        self._live = live
+        self._recent = recent if recent is not None else {}
+        self._drafts = Drafts(runtime, live, pace)
+        self._asking = Asking(runtime, live, ids)
+        self._news: asyncio.Queue[ev.Recorded | None] = asyncio.Queue()
+        self._bonds: dict[str, tuple[float, Bond | None]] = {}
+        self._taken: dict[str, str] = {}
+        """The last message that a session has taken, by its key."""
+
+    async def tend(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._listen())
+                group.create_task(self._work())
+                group.create_task(self._type())
+                group.create_task(self._sweep())
+        finally:
+            await self._drafts.close()
+
+    async def _listen(self) -> None:
+        while True:
+            with self._runtime.bus.listen() as listener:
+                self._news.put_nowait(None)
+                while (recorded := await listener.next()) is not None:
+                    await self._heard(recorded)
+            await asyncio.sleep(AGAIN_SECONDS)  # it was behind, or the runtime ends
+
+    async def _heard(self, recorded: ev.Recorded) -> None:
+        match recorded.event:
+            case ev.TextArrived(text=text):
+                if (bond := await self._bond(recorded.session)) is not None:
+                    self._drafts.feed(bond, text)
+            case ev.TextVoided():
+                self._drafts.void(recorded.session)
+            case ev.Replied(calls=calls) if calls:
+                self._drafts.void(recorded.session)
+            case ev.TurnStarted():
+                if (bond := await self._bond(recorded.session)) is not None:
+                    await self._show_typing([bond])
+            case ev.Replied():
+                self._drafts.end(recorded.session, recorded.number)
+                self._news.put_nowait(recorded)
+            case event if isinstance(event, _NEWS):
+                self._news.put_nowait(recorded)
+
+    async def _bond(self, session: str) -> Bond | None:
+        """The chat of a session; not asked for again at every piece of a text."""
+        now = asyncio.get_running_loop().time()
+        known = self._bonds.get(session)
+        if known is None or known[0] < now:
+            if len(self._bonds) > MOST_REMEMBERED:
+                self._bonds.clear()
+            bond = await self._runtime.store.gateway.bond_of(session)
+            known = self._bonds[session] = (now + REMEMBER_SECONDS, bond)
+        return known[1]
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self._news.put_nowait(None)
+
+    async def _work(self) -> None:
+        while True:
+            recorded = await self._news.get()
+            try:
+                await self._tell_news(recorded)
+            except Degraded as trouble:
+                log.warning("what chats are to hear waits: %s", trouble.message)
+                await asyncio.sleep(AGAIN_SECONDS)
+                self._news.put_nowait(None)
+            except NotFound as gone:  # a session was deleted meanwhile
+                log.info("not told: %s", gone.message)
+
+    async def _tell_news(self, recorded: ev.Recorded | None) -> None:
+        gateway = self._runtime.store.gateway
+        if recorded is None:
+            for behind in await gateway.bonds(behind=True):
+                with suppress(NotFound):  # it was deleted meanwhile
+                    await self._tell(behind)
+            return await self._asking.put_all()
+        event = recorded.event
+        if isinstance(event, _SAID):
+            if (bond := await gateway.bond_of(recorded.session)) is not None:
+                await self._tell(bond)
+            return None
+        if isinstance(event, ev.Asked | ev.CallParked):
+            await self._drafts.leave(recorded.session)
+        elif isinstance(event, _DECIDED):
+            await self._enqueue(await self._asking.closed(event))
+        return await self._asking.put_all()
+
+    async def _tell(self, bond: Bond) -> None:
+        """Bring the ledger up to what the journal says."""
+        recorded = await self._runtime.store.events(bond.session, bond.told)
+        if not recorded:
+            return
+        made: list[NewDelivery] = []
+        for one in recorded:
+            made += await self._said(bond, one)
+        await self._runtime.store.gateway.tell(bond.key, recorded[-1].number, *made)
+        if made:
+            self._live.wake(bond.chat.channel)
+
+    async def _said(self, bond: Bond, recorded: ev.Recorded) -> Sequence[NewDelivery]:
+        """What one event of the journal is to the people of its chat."""
+        match recorded.event:
+            case ev.MessageTaken(key=key):
+                self._taken[bond.session] = key
+                return ()
+            case ev.Replied(calls=(), text=text, stop=stop) if text.strip():
+                text = f"{text}\n\n{STOPPED}" if stop == "interrupted" else text
+                draft = await self._drafts.finish(bond.session, recorded.number)
+                return self._rows(bond, recorded.number, text, draft)
+            case ev.TurnFinished() as end:
+                await self._drafts.leave(bond.session)
+                said = _end_said(end, bond.group)
+                return self._rows(bond, recorded.number, said) if said else ()
+            case ev.Answered() | ev.Agreed() | ev.ParkDecided() as decided:
+                return await self._asking.closed(decided)
+            case _:
+                return ()
+
+    def _rows(self, bond: Bond, number: int, text: str, draft: str = "") -> Sequence[NewDelivery]:
+        reply_to = self._recent.get(self._taken.get(bond.session, ""), "") if bond.group else ""
+        return rows(
+            f"{bond.session}/{number}", bond.chat, text, self._live.manifest(bond.chat.channel),
+            edit=draft, reply_to="" if draft else reply_to,
+        )  # fmt: skip
+
+    async def _enqueue(self, made: Sequence[NewDelivery]) -> None:
+        await self._runtime.store.gateway.enqueue(*made)
+        for row in made:
+            self._live.wake(row.outgoing.chat.channel)
+
+    # signs of life
+
+    async def _type(self) -> None:
+        while True:
+            await asyncio.sleep(TYPING_SECONDS)
+            working = self._runtime.working - self._asking.waiting
+            bonds = [await self._bond(session) for session in working]
+            await self._show_typing([bond for bond in bonds if bond is not None])
+
+    async def _show_typing(self, bonds: Sequence[Bond]) -> None:
+        shown = []
+        for bond in bonds:
+            manifest = self._live.manifest(bond.chat.channel)
+            channel = self._live.channel(bond.chat.channel)
+            if manifest is not None and manifest.typing and channel is not None:
+                shown.append(channel.typing(bond.chat))
+        if shown:
+            await asyncio.wait([asyncio.ensure_future(one) for one in shown], timeout=5.0)
+
+
+def _end_said(end: ev.TurnFinished, group: bool) -> str:
+    """The end of a turn that did not end with an answer."""
+    hint = f"\n\nhint: {end.hint}" if end.hint and not group else ""
+    match end.reason:
+        case "done" if not end.text.strip():
+            return SILENT
+        case "failed":
+            return f"That did not work: {end.error}{hint}"
+        case "budget":
+            return f"I stop here: {end.error}{hint}"
+        case _:
+            return ""
