@@ -10,9 +10,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has this shape
+    from hermes_agent.gateway.gateway import Gateway
     from hermes_agent.runtime.places import find_home
     from hermes_agent.runtime.serve import serve
     from hermes_agent.web.api import Api
 
-    serve(Path(find_home(os.environ)), os.environ, faces=(Api,))
+    serve(Path(find_home(os.environ)), os.environ, faces=(Api, Gateway))
     return 0

@@ -6,6 +6,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,7 +57,7 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         self._inbox: Inbox | None = None
         self._router: Router | None = None
-        self._looked: tuple[int, ...] = ()
+        self._looked = self._changed_at()
         self._tidied = 0.0
         self._changing = asyncio.Lock()
 
@@ -156,9 +157,12 @@ class Gateway:
             if self._berths and not self._tasks:
                 self._begin()
 
-    def _refresh(self) -> None:
+    def _changed_at(self) -> list[int]:
         home = self.runtime.home
-        looked = tuple(_changed_at(path) for path in (home.config, home.path / ".env"))
+        return [_changed_at(path) for path in (home.config, home.path / ".env")]
+
+    def _refresh(self) -> None:
+        looked = self._changed_at()
         if looked == self._looked:
             return
         self._looked = looked
@@ -302,7 +306,7 @@ class Gateway:
         return channel in self._berths and self._berths[channel].liveness.is_well
 
 
-def _changed_at(path: Any) -> int:
+def _changed_at(path: Path) -> int:
     try:
         return int(path.stat().st_mtime_ns)
     except OSError:

@@ -1,0 +1,215 @@
+"""A channel that is connected but hears nothing is found, begun again, and announced elsewhere."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from hermes_agent.core.gateway import Arrived, Proof
+from hermes_agent.core.settings import GatewaySettings
+from hermes_agent.gateway.channel import Channel, Surroundings
+from hermes_agent.gateway.line import Line
+from hermes_agent.gateway.liveness import Liveness, in_words
+from hermes_agent.store.store import Store
+from tests.store.helpers import opened
+from tests.support.loop_channel import make
+from tests.support.loop_platform import LoopPlatform
+from tests.support.moved_time import MovedTime, settled
+
+INTERVAL = 60.0
+
+
+class Bench:
+    """A line to a platform on this machine and its watcher, in moved time."""
+
+    def __init__(self, store: Store, platform: LoopPlatform, time: MovedTime) -> None:
+        self.store = store
+        self.platform = platform
+        self.time = time
+        self.settings = GatewaySettings(probe_seconds=INTERVAL, restarts=1)
+        self.announced: list[tuple[str, str]] = []
+        self.lives = 0
+        self.line = Line(
+            "loop", self._make, monotonic=time, sleep=time.sleep, random=lambda: 1.0,
+            came_up=lambda: None,
+        )  # fmt: skip
+        self.liveness = Liveness(
+            self.line, "Loop", store.gateway, lambda: self.settings, self._announce,
+            clock=time, sleep=time.sleep, random=lambda: 1.0,
+        )  # fmt: skip
+
+    def _make(self) -> Channel:
+        self.lives += 1
+
+        async def receive(arrived: Arrived, mark: str) -> None:
+            await self.store.gateway.arrive(arrived, mark)
+
+        return make(
+            self.platform.settings("loop"),
+            Surroundings(
+                receive, lambda: self.store.gateway.mark("loop"),
+                lambda mark: self.store.gateway.keep_mark("loop", mark),
+                lambda name: name, self.time, self.time.sleep,
+            ),
+        )  # fmt: skip
+
+    async def _announce(self, channel: str, key: str, text: str) -> Sequence[str]:
+        assert channel == "loop"
+        self.announced.append((key, text))
+        self.lives_then = self.lives
+        return ["other"]
+
+    @property
+    def proof(self) -> Proof:
+        return self.liveness.proof
+
+    async def reaches(self, met: Any, what: str) -> float:
+        """Let time go by in small steps, as long as it takes; says how much."""
+        began = self.time.now
+        deadline = asyncio.get_running_loop().time() + 30
+        while not met():
+            assert asyncio.get_running_loop().time() < deadline, what
+            await asyncio.sleep(0.002)
+            await self.time.move(1.0)
+            await settled()
+        return self.time.now - began
+
+
+@asynccontextmanager
+async def bench(folder: Path) -> AsyncIterator[Bench]:
+    time = MovedTime()
+    async with LoopPlatform() as platform, opened(folder, clock=time) as store:
+        made = Bench(store, platform, time)
+        tasks = [
+            asyncio.create_task(made.line.tend()),
+            asyncio.create_task(made.liveness.tend()),
+        ]
+        try:
+            yield made
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def kept_proof(one: Bench) -> Proof:
+    while (kept := (await one.store.gateway.proofs()).get("loop")) != one.proof:
+        await asyncio.sleep(0.005)
+    assert kept is not None
+    return kept
+
+
+async def proven(one: Bench, since: float = 0.0) -> None:
+    await one.reaches(lambda: (one.proof.proven or 0.0) > since, "the first proof")
+
+
+async def test_a_channel_that_hears_is_proven_and_the_proof_is_kept(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        assert one.line.state == "up"
+        kept = await kept_proof(one)
+        assert (kept.proven, kept.failures, kept.error) == (one.proof.proven, 0, "")
+        assert one.liveness.is_well
+        now = (one.proof.proven or 0.0) + 40
+        assert in_words(one.proof, now) == "last proven 40 s ago"
+
+
+async def test_one_that_is_connected_and_silent_is_found_within_two_intervals(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        one.platform.deaf.add("loop")
+        lives = one.lives
+        took = await one.reaches(lambda: one.lives > lives, "the restart")
+        assert took <= 2 * INTERVAL
+        assert one.announced == []
+        one.platform.deaf.clear()
+        await proven(one, one.time.now)
+        assert (one.proof.failures, one.proof.restarts, one.announced) == (0, 0, [])
+
+
+async def test_where_a_restart_does_not_help_it_is_announced_once_and_again_when_well(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        one.platform.deaf.add("loop")
+        await one.reaches(lambda: one.announced, "the announcement")
+        assert one.lives_then == 2
+        await one.reaches(lambda: one.lives > 4, "more restarts")
+        ((key, text),) = one.announced
+        assert "Loop does not hear" in text
+        assert not one.liveness.is_well
+        assert "failed" in in_words(one.proof, one.time.now)
+        assert (await kept_proof(one)).announced
+        one.platform.deaf.clear()
+        await proven(one, one.time.now)
+        assert [said for _, said in one.announced[1:]] == [
+            "Loop is well again: it hears what is sent to it."
+        ]
+        assert one.announced[1][0] != key
+        assert not one.proof.announced
+
+
+async def test_what_came_while_it_was_deaf_is_heard_after_the_restart(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        one.platform.deaf.add("loop")
+        one.platform.say("loop", "c", "hello?")
+        lives = one.lives
+        await one.reaches(lambda: one.lives > lives, "the restart")
+        one.platform.deaf.clear()
+        await proven(one, one.time.now)
+        assert [kept.arrived.text for kept in await one.store.gateway.new()] == ["hello?"]
+
+
+async def test_a_platform_that_refuses_us_is_not_tried_again_and_is_announced(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        one.platform.refused.add("loop")
+        await one.reaches(lambda: one.announced, "the announcement")
+        assert (one.line.state, one.line.error) == ("refused", "the account is not accepted")
+        lives = one.lives
+        await one.time.move(86_400)
+        assert one.lives == lives
+        one.platform.refused.clear()
+        one.line.restart()
+        await proven(one, one.time.now)
+
+
+async def test_a_connection_that_breaks_is_made_again_with_growing_patience(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as one:
+        one.settings = replace(one.settings, probe_seconds=100_000.0)
+        await proven(one)
+        await one.reaches(lambda: one.line.state == "up", "the connection")
+        one.platform.down = True
+        one.platform.cut_all()
+        lives = one.lives
+        waits = [
+            await one.reaches(lambda count=count: one.lives > lives + count, "another life")
+            for count in range(5)
+        ]
+        assert waits[0] < waits[2] < waits[4]
+        one.platform.down = False
+        one.platform.say("loop", "c", "back?")
+        await one.reaches(lambda: one.line.state == "up", "the connection")
+
+
+async def test_the_proof_outlives_the_runtime(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        one.platform.deaf.add("loop")
+        await one.reaches(lambda: one.announced, "the announcement")
+        await one.reaches(lambda: one.proof.failures > 3, "another proof that is kept")
+    async with bench(tmp_path) as two:
+        two.platform.deaf.add("loop")
+        await two.reaches(lambda: two.proof.failures > 4, "further failures")
+        assert two.announced == []

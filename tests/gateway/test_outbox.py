@@ -1,0 +1,316 @@
+"""The sender: order in each chat, the platform's limits, and nothing forgotten."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_agent.core.gateway import Chat, NewDelivery, Outgoing
+from hermes_agent.gateway.channel import Manifest, SendError
+from hermes_agent.gateway.outbox import ATTEMPTS, Outbox
+from hermes_agent.store.store import Store
+from tests.store.helpers import opened
+from tests.support.loop_channel import manifest
+from tests.support.moved_time import MovedTime, until
+
+HERE = Chat("loop", "here")
+THERE = Chat("loop", "there")
+
+Answer = Callable[[Outgoing, str], str]
+
+
+class Wire:
+    """A channel that keeps what is sent, and does what the test says first."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str]] = []
+        self.keys: list[str] = []
+        self.whole: list[Outgoing] = []
+        self.answer: Callable[[Outgoing], None] = lambda _outgoing: None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def send(self, outgoing: Outgoing, key: str) -> str:
+        await self.gate.wait()
+        self.keys.append(key)
+        self.answer(outgoing)
+        self.sent.append((outgoing.chat.chat, outgoing.text))
+        self.whole.append(outgoing)
+        return f"r{len(self.sent)}"
+
+    async def run(self) -> None: ...
+    async def typing(self, chat: Chat) -> None: ...
+    async def probe(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Post:
+    """A store, a wire and a sender between them, in moved time."""
+
+    def __init__(self, store: Store, time: MovedTime, described: Manifest) -> None:
+        self.ledger = store.gateway
+        self.time = time
+        self.wire: Wire = Wire()
+        self.up = True
+        self.well = True
+        self.outbox = Outbox(
+            described,
+            store.gateway,
+            lambda: self.wire if self.up else None,
+            is_well=lambda: self.well,
+            clock=time,
+            sleep=time.sleep,
+            random=lambda: 0.5,
+            told=lambda _now: None,
+        )
+
+    async def put(self, *texts: str, chat: Chat = HERE, **more: Any) -> None:
+        count = len(await self.ledger.deliveries())
+        rows = [
+            NewDelivery(f"k{count + at}", Outgoing(chat, text, **more))
+            for at, text in enumerate(texts)
+        ]
+        await self.ledger.enqueue(*rows)
+        self.outbox.wake()
+
+    async def states(self) -> list[str]:
+        return [one.state for one in reversed(await self.ledger.deliveries())]
+
+    async def reaches(self, count: int) -> None:
+        await until(lambda: len(self.wire.sent) >= count, f"{count} messages: {self.wire.sent}")
+
+    async def becomes(self, *states: str) -> None:
+        deadline = asyncio.get_running_loop().time() + 20
+        while await self.states() != list(states):
+            assert asyncio.get_running_loop().time() < deadline, await self.states()
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def post(folder: Path, **about: Any) -> AsyncIterator[Post]:
+    time = MovedTime()
+    async with opened(folder, clock=time) as store:
+        made = Post(store, time, manifest("loop", **about))
+        sending = asyncio.create_task(made.outbox.tend())
+        try:
+            yield made
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_order_is_kept_in_a_chat_and_chats_do_not_wait_for_each_other(
+    tmp_path: Path,
+) -> None:
+    async with post(tmp_path) as one:
+        first = iter([SendError("busy")])
+
+        def fail_once(outgoing: Outgoing) -> None:
+            if outgoing.text == "a1" and (error := next(first, None)):
+                raise error
+
+        one.wire.answer = fail_once
+        await one.put("a1", "a2", "a3")
+        await one.put("b1", "b2", chat=THERE)
+        await one.reaches(2)
+        assert one.wire.sent == [("there", "b1"), ("there", "b2")]
+        await one.becomes("waiting", "waiting", "waiting", "sent", "sent")
+        await one.time.move(2.0)
+        await one.reaches(5)
+        assert one.wire.sent[2:] == [("here", "a1"), ("here", "a2"), ("here", "a3")]
+        await one.becomes("sent", "sent", "sent", "sent", "sent")
+
+
+async def test_a_chat_waits_as_long_as_the_platform_asks_and_no_attempt_is_burnt(
+    tmp_path: Path,
+) -> None:
+    async with post(tmp_path) as one:
+        asked = iter([SendError("slow down", after=30.0)] * 3)
+
+        def slow(outgoing: Outgoing) -> None:
+            if error := next(asked, None):
+                raise error
+
+        one.wire.answer = slow
+        await one.put("a1")
+        for tried in range(1, 4):
+            await until(lambda tried=tried: len(one.wire.keys) == tried)
+            await one.becomes("waiting")
+            await one.time.move(29.0)
+            assert len(one.wire.keys) == tried
+            await one.time.move(1.0)
+        await one.reaches(1)
+        await one.becomes("sent")
+        (row,) = await one.ledger.deliveries()
+        assert row.attempts == 1
+        assert set(one.wire.keys) == {"k0"}
+
+
+async def test_one_chat_gets_no_more_a_second_than_it_bears(tmp_path: Path) -> None:
+    async with post(tmp_path, per_second=2.0) as one:
+        await one.put("a1", "a2", "a3")
+        await one.reaches(1)
+        for count in (2, 3):
+            await one.becomes(*["sent"] * (count - 1), *["waiting"] * (4 - count))
+            await one.time.move(0.4)
+            assert len(one.wire.sent) == count - 1
+            await one.time.move(0.2)
+            await one.reaches(count)
+
+
+async def test_an_outage_of_days_loses_nothing_and_burns_no_attempts(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+
+        def unreachable(_outgoing: Outgoing) -> None:
+            raise SendError("unreachable", channel=True)
+
+        one.wire.answer = unreachable
+        await one.put("a1", "a2")
+        await one.put("b1", chat=THERE)
+        await until(lambda: one.wire.keys)
+        for _ in range(20):
+            await one.becomes("waiting", "waiting", "waiting")
+            await one.time.move(86_400 / 4)
+        tried = len(one.wire.keys)
+        assert {row.attempts for row in await one.ledger.deliveries()} == {0}
+        assert tried > 20
+        one.wire.answer = lambda _outgoing: None
+        one.outbox.resume()
+        await one.reaches(3)
+        assert [text for chat, text in one.wire.sent if chat == "here"] == ["a1", "a2"]
+        await one.becomes("sent", "sent", "sent")
+
+
+async def test_while_the_channel_is_deaf_failures_do_not_count(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+
+        def breaks(_outgoing: Outgoing) -> None:
+            raise SendError("500")
+
+        one.wire.answer = breaks
+        one.well = False
+        await one.put("a1")
+        for tried in range(1, ATTEMPTS + 3):
+            await until(lambda tried=tried: len(one.wire.keys) >= tried)
+            await one.becomes("waiting")
+            await one.time.move(700.0)
+        assert [row.state for row in await one.ledger.deliveries()] == ["waiting"]
+
+
+async def test_what_fails_again_and_again_is_given_up_and_the_next_goes(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+
+        def refuses_one(outgoing: Outgoing) -> None:
+            if outgoing.text == "bad":
+                raise SendError("500")
+
+        one.wire.answer = refuses_one
+        await one.put("bad", "good")
+        for tried in range(1, ATTEMPTS + 1):
+            await until(lambda tried=tried: len(one.wire.keys) >= tried)
+            await one.time.move(700.0)
+        await one.reaches(1)
+        await one.becomes("dead", "sent")
+        one.wire.answer = lambda _outgoing: None
+        dead = (await one.ledger.deliveries(state="dead"))[0]
+        await one.ledger.again(dead.id, one.time())
+        one.outbox.wake()
+        await one.becomes("sent", "sent")
+
+
+async def test_what_is_refused_for_good_is_dead_at_once(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+
+        def gone(outgoing: Outgoing) -> None:
+            if outgoing.text == "bad":
+                raise SendError("no such chat", again=False)
+
+        one.wire.answer = gone
+        await one.put("bad", "good")
+        await one.becomes("dead", "sent")
+        (dead,) = await one.ledger.deliveries(state="dead")
+        assert (dead.error, dead.attempts) == ("no such chat", 1)
+
+
+async def test_an_edit_that_is_refused_is_said_anew(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+
+        def no_edits(outgoing: Outgoing) -> None:
+            if outgoing.edit:
+                raise SendError("too old to be edited", again=False)
+
+        one.wire.answer = no_edits
+        await one.put("final", edit="m7")
+        await one.becomes("sent")
+        assert [(out.text, out.edit) for out in one.wire.whole] == [("final", "")]
+
+
+async def test_what_breaks_unexpectedly_is_tried_again_and_marked_doubtful(tmp_path: Path) -> None:
+    async with post(tmp_path, knows_twice=False) as one:
+        failing = iter([ValueError("what is this")])
+
+        def breaks_once(_outgoing: Outgoing) -> None:
+            if error := next(failing, None):
+                raise error
+
+        one.wire.answer = breaks_once
+        await one.put("a")
+        await until(lambda: one.wire.keys)
+        await one.becomes("waiting")
+        await one.time.move(2.0)
+        await one.becomes("sent")
+        (row,) = await one.ledger.deliveries()
+        assert row.doubtful
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_an_attempt_cut_by_a_death_is_made_again_with_its_key(
+    tmp_path: Path, knows: bool
+) -> None:
+    async with opened(tmp_path) as store:
+        (row,) = await store.gateway.enqueue(NewDelivery("k0", Outgoing(HERE, "a")))
+        assert await store.gateway.sending(row.id, 0)
+    async with post(tmp_path, knows_twice=knows) as one:
+        one.time.now = row.created + 1
+        one.outbox.wake()
+        await one.becomes("sent")
+        (sent,) = await one.ledger.deliveries()
+        assert (one.wire.keys, sent.attempts, sent.doubtful) == (["k0"], 2, not knows)
+
+
+async def test_what_is_too_long_goes_in_parts_that_are_not_sent_twice(tmp_path: Path) -> None:
+    text = "\n\n".join(f"paragraph {number} " + "word " * 10 for number in range(12))
+    async with post(tmp_path, longest=200) as one:
+        failing = iter([None, None, SendError("busy")])
+
+        def fails_in_the_middle(_outgoing: Outgoing) -> None:
+            if error := next(failing, None):
+                raise error
+
+        one.wire.answer = fails_in_the_middle
+        await one.put(text, "next", reply_to="m1")
+        await one.reaches(2)
+        await one.becomes("waiting", "waiting")
+        await one.time.move(5.0)
+        await one.becomes("sent", "sent")
+        *parts, last = [outgoing.text for outgoing in one.wire.whole]
+        assert last == "next"
+        assert all(len(part) <= 200 for part in parts)
+        assert [f"paragraph {n} " in "".join(parts) for n in range(12)] == [True] * 12
+        assert len(parts) == len(set(parts)) > 5
+        assert [out.reply_to for out in one.wire.whole[:3]] == ["m1", "", ""]
+        assert len(set(one.wire.keys)) == len(parts) + 1
+
+
+async def test_nothing_is_sent_while_there_is_no_channel(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+        one.up = False
+        await one.put("a")
+        await one.time.move(3_600.0)
+        assert one.wire.keys == []
+        one.up = True
+        one.outbox.resume()
+        await one.becomes("sent")
