@@ -114,6 +114,8 @@ def test_alertmanager_sends_a_group_of_alerts() -> None:
     assert down.labels["team"] == "shop"
     assert down.detail.splitlines()[0] == "for 5 minutes"
     assert "http://prometheus:9090" in down.detail
+    assert "since 2026-11-15T09:12:33.123Z" in down.detail
+    assert "left out" not in down.detail
     assert (over.firing, over.title, over.severity) == (False, "InstanceDown web-2:9100", "P2")
 
 
@@ -124,12 +126,30 @@ def test_grafana_sends_alerts_with_their_values() -> None:
     assert "value=2.3" in slow.detail
 
 
+def test_grafana_says_values_by_name_and_rules_without_data_by_a_label() -> None:
+    alert = {
+        **GRAFANA["alerts"][0],
+        "valueString": None,
+        "panelURL": "https://grafana/d/1?viewPanel=2",
+    }
+    notes = {"runbook_url": "https://wiki/slow"}
+    nodata = {"status": "firing", "annotations": notes,
+              "labels": {"alertname": "DatasourceNoData", "rulename": "High latency"}}  # fmt: skip
+    slow, none = sent("grafana", {**GRAFANA, "alerts": [alert, nodata], "truncatedAlerts": 3})
+    assert "A=2.3, C=1" in slow.detail
+    assert "viewPanel=2" in slow.detail
+    assert none.title == "DatasourceNoData High latency"
+    assert none.detail.splitlines()[-2:] == ["runbook: https://wiki/slow", "3 more were left out"]
+
+
 def test_pagerduty_sends_what_happens_to_an_incident() -> None:
     (page_,) = sent("pagerduty", PAGERDUTY)
     assert (page_.title, page_.service) == ("A little bump in the road", "API Service")
     assert (page_.severity, page_.owner, page_.firing) == ("P1", "Engineering", True)
     (over,) = sent("pagerduty", page("incident.resolved"))
     assert (over.firing, over.fingerprint) == (False, page_.fingerprint)
+    (late,) = sent("pagerduty", page("incident.escalated", status="resolved"))
+    assert not late.firing
     (low,) = sent("pagerduty", page("incident.reopened", priority=None, urgency="low", teams=[]))
     assert (low.severity, low.owner) == ("P3", "Default")
 
@@ -142,6 +162,9 @@ def test_pagerduty_sends_what_happens_to_an_incident() -> None:
         {"event": {"id": "x", "event_type": "pagey.ping", "resource_type": "pagey",
                    "data": {"message": "Hello from your friend Pagey!", "type": "ping"}}},
         {"event": {"event_type": "service.updated", "data": {"id": "PF9KMXH"}}},
+        {"event": {"event_type": "incident.custom_field_values.updated",
+                   "data": {"incident": {"id": "PGR0VU2"}, "service": "none", "id": 7}}},
+        {"event": {"event_type": "service.deleted", "data": None, "agent": None, "client": None}},
     ],
 )  # fmt: skip
 def test_pagerduty_says_things_that_are_no_signal(body: dict[str, Any]) -> None:

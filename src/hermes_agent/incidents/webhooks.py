@@ -38,14 +38,21 @@ class _Alert(Struct):
     labels: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None
     fingerprint: str | None = None
-    generatorURL: str | None = None  # noqa: N815 - as it is sent
+    startsAt: str | None = None  # noqa: N815 - as it is sent
+    generatorURL: str | None = None  # noqa: N815
+    values: dict[str, Any] | None = None
+    """Of Grafana: what the rule's expressions came to."""
     valueString: str | None = None  # noqa: N815
+    """The same in words, as Grafana up to 10 says it."""
+    panelURL: str | None = None  # noqa: N815
 
 
 class _Alerts(Struct):
     """A message of Alertmanager (version 4), or of Grafana's alerting, which follows it."""
 
     alerts: list[_Alert]
+    truncatedAlerts: int | None = None  # noqa: N815
+    """How many the sender has left out (`max_alerts`)."""
 
 
 class _Named(Struct):
@@ -61,7 +68,7 @@ class _Trouble(Struct):
     id: str | None = None
     title: str | None = None
     html_url: str | None = None
-    incident_key: str | None = None
+    status: str | None = None
     urgency: str | None = None
     service: _Named | None = None
     priority: _Named | None = None
@@ -71,8 +78,8 @@ class _Trouble(Struct):
 
 class _Event(Struct):
     event_type: str
-    data: _Trouble
-    resource_type: str | None = None
+    data: msgspec.Raw
+    """An incident, or what else the event is about: a note, a service, a ping."""
 
 
 class _Page(Struct):
@@ -102,23 +109,29 @@ def _alerts(source: SignalSource, body: bytes) -> list[Signal]:
             f"{len(message.alerts):,} alerts in one message are too many",
             f"send {MOST_ALERTS} at a time at most, or group them where they come from",
         )
+    cut = f"{message.truncatedAlerts} more were left out" if message.truncatedAlerts else ""
     return [
-        _alert(source, alert)
+        _alert(source, alert, cut)
         for alert in message.alerts
         if _texts(alert.labels).get("alertname") not in HEARTBEATS
     ]
 
 
-def _alert(source: SignalSource, alert: _Alert) -> Signal:
+def _alert(source: SignalSource, alert: _Alert, cut: str) -> Signal:
     labels, notes = _texts(alert.labels), _texts(alert.annotations)
     name = labels.get("alertname", "an alert")
-    where = labels.get("instance") or labels.get("pod") or ""
+    # A rule of Grafana that gets no data raises an alert of another name, with its own as a label.
+    where = labels.get("instance") or labels.get("pod") or labels.get("rulename") or ""
     title = notes.get("summary") or notes.get("title") or f"{name} {where}".strip()
     told = [
         notes.get("description") or notes.get("message") or "",
-        alert.valueString or "",
-        ", ".join(f"{key}={value}" for key, value in sorted(labels.items())),
+        alert.valueString or _listed(_texts(alert.values)),
+        _listed(labels),
+        f"since {alert.startsAt}" if alert.startsAt else "",
+        f"runbook: {notes['runbook_url']}" if notes.get("runbook_url") else "",
         alert.generatorURL or "",
+        alert.panelURL or "",
+        cut,
     ]
     same = alert.fingerprint or sha256(msgspec.json.encode(sorted(labels.items()))).hexdigest()
     return Signal(
@@ -135,12 +148,13 @@ def _alert(source: SignalSource, alert: _Alert) -> Signal:
 
 def _page(body: bytes) -> list[Signal]:
     event = msgspec.json.decode(body, type=_Page).event
-    over = event.event_type == "incident.resolved"
-    if not over and event.event_type not in _FIRING:
+    if event.event_type not in {"incident.resolved", *_FIRING}:
         return []
-    page = event.data
+    page = msgspec.json.decode(event.data, type=_Trouble)
     if not page.id:
         raise UsageError("the incident of this message has no id", "see PagerDuty's webhooks")
+    # Events may come late: what is said to be over meanwhile is over.
+    over = "resolved" in (page.status, event.event_type.partition(".")[2])
     urgency: Severity = "P1" if (page.urgency or "high") == "high" else "P3"
     team = page.teams[0] if page.teams else page.escalation_policy
     return [
@@ -170,6 +184,10 @@ def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:
         for key, value in (given or {}).items()
         if value is not None
     }
+
+
+def _listed(texts: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(texts.items()))
 
 
 READERS: Mapping[str, Callable[[bytes], list[Signal]]] = {

@@ -1,0 +1,101 @@
+"""A real Alertmanager, and what it really posts."""
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import Any
+
+import pytest
+import yaml
+
+from hermes_agent.incidents.webhooks import signals_of
+from tests.support.cluster import free_ports
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, "Queue[bytes]"]]:
+    """An address, and the messages that are posted there."""
+    messages: Queue[bytes] = Queue()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            messages.put(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(202)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/", messages
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def alertmanager(tmp_path: Path, posted: tuple[str, "Queue[bytes]"]) -> Iterator[str]:
+    route = {"receiver": "hermes", "group_wait": "0s", "group_interval": "1s",
+             "group_by": ["alertname"]}  # fmt: skip
+    hook = {"url": posted[0], "max_alerts": 2}
+    wanted = {"route": route, "receivers": [{"name": "hermes", "webhook_configs": [hook]}]}
+    (tmp_path / "config.yml").write_text(yaml.safe_dump(wanted))
+    (port,) = free_ports(1)
+    server = subprocess.Popen(
+        ["prometheus-alertmanager", f"--config.file={tmp_path}/config.yml",
+         f"--storage.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{port}",
+         "--cluster.listen-address="],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    yield f"http://127.0.0.1:{port}/api/v2"
+    server.terminate()
+    server.wait()
+
+
+def raise_alerts(api: str, alerts: list[dict[str, Any]]) -> None:
+    """Said again until the server is up."""
+    request = urllib.request.Request(
+        f"{api}/alerts", json.dumps(alerts).encode(), {"Content-Type": "application/json"}
+    )
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            urllib.request.urlopen(request, timeout=10).close()
+            return
+        except OSError:
+            assert time.monotonic() < deadline, "Alertmanager does not start"
+            time.sleep(0.1)
+
+
+def test_what_alertmanager_posts_becomes_signals(
+    alertmanager: str, posted: tuple[str, "Queue[bytes]"]
+) -> None:
+    down = {
+        "labels": {"alertname": "InstanceDown", "instance": "web-1:9100", "severity": "critical",
+                   "service": "shop"},
+        "annotations": {"summary": "web-1 is down", "runbook_url": "https://wiki/down"},
+        "generatorURL": "http://prometheus:9090/graph",
+    }  # fmt: skip
+    raise_alerts(alertmanager, [down])
+    (first,) = signals_of("alertmanager", posted[1].get(timeout=30))
+    assert (first.title, first.service, first.severity) == ("web-1 is down", "shop", "P1")
+    assert first.firing
+    for part in ("since 20", "runbook: https://wiki/down", "http://prometheus:9090/graph"):
+        assert part in first.detail
+    raise_alerts(alertmanager, [{**down, "endsAt": datetime.now(UTC).isoformat()}])
+    (over,) = signals_of("alertmanager", posted[1].get(timeout=30))
+    assert (over.fingerprint, over.firing) == (first.fingerprint, False)
+    many = [{"labels": {"alertname": "Slow", "instance": f"db-{n}"}} for n in range(3)]
+    raise_alerts(alertmanager, many)
+    some = signals_of("alertmanager", posted[1].get(timeout=30))
+    assert [one.detail.splitlines()[-1] for one in some] == ["1 more were left out"] * 2
