@@ -249,7 +249,11 @@ class Jobs(Protocol):
         to be gone on with."""
         ...
 
-    async def spans(self, job: str = "") -> Sequence[JobSpan]: ...
+    async def spans(
+        self, job: str = "", *, after: str = "", count: int = 1_000
+    ) -> Sequence[JobSpan]:
+        """Those of one job, or of the next `count` jobs after one, in order."""
+        ...
 
     async def slots(self, job: str, since: float, until: float) -> Sequence[float]:
         """Slots with a row, by schedule, in `since < slot <= until`, in order: for the checker."""

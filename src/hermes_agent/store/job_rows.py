@@ -180,11 +180,13 @@ def _turn(
     return msgspec.structs.replace(after, planned=begin, next=next)
 
 
-def spans(db: apsw.Connection, job: str) -> list[JobSpan]:
-    ask = "select job, schedule, begin, end from job_spans "
-    number = number_of(job) if job else None
-    rest, values = ("where job = ? ", (number,)) if job else ("", ())
+def spans(db: apsw.Connection, job: str, after: str, count: int) -> list[JobSpan]:
+    wanted, values = "job = ?", [number_of(job)]
+    if not job:
+        wanted = "job in (select distinct job from job_spans where job > ? order by job limit ?)"
+        values = [number_of(after) or 0, count]
+    ask = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
     return [
         JobSpan(f"job-{number}", _schedules.decode(schedule), begin, end)
-        for number, schedule, begin, end in rows(db, ask + rest + "order by job, begin, id", values)
+        for number, schedule, begin, end in rows(db, ask, values)
     ]

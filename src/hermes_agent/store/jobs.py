@@ -134,8 +134,10 @@ class StoredJobs(Jobs):
             "take_over_runs", lambda db: job_runs.take_over(db, self._fence(), now)
         )
 
-    async def spans(self, job: str = "") -> Sequence[JobSpan]:
-        return await self._read(lambda db: job_rows.spans(db, job))
+    async def spans(
+        self, job: str = "", *, after: str = "", count: int = 1_000
+    ) -> Sequence[JobSpan]:
+        return await self._read(lambda db: job_rows.spans(db, job, after, count))
 
     async def slots(self, job: str, since: float, until: float) -> Sequence[float]:
         return await self._read(lambda db: job_runs.slots(db, job, since, until))
