@@ -50,6 +50,9 @@ def _how(parser: argparse.ArgumentParser) -> None:
         "--no-learning", action="store_true", help="use no skill, and write none afterwards"
     )
     parser.add_argument("--model", default="", metavar="NAME", help="who heals it")
+    parser.add_argument(
+        "--runbook", action="store_true", help="the skill's runbook heals it, without a model"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the box running at the end")
     parser.add_argument("--quiet", action="store_true", help="print the outcome and nothing else")
 
@@ -143,7 +146,7 @@ def _rows_of_runs(options: argparse.Namespace, todo: list[tuple[Any, int]], seve
         raise HermesError(f"this drill needs {', '.join(lacking)}", advice(lacking))
     manner = Manner(
         options.variant, options.held, not options.no_learning, options.model, options.keep,
-        options.quiet or options.json,
+        options.quiet or options.json, options.runbook,
     )  # fmt: skip
     signal.signal(signal.SIGTERM, _ended)
     api, results, failed = Api(), [], []

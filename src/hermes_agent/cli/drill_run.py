@@ -19,6 +19,7 @@ from hermes_agent.incidents.drills import results
 from hermes_agent.incidents.drills.episode import Discarded, Episode
 from hermes_agent.incidents.drills.format import Case, Drill
 from hermes_agent.incidents.drills.results import Result
+from hermes_agent.learning.runbook_model import RUNBOOK_MODEL
 
 POLICY = "drill"
 EVERY_SECONDS = 2
@@ -39,6 +40,8 @@ class Manner(NamedTuple):
     model: str = ""
     keep: bool = False
     quiet: bool = False
+    runbook: bool = False
+    """The runbook of the skill that fits does it, without a model."""
 
 
 class Worked(NamedTuple):
@@ -129,6 +132,8 @@ class Run:
         labels = {"model": self._manner.model} if self._manner.model else {}
         if not self._manner.learning:
             labels["learning"] = "off"
+        if self._manner.runbook:
+            labels["runbook"] = "on"
         self._write_topology(episode)
         check = self._case.check
         if not self._case.drill.about.fault:
@@ -258,11 +263,12 @@ class Run:
                 if row["time"] <= ended and row["event"]["kind"] == "replied":
                     replies.append(row["event"])
                     calls += len(row["event"].get("calls", ()))
+        thought = [one for one in replies if not one.get("model", "").startswith(RUNBOOK_MODEL)]
         usages = [one.get("usage", {}) for one in replies]
         tokens = sum(one.get("input", 0) + one.get("output", 0) for one in usages)
         costs = [one["cost"] for one in replies if one.get("cost") is not None]
         model = ", ".join(dict.fromkeys(one.get("model", "") for one in replies))
-        return Worked(len(replies), calls, tokens, sum(costs) if costs else None, model)
+        return Worked(len(thought), calls, tokens, sum(costs) if costs else None, model)
 
     def clear_up(self) -> None:
         """The check first, so that it does not see the box go."""

@@ -14,10 +14,12 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.incidents import CATEGORIES, Entry, Incident, Service
 from hermes_agent.core.lore import Doc, Outcome, Trial
 from hermes_agent.core.skills import OFFERED
+from hermes_agent.incidents.alone import begun, healed_alone
 from hermes_agent.incidents.brief import PREVENTION, aftermath, reminder
 from hermes_agent.incidents.report import Report, as_json, report
 from hermes_agent.incidents.report_text import markdown
 from hermes_agent.incidents.world import World
+from hermes_agent.learning.runbook_model import RUNBOOK_MODEL
 
 ASKED, REMINDED = "aftermath", "aftermath-2"
 """Keys of the messages that ask for a skill."""
@@ -184,7 +186,8 @@ async def drilled(world: World, id: str, outcome: DrillOutcome) -> dict[str, Any
     promote the skill when enough of them say so."""
     incident = await world.incidents.incident(id)
     entries = await world.incidents.timeline(id)
-    name = incident.skill or _skill_of(incident, entries)
+    book = begun(entries)
+    name = book or incident.skill or _skill_of(incident, entries)
     if not name or incident.source != "drill":
         return {"incident": id, "skill": "", "state": ""}
     record = next((one for one in await world.lore.skills() if one.name == name), None)
@@ -194,7 +197,11 @@ async def drilled(world: World, id: str, outcome: DrillOutcome) -> dict[str, Any
         one for one in await world.lore.uses(name) if one.session == incident.session and one.opened
     ]
     digest = used[0].digest if used else record.digest
-    await world.lore.add_trials([_trial(world, incident, name, digest, outcome)])
+    trial = _trial(world, incident, name, digest, outcome)
+    if book:
+        alone = outcome.ok and await healed_alone(world, incident, book)
+        trial = replace(trial, arm="with", ok=alone, model=f"{RUNBOOK_MODEL}{book}")
+    await world.lore.add_trials([trial])
     if incident.skill:
         went: Outcome = "good" if outcome.ok else "bad"
         why = f"drill {outcome.drill} {outcome.seed}: {_said(outcome)}"

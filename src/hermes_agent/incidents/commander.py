@@ -16,13 +16,14 @@ from hermes_agent.core.lent import Writer
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened
 from hermes_agent.incidents.aftermath import judge_uses, judged, keep_report, learn
+from hermes_agent.incidents.alone import RUNBOOK, begun
 from hermes_agent.incidents.board import best_guess
 from hermes_agent.incidents.brief import again, brief
 from hermes_agent.incidents.following import follow
 from hermes_agent.incidents.hand import Hand, escalated
 from hermes_agent.incidents.looking import earlier, got_worse, near, offers
 from hermes_agent.incidents.report import needs_report
-from hermes_agent.incidents.runbooks import RUNBOOK, first_runbook, healed
+from hermes_agent.incidents.runbooks import first_runbook, healed
 from hermes_agent.incidents.verify import Look, as_start, look_at_all, neighbours, start_of
 from hermes_agent.incidents.world import Known, World
 from hermes_agent.learning.runbook_model import OPENING
@@ -225,8 +226,7 @@ class Commander:
 
     async def _is_healed(self, incident: Incident, session: str) -> bool:
         """Whether the runbook that was worked through has mended it."""
-        entries = await self._world.incidents.timeline(incident.id)
-        skill = next(str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data)
+        skill = begun(await self._world.incidents.timeline(incident.id))
         return await healed(self._world, incident, session, skill, self._look(session))
 
     async def _last_key(self, session: str) -> str:

@@ -1,4 +1,5 @@
-"""Proven runbooks: what heals an incident without a model, where it is the same as before."""
+"""Runbooks that have proven themselves: what heals an incident without a model, where it is the
+same as before."""
 
 import re
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
 from hermes_agent.core.skills import Opened
+from hermes_agent.incidents.alone import RUNBOOK, stands_alone
 from hermes_agent.incidents.brief import PREVENTION
 from hermes_agent.incidents.channels import resolved_text, span
 from hermes_agent.incidents.evidence import LEAST, MOST, Transcript, squeezed, transcript
@@ -14,29 +16,45 @@ from hermes_agent.incidents.looking import got_worse
 from hermes_agent.incidents.verify import Look, look_twice
 from hermes_agent.incidents.world import Known, World
 
-_LOCUS = re.compile(r"^locus: (.+)$", re.MULTILINE)
-
+_SAID = r"^{what}: (.+)$"
+"""How a step of a runbook says what it has found out: `component` or `locus`."""
 _MARK = re.compile(r"\[[^\]\n]*\]")
-
-RUNBOOK = "runbook"
-"""The key of the message that begins one, and of the note that says which."""
 
 
 async def first_runbook(
     world: World, incident: Incident, offered: Sequence[Known]
 ) -> Opened | None:
-    """The runbook of a proven skill that says that it is for this case. Which one was chosen is
-    written down first: a later runtime does not choose again."""
+    """The one runbook that says that it is for this case and may be worked through without a
+    model. Which one was chosen is written down first: a later runtime does not choose again."""
     entries = await world.incidents.timeline(incident.id)
     chosen = [str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data]
     arguments = f"service={incident.service}"
     if not chosen:
-        fitting = [one.name for one in offered if one.fits and one.state == "proven"]
-        name = fitting[0] if fitting and incident.checks else ""
-        text = f"{name} is worked through without a model" if name else "no proven runbook fits"
+        name, text = await _choice(world, incident, offered)
         await world.incidents.change(incident.id, [("note", text, {RUNBOOK: name})], (), OPEN)
         chosen = [name]
     return await world.runbook(chosen[-1], arguments) if chosen[-1] else None
+
+
+async def _choice(world: World, incident: Incident, offered: Sequence[Known]) -> tuple[str, str]:
+    """The skill, or nothing; and why. Where several fit, somebody must think."""
+    fitting = [one for one in offered if one.fits]
+    names = ", ".join(one.name for one in fitting)
+    if not fitting or not incident.checks:
+        return "", "no proven runbook fits"
+    if len(fitting) > 1:
+        return "", f"several runbooks fit, so none is worked through alone: {names}"
+    if not await _is_asked_for(world, incident) and not await stands_alone(world, fitting[0]):
+        return "", f"{names} fits, and its runbook has healed no drill alone yet"
+    return names, f"{names} is worked through without a model"
+
+
+async def _is_asked_for(world: World, incident: Incident) -> bool:
+    """Whether a drill wants the runbook to do it, which is how it proves itself."""
+    raised = await world.incidents.signals(incident=incident.id)
+    return incident.source == "drill" and any(
+        one.source == "drill" and one.labels.get(RUNBOOK, "") == "on" for one in raised
+    )
 
 
 async def healed(world: World, incident: Incident, session: str, skill: str, look: Look) -> bool:
@@ -50,9 +68,9 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
         return False
     category = skill.removesuffix(PREVENTION)
     diagnosis = Diagnosis(
-        incident.service,
+        _said(seen, "component") or incident.service,
         category,
-        _locus(seen),
+        _said(seen, "locus"),
         summary=f"it was {category} once more; the runbook of {skill} has mended it",
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
@@ -76,10 +94,11 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
     return True
 
 
-def _locus(seen: Transcript) -> str:
-    """Where exactly, as a runbook's step has found it and says it."""
-    said = [line for call in seen.calls for line in _LOCUS.findall(call.text)]
-    return squeezed(said[-1]) if said else ""
+def _said(seen: Transcript, what: str) -> str:
+    """Where exactly, or in what, as a runbook's step has found it and says it."""
+    pattern = re.compile(_SAID.format(what=what), re.MULTILINE)
+    said = [line for call in seen.calls for line in pattern.findall(call.text)]
+    return squeezed(said[0]) if said else ""
 
 
 def _evidence(seen: Transcript) -> tuple[Evidence, ...]:

@@ -17,6 +17,7 @@ from hermes_agent.models.responder.seen import quotes, seen
 MOST = 3
 """Skills that are opened together."""
 _LOCUS = re.compile(r"^locus: (.+)$", re.MULTILINE)
+_COMPONENT = re.compile(r"^component: (.+)$", re.MULTILINE)
 Part = TypeVar("Part", Check, RunStep)
 _PLACE = re.compile(r"\{\{\s*service\s*\}\}")
 
@@ -100,10 +101,11 @@ def followed(book: Book, brief: Brief) -> Generator[Move, Answer, str]:
         seen(command, result) for command, result in zip(commands, answer.results, strict=False)
     ]
     locus = [found for result in results for found in _LOCUS.findall(result.output)]
+    component = [found for result in results for found in _COMPONENT.findall(result.output)]
     shown = [line for result in results for line in result.having(r"^locus: ")]
     shown += [line for result in results for line in result.lines]
     given = {
-        "component": brief.service,
+        "component": component[0] if component else brief.service,
         "category": book.category,
         "locus": locus[0] if locus else "",
         "summary": f"{book.category} again, mended as {book.skill} says",
