@@ -14,11 +14,12 @@ LONGEST_POLL = 0.5
 
 class LoopPlatform:
     """What is said to the agent stays until a later poll shows that it was read. What the agent
-    sends is in `sent`, by account; where `knows_keys`, a key counts once."""
+    sends is in `sent`, by account."""
 
-    def __init__(self, *, seed: int = 1, knows_keys: bool = True) -> None:
+    def __init__(self, *, seed: int = 1) -> None:
         self.chance = random.Random(seed)
-        self.knows_keys = knows_keys
+        self.forgetful: set[str] = set()
+        """Accounts where a key that comes again is another message."""
         self.updates: dict[str, list[Update]] = {}
         self.sent: dict[str, list[Update]] = {}
         self.attempts = 0
@@ -141,7 +142,7 @@ class LoopPlatform:
     def _keep(self, asked: Update) -> str:
         account = asked["account"]
         known = self._keys.get((account, asked["key"]))
-        if known is not None and self.knows_keys:
+        if known is not None and account not in self.forgetful:
             return known
         sent = self.sent.setdefault(account, [])
         id = self._keys[account, asked["key"]] = f"s{len(sent) + 1}"

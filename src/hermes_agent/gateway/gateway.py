@@ -14,13 +14,13 @@ import msgspec
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Arrived, Chat
 from hermes_agent.core.private import Ids
-from hermes_agent.gateway.channel import Channel, Manifest, Surroundings
-from hermes_agent.gateway.channels_book import Book, make
 from hermes_agent.gateway.waiting import backoff
 from hermes_agent.runtime.faces import Row
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a runtime without channels needs none of these
     from hermes_agent.gateway.berth import Berth
+    from hermes_agent.gateway.channel import Channel, Manifest, Surroundings
+    from hermes_agent.gateway.channels_book import Book
     from hermes_agent.gateway.inbox import Inbox
     from hermes_agent.gateway.router import Router
     from hermes_agent.runtime.runtime import Runtime
@@ -43,13 +43,13 @@ class Gateway:
         self,
         runtime: "Runtime",
         *,
-        book: Book | None = None,
+        book: "Book | None" = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
         self.runtime = runtime
         self.ledger = runtime.store.gateway
-        self.book = book or Book()
+        self._book = book
         self._sleep = sleep
         self._random = random
         self._berths: dict[str, Berth] = {}
@@ -105,11 +105,19 @@ class Gateway:
 
     # what its parts see of the channels
 
-    def channel(self, name: str) -> Channel | None:
+    @property
+    def book(self) -> "Book":
+        if self._book is None:
+            from hermes_agent.gateway.channels_book import Book
+
+            self._book = Book()
+        return self._book
+
+    def channel(self, name: str) -> "Channel | None":
         berth = self._berths.get(name)
         return berth.line.channel if berth else None
 
-    def manifest(self, name: str) -> Manifest | None:
+    def manifest(self, name: str) -> "Manifest | None":
         return self.book.manifests().get(name)
 
     def wake(self, channel: str) -> None:
@@ -187,6 +195,7 @@ class Gateway:
             log.info("the settings of %s have changed: it begins again", name)
             await present.end()
         from hermes_agent.gateway.berth import Berth
+        from hermes_agent.gateway.channels_book import make
 
         surroundings = self._surroundings(name)
         berth = Berth(
@@ -196,7 +205,7 @@ class Gateway:
         self._berths[name] = berth
         berth.begin()
 
-    def _made_of(self, manifest: Manifest, given: Mapping[str, Any]) -> bytes:
+    def _made_of(self, manifest: "Manifest", given: Mapping[str, Any]) -> bytes:
         """Changes when the channel must be made anew."""
         secrets = []
         for field in manifest.fields:
@@ -207,7 +216,9 @@ class Gateway:
                     secrets.append("")
         return msgspec.json.encode([given, secrets, self.runtime.settings.gateway.listen])
 
-    def _surroundings(self, name: str) -> Surroundings:
+    def _surroundings(self, name: str) -> "Surroundings":
+        from hermes_agent.gateway.channel import Surroundings
+
         async def receive(arrived: Arrived, mark: str) -> None:
             await self._receive(name, arrived, mark)
 

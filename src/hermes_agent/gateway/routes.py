@@ -9,8 +9,6 @@ from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.gateway import Delivery, DeliveryState, Kept
-from hermes_agent.gateway.channel import Called
-from hermes_agent.gateway.liveness import in_words
 from hermes_agent.runtime.faces import Row
 from hermes_agent.runtime.replies import reply
 
@@ -44,6 +42,8 @@ class Routes:
         return reply(await self._gateway.status())
 
     async def _test(self, request: Request) -> Response:
+        from hermes_agent.gateway.liveness import in_words
+
         gateway = self._gateway
         await gateway.follow()
         berth = gateway.berth(request.path_params["channel"])
@@ -95,6 +95,8 @@ class Routes:
 
     async def _called(self, request: Request) -> Response:
         """Whoever calls a channel that is not there learns nothing of those that are."""
+        from hermes_agent.gateway.channel import Called
+
         channel: object = self._gateway.channel(request.path_params["channel"])
         if not isinstance(channel, Called):
             return Response(status_code=404)

@@ -16,6 +16,7 @@ A script file (YAML or JSON) is written in turns:
             calls: [{tool: terminal, with: {command: df -h}}]
           - say: There is enough room
             wait: 0.5            # optional: seconds before it
+            echo: true           # optional: then says what began the turn, too
             stop: length         # optional
 
 A turn of the conversation begins with the messages of the user that follow a finished answer (a
@@ -130,6 +131,7 @@ class _Line(Struct, frozen=True, forbid_unknown_fields=True):
     calls: tuple[_Call, ...] = ()
     stop: Stop = "end"
     wait: float = 0.0
+    echo: bool = False
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,7 +183,8 @@ class _TurnModel(ScriptedModel):
             own = new_call_id(request, taken)
             taken.add(own)
             calls.append(ToolCall(own, call.tool, msgspec.json.encode(call.arguments).decode()))
-        return Reply(line.say, tuple(calls), stop=line.stop), line.wait
+        text = line.say + begun[-1] if line.echo else line.say
+        return Reply(text, tuple(calls), stop=line.stop), line.wait
 
     def _read(self, request: Request) -> tuple[list[str], int]:
         """What began each turn of the conversation, and the replies the last one has had."""
