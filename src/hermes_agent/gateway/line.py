@@ -20,8 +20,8 @@ log = logging.getLogger("hermes.gateway")
 
 FIRST_SECONDS = 1.0
 MOST_SECONDS = 300.0
-STEADY_SECONDS = 60.0
-"""A connection that held for so long was a good one."""
+STEADY_SECONDS = 10.0
+"""A connection that held for so long, and for longer than was waited for it, was a good one."""
 CLOSE_SECONDS = 10.0
 
 State = Literal["starting", "up", "waiting", "refused", "missing"]
@@ -56,12 +56,13 @@ class Line:
 
     async def tend(self) -> None:
         """Live until cancelled."""
-        failures = 0
+        failures, wait = 0, 0.0
         while True:
             self._again.clear()
             began = self._monotonic()
             stays = await self._live()
-            failures = 1 if self._monotonic() - began > STEADY_SECONDS else failures + 1
+            held = self._monotonic() - began
+            failures = 1 if held > max(STEADY_SECONDS, wait) else failures + 1
             if self._again.is_set():
                 continue
             if stays:
@@ -119,6 +120,8 @@ class Line:
         """A channel that hangs while it is closed is left behind."""
         running.cancel()
         await asyncio.wait({running}, timeout=CLOSE_SECONDS)
+        if running.done() and not running.cancelled() and (error := running.exception()):
+            log.debug("%s ended: %s", self.name, error)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await channel.close()
