@@ -36,6 +36,7 @@ INPUTS: dict[str, dict[str, object]] = {
     "skill": {"name": "disk-full"},
     "write_skill": {"name": "made", "files": {"SKILL.md": "made"}, "why": "made"},
     "recall": {"query": "made"},
+    "task": {"action": "add", "when": "30m", "prompt": "made"},
 }
 JUDGED = {"use_tool": "terminal", "browser_act": ""}
 """What the gate is asked about instead: the tool that is meant; nothing where another tool must

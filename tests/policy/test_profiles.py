@@ -115,6 +115,9 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("write_skill", {"name": "x", "files": {}, "why": "x"}, "allow allow allow allow"),
     ("recall", {"query": "x"}, "allow allow allow allow"),
     ("incident", {"action": "verify"}, "allow allow allow allow"),
+    ("task", {"action": "list"}, "allow allow allow allow"),
+    ("task", {"action": "add", "when": "30m", "prompt": "x"}, "ask ask deny allow"),
+    ("task", {"action": "remove", "name": "x"}, "ask ask deny allow"),
 ]
 
 

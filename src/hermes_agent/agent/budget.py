@@ -8,6 +8,7 @@ from hermes_agent.agent.fold import Conversation, rounds
 from hermes_agent.agent.purse import Account, Unit
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.events import BudgetReached
+from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import NO_SHARE, Session
 from hermes_agent.core.settings import Settings
@@ -27,10 +28,13 @@ def today(now: float) -> float:
 
 def with_share(settings: Settings, session: Session) -> Settings:
     """The settings of a session; a child has its share of its parent's budget instead of a
-    session's own, and so has a trial of learning's."""
+    session's own, and so has a trial of learning's. Of a job's it is what each run may spend."""
     share = session.share
     if not session.parent and share == NO_SHARE:
         return settings
+    if session.source == JOBS:
+        budgets = replace(settings.budgets, turn_tokens=share.tokens, turn_dollars=share.dollars)
+        return replace(settings, budgets=budgets)
     return replace(
         settings,
         budgets=replace(

@@ -30,6 +30,7 @@ COMMANDS = (
     Command("Work", "manifests", "manifests", "Check Kubernetes manifests against a policy"),
     Command("Work", "drift", "drift", "What Git declares against what is there"),
     Command("Work", "drill", "drill", "Break something for practice, and see it healed"),
+    Command("Work", "task", "task", "Jobs: add, list, run, edit, pause, history, decide"),
     Command("Watch", "watch", "watch", "Health checks and alerts: show, list, run, add, install"),
     Command(
         "Watch", "incidents", "incidents", "What went wrong: list, show, declare, close, report"

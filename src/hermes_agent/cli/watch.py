@@ -24,7 +24,6 @@ Row = dict[str, Any]
 LEVELS = ("critical", "hourly", "daily")
 SEVERITIES = ("P0", "P1", "P2", "P3")
 LOOK_SECONDS = 0.5
-UNIT = "hermes.service"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -211,14 +210,13 @@ def _install(options: argparse.Namespace) -> int:
     """A unit of systemd that keeps the runtime up."""
     import shutil
 
-    from hermes_agent.runtime.places import find_home
+    from hermes_agent.runtime.places import UNIT, find_home, unit_path
 
     unit = unit_text(sys.executable, find_home(os.environ))
     if options.print:
         print(unit, end="")
         return 0
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    path = os.path.join(config, "systemd", "user", UNIT)
+    path = unit_path(os.environ)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(unit)
@@ -251,7 +249,7 @@ def unit_text(python: str, home: str) -> str:
         return f'"{safe}"'
 
     return f"""[Unit]
-Description=Hermes watches
+Description=Hermes: watches, jobs and chats
 After=network-online.target
 
 [Service]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct
 
 from hermes_agent.core.lore import NoteEdit, View
-from hermes_agent.core.messages import Usage
+from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.skills import Bounds, Opened
 
 if TYPE_CHECKING:
@@ -240,6 +240,24 @@ class Commanded(Protocol):
         ...
 
 
+class Tasks(Protocol):
+    """Jobs, as the agent's tool reaches them."""
+
+    async def act(self, action: str, given: Mapping[str, Any], by: "Writer") -> "ToolResult":
+        """What came of it. A job that was added before by the same effect is not added again."""
+        ...
+
+
+class Messenger(Protocol):
+    """Messages to people, as the agent's tool sends them."""
+
+    async def send(
+        self, key: str, target: str, text: str, files: Sequence[Media]
+    ) -> Sequence[str]:
+        """Hand it in, once for each key; where it goes, in words."""
+        ...
+
+
 class Proxy(Protocol):
     """The only way to the network of a program that cannot be handed a guarded client. It looks
     names up itself and refuses what the client would refuse."""
@@ -278,6 +296,8 @@ class Lent:
     written: Written | None = None
     learned: Learned | None = None
     commanded: Commanded | None = None
+    tasks: Tasks | None = None
+    messenger: Messenger | None = None
     bounds: tuple[Bounds, ...] = ()
     """Of the skills that are active."""
     model: str = ""

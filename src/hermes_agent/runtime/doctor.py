@@ -19,7 +19,7 @@ from hermes_agent.core.settings import Settings
 from hermes_agent.models.house import Models
 from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime import offline, places, toolbox
+from hermes_agent.runtime import doctor_jobs, offline, places, toolbox
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
@@ -31,9 +31,9 @@ LOW_BYTES = 500_000_000
 """With less room than this a warning is given."""
 
 NOT_YET = (
-    "chat channels", "a dashboard", "scheduled jobs",
+    "chat channels", "a dashboard",
     "a board", "speech", "a hub of skills",
-    "jobs that run skills", "`hermes undo`", "`hermes update`",
+    "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 
 
@@ -81,6 +81,8 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield from _servers(settings)
         yield from _learning(settings, environ)
         yield from _watching(home, settings, running)
+    status = running.status if running is not None else None
+    yield from (Finding("jobs", *told) for told in doctor_jobs.look(home, environ, status))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)

@@ -18,7 +18,7 @@ from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.lore import TRIALS, Outcome, SkillUse, turn_chore
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.settings import LearningSettings, MemorySettings
-from hermes_agent.core.skills import OFFERED, Recalled
+from hermes_agent.core.skills import OFFERED, Opened, Recalled
 from hermes_agent.runtime.chores import Chores
 from hermes_agent.runtime.learned import LearnedTools
 from hermes_agent.runtime.ledger import Ledger
@@ -194,13 +194,17 @@ class Learning:
         return any(record.name == name for record in await self._runtime.store.lore.skills())
 
     async def _with_skill(self, message: Inbound, name: str, arguments: str) -> Inbound:
+        return replace(message, skills=(await self.opened(name, arguments),))
+
+    async def opened(self, name: str, arguments: str = "") -> Opened:
+        """A skill as a message opens it."""
         found = await self.book.open(name, arguments.strip())
         text = found.text
         if found.snippets:
             # What the commands in its text print is known only in a turn, where they are judged.
             given = f"name={name!r}, arguments={arguments.strip()!r}"
             text = f"[the user opens the skill {name}: begin with skill({given})]"
-        return replace(message, skills=(replace(found.opened, text=text),))
+        return replace(found.opened, text=text)
 
     async def _with_recalled(self, session: Session, message: Inbound) -> Inbound:
         prompt = await self._runtime.store.prompt(session.prompt)

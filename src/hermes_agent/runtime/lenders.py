@@ -13,9 +13,11 @@ from hermes_agent.core.lent import (
     Learned,
     Lent,
     Listed,
+    Messenger,
     Proxy,
     Reach,
     Source,
+    Tasks,
     Worked,
 )
 from hermes_agent.core.protocols import Clock
@@ -88,6 +90,8 @@ class Lenders:
         children: Children,
         learned: Learned,
         commanded: Commanded | None = None,
+        tasks: Tasks | None = None,
+        messenger: Messenger | None = None,
     ) -> Lent:
         late = _Late(self)
         return Lent(
@@ -98,6 +102,8 @@ class Lenders:
             written=late,
             learned=learned,
             commanded=commanded,
+            tasks=tasks,
+            messenger=messenger,
             proxy=_proxy,
         )
 

@@ -1,10 +1,11 @@
 """Where things lie in a home. Next to nothing is imported: every command starts here."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hermes_agent.core.errors import UsageError
 
+UNIT = "hermes.service"
 SOCKET_LIMIT = 100
 """Paths of Unix sockets are cut off at 107 bytes; stay clear of it."""
 
@@ -41,6 +42,12 @@ def socket_paths(home: str) -> Iterator[str]:
     if len(os.fsencode(first)) < SOCKET_LIMIT:
         yield first
     yield os.path.join(other_run_folder(home), "api.sock")
+
+
+def unit_path(environ: Mapping[str, str]) -> str:
+    """Where the unit of systemd is, or would be, that keeps this user's runtime up."""
+    config = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(config, "systemd", "user", UNIT)
 
 
 def log_path(home: str) -> str:

@@ -115,7 +115,7 @@ class Runtime:
             )
             self.learning = Learning(self)
             self.incidents = Incidents(self)
-            self.jobs = Jobs(self)
+            self.jobs = Jobs(self, self._environ)
             self.shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
             self._family = Family(self, self._inherit)
             self._assembly = Assembly(

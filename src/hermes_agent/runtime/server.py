@@ -23,12 +23,13 @@ from hermes_agent.core.records import CostKey, Inbound, SearchFilter, Session
 from hermes_agent.runtime.choosing import Trial
 from hermes_agent.runtime.drift_routes import DriftApi
 from hermes_agent.runtime.incident_routes import IncidentApi
+from hermes_agent.runtime.job_routes import JobApi
 from hermes_agent.runtime.learning_routes import LearningApi
 from hermes_agent.runtime.replies import body_of, guarded, reply
 from hermes_agent.runtime.runtime import Runtime
 
 MOST_SESSIONS = 100_000
-RESERVED = ("proof", "agent", "incident", "commander")
+RESERVED = ("proof", "agent", "incident", "commander", "job")
 """Sources of messages that nobody outside sends."""
 KEEP_ALIVE_SECONDS = 15.0
 """A stream that says nothing for longer is dead, and its listener comes back."""
@@ -131,6 +132,7 @@ class Api:
             *LearningApi(self._runtime).table(),
             *IncidentApi(self._runtime).table(),
             *DriftApi(self._runtime).table(),
+            *JobApi(self._runtime).table(),
             *self._runtime.faces.table(),
         )
         return [

@@ -59,6 +59,8 @@ TABLE: Mapping[str, Row] = {
     "write_skill": Row(_LEARNING, "skills"),
     "recall": Row(_LEARNING, "memory"),
     "incident": Row("hermes_agent.incidents.tools", "incident"),
+    "task": Row("hermes_agent.work.tools", "tasks"),
+    "send_message": Row("hermes_agent.tools.send", "messages"),
 }
 """The order is the prompt's order; new tools go at the end."""
 

@@ -30,12 +30,14 @@ class Watch:
             asyncio.create_task(self._keep_tidy()),
             asyncio.create_task(self._runtime.learning.chores.tend()),
             asyncio.create_task(self._runtime.incidents.tend()),
+            asyncio.create_task(self._runtime.jobs.tend()),
         )
 
     @property
     def busy(self) -> bool:
-        """Background work is under way, or something is watched."""
-        return self._runtime.learning.chores.busy or self._runtime.incidents.busy
+        """Background work is under way, something is watched, or a job is due some time."""
+        runtime = self._runtime
+        return runtime.learning.chores.busy or runtime.incidents.busy or runtime.jobs.busy
 
     def end(self) -> None:
         for task in self._tasks:

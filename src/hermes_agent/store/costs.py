@@ -9,7 +9,8 @@ from hermes_agent.store.database import rows
 _NAMES: dict[CostKey, str] = {
     "day": "strftime('%Y-%m-%d', time, 'unixepoch')",
     "session": "session",
-    "job": "case when belongs like 'job:%' then substr(belongs, 5) else '' end",
+    "job": "case when belongs like 'job:%' then substr(belongs, 5, "
+    "instr(substr(belongs, 5) || '/', '/') - 1) else '' end",
     "model": "model",
     "service": "substr(model, 1, instr(model || '/', '/') - 1)",
     "use": "use",

@@ -1,0 +1,66 @@
+"""Telling people of jobs: results where the job says, alerts where somebody looks."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from hermes_agent.core.errors import Degraded, HermesError
+from hermes_agent.core.gateway import Chat
+from hermes_agent.core.jobs import Job, Run
+from hermes_agent.runtime.post import ORIGIN
+from hermes_agent.work.running import title
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.jobs")
+
+Alert = Literal["late", "missed", "failed", "parked", "well"]
+
+
+class JobPost:
+    def __init__(self, runtime: "Runtime") -> None:
+        self._runtime = runtime
+
+    def chats(self, job: Job) -> list[Chat]:
+        """Where its results go, as far as there is such a place."""
+        return self._found(job, job.spec.deliver or (ORIGIN,))[0]
+
+    def troubles(self, job: Job) -> list[str]:
+        """Places of a job that lead nowhere."""
+        asked = dict.fromkeys((*job.spec.deliver, *job.spec.on_failure))
+        return [f"job {title(job)}: {why}" for why in self._found(job, tuple(asked))[1]]
+
+    def _found(self, job: Job, targets: Sequence[str]) -> tuple[list[Chat], list[str]]:
+        found: dict[Chat, None] = {}
+        wrong = []
+        for target in targets:
+            try:
+                found |= dict.fromkeys(self._runtime.post.chats([target], job.origin))
+            except HermesError as error:
+                wrong.append(f"{error.message} ({error.hint})")
+        return list(found), wrong
+
+    async def result(self, job: Job, run: Run, text: str) -> None:
+        for why in self.troubles(job):
+            log.warning("run %s is not told everywhere: %s", run.id, why)
+        await self._send(f"run:{run.id}/result", self.chats(job), text, "result")
+
+    async def alert(self, job: Job, run: Run, kind: Alert, text: str) -> None:
+        """Once for each kind and run, however often it is asked for."""
+        log.log(logging.INFO if kind == "well" else logging.WARNING, "%s", text)
+        spec, settings = job.spec, self._runtime.settings
+        targets = spec.on_failure or settings.jobs.alert or spec.deliver or (ORIGIN,)
+        await self._send(f"run:{run.id}/{kind}", self._found(job, targets)[0], text, "notice")
+
+    async def _send(
+        self, key: str, chats: Sequence[Chat], text: str, kind: Literal["result", "notice"]
+    ) -> None:
+        if not chats:
+            return
+        try:
+            await self._runtime.post.send(key, chats, text, kind=kind)
+        except Degraded:
+            raise
+        except HermesError as error:
+            log.error("%s was not handed in: %s", key, error.message)

@@ -1,0 +1,298 @@
+"""Working a run of a job: its script, its turn, and what becomes of its result. Each step can be
+taken twice: a run that another runtime has begun is gone on with where that left it."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
+from hermes_agent.core.jobs import JOBS, Job, Run, RunState
+from hermes_agent.core.records import Inbound, Session, Share
+from hermes_agent.core.skills import Opened
+from hermes_agent.runtime.job_scripts import Scripts, workspace
+from hermes_agent.runtime.jobs import KEY
+from hermes_agent.work import running
+from hermes_agent.work.running import Before, title
+from hermes_agent.work.scripts import BUILTIN, Printed
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.job_post import JobPost
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.jobs")
+
+LOOK_SECONDS = 0.5
+"""How often a run under way is looked at: whether its time is up."""
+BEAT_SECONDS = 15.0
+AGAIN_SECONDS = 2.0
+"""How long to wait for a store that cannot keep anything now."""
+OPEN: frozenset[RunState] = frozenset({"claimed", "running", "parked"})
+TIMEOUT = "the job's timeout"
+REMOVED = "the removal of the job"
+"""By whom a turn was stopped."""
+
+
+class Done(NamedTuple):
+    """What a run came to."""
+
+    text: str
+    said: bool = True
+    error: str = ""
+    cost: float | None = None
+    tokens: int = 0
+
+
+class RunWorker:
+    """Works one run to its end."""
+
+    def __init__(self, runtime: "Runtime", post: "JobPost", scripts: Scripts, run: Run) -> None:
+        self._runtime = runtime
+        self._store = runtime.store.jobs
+        self._post = post
+        self._scripts = scripts
+        self._run = run
+        self._fresh = run.state == "claimed"
+        self._parked = 0.0
+        """Seconds in which it waited for a person."""
+
+    @property
+    def key(self) -> str:
+        return f"run:{self._run.id}"
+
+    async def work(self) -> None:
+        while True:
+            try:
+                await self._work()
+                return
+            except Stopping:
+                await asyncio.Event().wait()  # the next runtime goes on with it
+            except Degraded as trouble:
+                log.warning("run %s waits: %s", self._run.id, trouble.message)
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _work(self) -> None:
+        job = await self._store.job(self._run.job)
+        if not await self._begin(job):
+            return
+        try:
+            done = await self._do(job)
+        except OutcomeUnknown as unknown:
+            await self._park(job, unknown.message)
+            return
+        except (Degraded, Stopping):
+            raise
+        except HermesError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            done = Done("", error=f"{error.message}{hint}")
+        await self.end(done)
+        await self._scripts.forget(job, self._run)
+
+    async def _begin(self, job: Job) -> bool:
+        """Write down that it begins, and say that it is late where it is."""
+        if self._run.began is not None:
+            return True
+        now, run = self._runtime.clock(), self._run
+        late = max(0.0, now - run.slot)
+        told = run.told
+        if late > job.spec.grace and run.trigger == "schedule":
+            why = "nobody was there" if run.created - run.slot > job.spec.grace else ""
+            await self._post.alert(job, run, "late", running.late_text(job, run, late, why))
+            told = (*told, "late")
+        return await self._change(state="running", began=now, late=late, told=told)
+
+    async def _change(self, **fields: object) -> bool:
+        """False when the run is not ours any more."""
+        changed = await self._store.change_run(self._run.id, OPEN, **fields)  # type: ignore[arg-type]  # fields of a run
+        if changed is None:
+            log.warning("run %s is not ours any more", self._run.id)
+            return False
+        self._run = changed
+        return True
+
+    # what is done
+
+    @property
+    def _since(self) -> float:
+        """When it began, without the time in which it waited for a person."""
+        return (self._run.began or 0.0) + self._parked
+
+    async def _do(self, job: Job) -> Done:
+        if self._run.session:
+            return await self._turn(job)
+        before = await self._inputs(job)
+        if job.spec.script:
+            found = await self._script(job)
+            if found.error and job.spec.script_only:
+                return Done(found.text, error=f"{found.error}\n{found.text}".strip())
+            if job.spec.script_only or not found.wakes:
+                return Done(found.text, said=found.wakes and bool(found.text))
+            text = f"[{found.error}]\n{found.text}".strip() if found.error else found.text
+            before.append(Before("script", job.spec.script.split("\n", 1)[0][:80], text))
+        await self._submit(job, before)
+        return await self._turn(job)
+
+    async def _script(self, job: Job) -> Printed:
+        if job.spec.script.startswith(BUILTIN):
+            return await self._scripts.builtin(job)
+        left = max(1.0, job.spec.timeout - (self._runtime.clock() - self._since))
+        fresh, self._fresh = self._fresh, False
+        return await self._scripts.run(job, self._run, left, fresh=fresh)
+
+    async def _inputs(self, job: Job) -> list[Before]:
+        """The last results of the jobs that this one comes after."""
+        found = []
+        for name in job.spec.after:
+            try:
+                other = await self._store.job(name)
+                last = await self._store.runs(job=other.id, states=frozenset({"done"}), limit=1)
+            except NotFound:
+                found.append(Before("job", name, "[there is no such job]"))
+                continue
+            text = last[0].output if last and last[0].said else "[it has said nothing yet]"
+            found.append(Before("job", title(other), text))
+        return found
+
+    async def _submit(self, job: Job, before: Sequence[Before]) -> None:
+        """Hand the message in, once, however often this is done."""
+        session = await self._session(job)
+        places = [chat.target for chat in self._post.chats(job)]
+        text = running.message(job, self._run, before, places)
+        after = await self._runtime.store.last_number(session.id)
+        message = Inbound(self.key, text, JOBS, skills=await self._skills(job), waits=True)
+        if not await self._runtime.submit(session, message):
+            after = await self._before(session.id, after)
+        await self._change(session=session.id, after=after)
+        await self._scripts.forget(job, self._run)
+
+    async def _skills(self, job: Job) -> tuple[Opened, ...]:
+        return tuple([await self._runtime.learning.opened(name) for name in job.spec.skills])
+
+    async def _session(self, job: Job) -> Session:
+        spec, folder = job.spec, await workspace(self._runtime, job)
+        fixed = (spec.model, spec.policy, spec.terminals, folder, spec.dollars, spec.tokens)
+        kept = sha256(msgspec.json.encode(fixed)).hexdigest()[:8]
+        which = f"kept-{kept}" if spec.keep_session else str(self._run.id)
+        return await self._runtime.open_session(
+            workspace=folder,
+            model=spec.model,
+            policy=spec.policy,
+            source=JOBS,
+            key=f"{KEY}{job.id}/{which}",
+            once=True,
+            terminals=spec.terminals,
+            share=Share(spec.tokens, spec.dollars),
+        )
+
+    async def _before(self, session: str, last: int) -> int:
+        """The number before the message's place in the journal; `last` when it still waits."""
+        for recorded in await self._runtime.store.events(session):
+            if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == self.key:
+                return recorded.number - 1
+        return last
+
+    # its turn
+
+    async def _turn(self, job: Job) -> Done:
+        following = asyncio.create_task(self._follow(job))
+        stopped, last, beat = False, self._runtime.clock(), 0.0
+        try:
+            while not (await asyncio.wait({following}, timeout=LOOK_SECONDS))[0]:
+                now = self._runtime.clock()
+                if self._run.state == "parked":
+                    self._parked += max(0.0, now - last)
+                elif now >= self._since + job.spec.timeout and not stopped:
+                    stopped = await self._runtime.interrupt(self._run.session, TIMEOUT)
+                last = now
+                if abs(now - beat) >= BEAT_SECONDS:
+                    beat = now
+                    await self._change(heartbeat=now)
+            end, by = following.result()
+        finally:
+            following.cancel()
+        return _came_to(job, end, by)
+
+    async def _follow(self, job: Job) -> tuple[ev.TurnFinished, str]:
+        """The end of the turn that took the message, and who stopped it. Effects in it that wait
+        for a person make the run wait."""
+        known = await self._runtime.store.last_number(self._run.session)
+        taken, by = False, ""
+        waiting: dict[str, str] = {}
+        async for recorded in self._runtime.events(self._run.session, self._run.after):
+            match recorded.event:
+                case ev.MessageTaken(key=key):
+                    taken = taken or key == self.key
+                case ev.InterruptAsked():
+                    by = recorded.event.by
+                case ev.CallParked(effect=effect, tool=tool):
+                    waiting[effect] = tool
+                case ev.ParkDecided(effect=effect):
+                    waiting.pop(effect, None)
+                case ev.TurnFinished() if taken:
+                    return recorded.event, by
+            if not recorded.number or recorded.number >= known:
+                await self._wait_or_go_on(job, waiting)
+        await asyncio.Event().wait()  # the runtime ends; the next one goes on
+        raise AssertionError
+
+    async def _wait_or_go_on(self, job: Job, waiting: dict[str, str]) -> None:
+        if waiting and self._run.state == "running":
+            tools = ", ".join(dict.fromkeys(waiting.values()))
+            await self._park(job, f"the outcome of {tools} is unknown: `hermes parked` lists them")
+        elif not waiting and self._run.state == "parked":
+            await self._change(state="running", error="")
+
+    async def _park(self, job: Job, error: str) -> None:
+        told = self._run.told
+        if "parked" not in told:
+            text = running.parked_text(job, self._run, error)
+            await self._post.alert(job, self._run, "parked", text)
+            told = (*told, "parked")
+        await self._change(state="parked", error=error, told=told)
+
+    # its end
+
+    async def end(self, done: Done) -> None:
+        """Tell the result, then write the end down: told under a key, it is told once."""
+        job = await self._store.job(self._run.job)
+        output = self._runtime.redact(running.cut(done.text, running.OUTPUT))
+        spent = {"cost": done.cost, "tokens": done.tokens, "output": output}
+        if done.error:
+            await self._failed(job, done.error, spent)
+            return
+        if done.said:
+            await self._post.result(job, self._run, done.text)
+        told = self._run.told
+        if job.failures:
+            text = running.well_text(job, job.failures)
+            await self._post.alert(job, self._run, "well", text)
+            told = (*told, "well")
+        await self._change(state="done", said=done.said, error="", told=told, **spent)
+
+    async def _failed(self, job: Job, error: str, spent: Mapping[str, object]) -> None:
+        error = self._runtime.redact(error)
+        failures, told = job.failures + 1, self._run.told
+        log.warning("job %s failed (run %s): %s", title(job), self._run.id, error)
+        if running.is_told(failures) and job.state != "removed":
+            text = running.failed_text(job, self._run, error, failures)
+            await self._post.alert(job, self._run, "failed", text)
+            told = (*told, "failed")
+        await self._change(state="failed", said=False, error=error, told=told, **spent)
+
+
+def _came_to(job: Job, end: ev.TurnFinished, by: str) -> Done:
+    tokens = end.usage.total
+    if end.reason == "done":
+        said = not running.says_nothing(job, end.text)
+        return Done(end.text if said else "", said, cost=end.cost, tokens=tokens)
+    if end.reason == "interrupted":
+        late = f"it took longer than {running.span(job.spec.timeout)} and was stopped"
+        error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
+    else:
+        hint = f" ({end.hint})" if end.hint else ""
+        error = f"{end.error or end.reason}{hint}"
+    return Done(end.text, said=False, error=error, cost=end.cost, tokens=tokens)

@@ -1,0 +1,116 @@
+"""Scripts of jobs: a command on the job's terminal, judged by the gate. It lives under its keeper
+and has a name of its own, so that the next runtime finds out what became of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hermes_agent.core.effects import Actor, Effect, Verdict
+from hermes_agent.core.errors import OutcomeUnknown, UsageError
+from hermes_agent.core.jobs import JOBS, Job, Run
+from hermes_agent.core.protocols import Command, Terminal
+from hermes_agent.core.records import Session
+from hermes_agent.policy.resolvers import on_disk
+from hermes_agent.runtime.gated import NotAllowed, admit, stand_in
+from hermes_agent.terminals.kinds import kind_of
+from hermes_agent.work.running import title
+from hermes_agent.work.scripts import Printed, printed
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+LOST = "nobody can tell what became of its script"
+
+Builtin = Callable[[], Awaitable[str]]
+
+
+class Scripts:
+    """`builtins` are things the runtime does itself where a script would stand; each may be done
+    twice without harm."""
+
+    def __init__(self, runtime: "Runtime", builtins: Mapping[str, Builtin]) -> None:
+        self._runtime = runtime
+        self._builtins = builtins
+        self._at_work: dict[int, Terminal] = {}
+
+    async def builtin(self, job: Job) -> Printed:
+        act = self._builtins.get(job.spec.script)
+        if act is None:
+            known = ", ".join(sorted(self._builtins)) or "none"
+            raise UsageError(f"there is no {job.spec.script!r}", f"there are: {known}")
+        text = await act()
+        return Printed(text, bool(text))
+
+    async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> Printed:
+        """What the script printed. One that was begun by another runtime is waited for;
+        `OutcomeUnknown` where nobody can tell what became of it."""
+        session = await self._stand_in(job, f"run-{run.id}")
+        name = session.terminals[0]
+        terminal = self._runtime.shelf.terminals(session)[name]
+        command = Command(f"script-{run.attempts}", job.spec.script, seconds)
+        self._at_work[run.id] = terminal
+        try:
+            known = "not-run" if fresh else await terminal.recover(command)
+            if known is None:
+                raise OutcomeUnknown(LOST, f"`hermes task decide {run.id} done|again|failed`")
+            if isinstance(known, str):
+                effect = self._effect(job, session, terminal.workspace, await terminal.where())
+                verdict = await admit(self._runtime, session, effect, terminal.trace)
+                known = await terminal.run(_as_allowed(command, verdict))
+        finally:
+            self._at_work.pop(run.id, None)
+        if known.state in ("lost", "running"):
+            raise OutcomeUnknown(LOST, f"`hermes task decide {run.id} done|again|failed`")
+        return printed(known, seconds)
+
+    async def foresee(self, job: Job) -> str:
+        """Why the gate would not let the script run, as far as that can be told now. Also finds out
+        whether there is such a policy."""
+        session = await self._stand_in(job, "run-0")
+        effect = self._effect(job, session, session.workspace, session.workspace)
+        verdict = await self._runtime.gate(session).judge(effect, on_disk)
+        if verdict.action == "allow" or not job.spec.script:
+            return ""
+        return NotAllowed(verdict).message
+
+    def leave(self) -> None:
+        """This process goes: scripts go on under their keepers."""
+        for terminal in self._at_work.values():
+            terminal.leave()
+
+    async def forget(self, job: Job, run: Run) -> None:
+        """What it printed is kept elsewhere by now."""
+        if job.spec.script:
+            await self._runtime.shelf.forget(await self._stand_in(job, f"run-{run.id}"))
+
+    async def _stand_in(self, job: Job, id: str) -> Session:
+        settings = self._runtime.settings
+        folder = await workspace(self._runtime, job)
+        session = stand_in(id, JOBS, folder, job.spec.policy or settings.policy)
+        return replace(session, terminals=job.spec.terminals or (settings.terminal.default,))
+
+    def _effect(self, job: Job, session: Session, workspace: str, folder: str) -> Effect:
+        name = session.terminals[0]
+        return Effect(
+            session.id, "terminal", {"command": job.spec.script}, session.id, workspace, folder,
+            name, kind_of(self._runtime.shelf.place(name)).name, ("process", "filesystem"),
+            job.spec.script or "true", actor=Actor("job", title(job), JOBS),
+            time=self._runtime.clock(),
+        )  # fmt: skip
+
+
+async def workspace(runtime: "Runtime", job: Job) -> str:
+    """The folder a job works in: the one it names, else one of its own."""
+    if job.spec.workspace:
+        return job.spec.workspace
+    folder = runtime.home.path / "jobs" / job.id
+    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+    return str(folder)
+
+
+def _as_allowed(command: Command, verdict: Verdict) -> Command:
+    if verdict.input is None:
+        return command
+    return replace(command, text=str(verdict.input["command"]))

@@ -1,0 +1,105 @@
+"""Jobs as the agent's tool reaches them: the desk, in words for a model."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.jobs import JobSpec, Run
+from hermes_agent.core.lent import Writer
+from hermes_agent.core.records import Session
+from hermes_agent.core.tools import ToolResult
+from hermes_agent.work.running import cut, stamp, title
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.job_desk import JobDesk, Shown
+    from hermes_agent.runtime.runtime import Runtime
+
+RUNS = 10
+SHOWN = 500
+"""Characters of a result in a list."""
+
+
+class JobTool:
+    def __init__(self, runtime: "Runtime", session: Session) -> None:
+        self._runtime = runtime
+        self._session = session
+
+    async def act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
+        try:
+            return await self._act(action, given, by)
+        except msgspec.ValidationError as error:
+            raise ToolError(f"an option is wrong: {error}", retry="changed") from None
+        except HermesError as error:
+            raise ToolError(error.message, error.hint, "changed") from None
+
+    async def _act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
+        desk, name = self._runtime.jobs.desk, str(given["name"])
+        match action:
+            case "add":
+                return await self._add(desk, given, by)
+            case "list":
+                found = await desk.all()
+                text = "\n".join(_line(one) for one in found) or "no jobs"
+                return ToolResult(text, {"jobs": msgspec.to_builtins(found)})
+            case "history":
+                runs = await desk.history(name, RUNS)
+                text = "\n".join(_run_line(run) for run in runs) or "no runs"
+                return ToolResult(text, {"runs": msgspec.to_builtins(runs)})
+            case "run":
+                run = await desk.ask(name)
+                return ToolResult(f"run {run.id} begins", msgspec.to_builtins(run))
+            case "remove":
+                job = await desk.remove(name)
+                return ToolResult(f"{title(job)} is removed", {"job": job.id})
+            case "show":
+                return _result(await desk.show(name))
+            case "edit":
+                changes = _options(given)
+                zone = str(changes.pop("zone", ""))
+                return _result(await desk.edit(name, changes, str(given["when"]), zone))
+        return _result(await desk.set_state(name, "paused" if action == "pause" else "active"))
+
+    async def _add(self, desk: "JobDesk", given: Mapping[str, Any], by: Writer) -> ToolResult:
+        options = _options(given)
+        zone = str(options.pop("zone", ""))
+        if given["name"]:
+            options.setdefault("name", given["name"])
+        spec = msgspec.convert(options, JobSpec)
+        if unknown := options.keys() - set(JobSpec.__struct_fields__):
+            raise ToolError(f"a job has no {min(unknown)!r}", retry="changed")
+        key = f"tool:{by.session}/{by.effect}"
+        who, origin = f"agent:{by.session}", await self._origin()
+        return _result(await desk.add(spec, str(given["when"]), zone, who, origin, key))
+
+    async def _origin(self) -> str:
+        """The chat that the session is bound to."""
+        bond = await self._runtime.store.gateway.bond_of(self._session.id)
+        return bond.chat.target if bond is not None else ""
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    options = dict(given["options"] or {})
+    if given["prompt"]:
+        options["prompt"] = given["prompt"]
+    return options
+
+
+def _result(shown: "Shown") -> ToolResult:
+    job = shown.job
+    lines = [_line(shown), f"prompt: {job.spec.prompt}" if job.spec.prompt else ""]
+    lines += [f"warning: {one}" for one in shown.warnings]
+    lines += [_run_line(run) for run in shown.runs]
+    return ToolResult("\n".join(filter(None, lines)), msgspec.to_builtins(shown))
+
+
+def _line(shown: "Shown") -> str:
+    job = shown.job
+    failing = f", failed {job.failures} times in a row" if job.failures else ""
+    return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"
+
+
+def _run_line(run: Run) -> str:
+    said = run.error or run.output or ("nothing to say" if run.state == "done" else "")
+    return f"run {run.id} due {stamp(run.slot, 'UTC')}: {run.state} {cut(said, SHOWN)}".rstrip()

@@ -1,0 +1,309 @@
+"""Jobs in a runtime: their slots become rows, rows are claimed and worked, and whoever wants to
+know is told. Nothing is made before there is a job."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.jobs import ENDED, Job, Run
+from hermes_agent.core.records import Session
+
+if TYPE_CHECKING:
+    from hermes_agent.core.lent import Tasks
+    from hermes_agent.runtime.job_desk import JobDesk
+    from hermes_agent.runtime.job_post import JobPost
+    from hermes_agent.runtime.job_scripts import Scripts
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.jobs")
+
+KEY = "job:"
+"""Begins the key of a job's session; its id and a slash follow."""
+REST_SECONDS = 30.0
+"""The longest rest: a clock that was set is noticed by then."""
+BACK_SECONDS = 60.0
+"""A clock that goes back by more was set back."""
+HOUR, DAY = 3_600.0, 86_400.0
+MANY = 1_000
+
+
+class Jobs:
+    def __init__(self, runtime: "Runtime", environ: Mapping[str, str]) -> None:
+        self._runtime = runtime
+        self._environ = environ
+        self._woken = asyncio.Event()
+        self._wanted = False
+        self._taken = False
+        self._seen = 0.0
+        """The latest time that was looked at."""
+        self._checked = float("-inf")
+        self._next: float | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._untold = True
+        """Whether there may be missed runs of which nobody was told."""
+        self._ran: set[str] = set()
+        """Jobs of which rows may be too many."""
+        self._faults: list[str] = []
+        self._unplanned: list[str] = []
+
+    @property
+    def zone(self) -> str:
+        """The time zone of schedules that name none."""
+        from hermes_agent.work.schedules import machine_zone
+
+        return self._runtime.settings.jobs.zone or machine_zone(self._environ)
+
+    # parts
+
+    @cached_property
+    def desk(self) -> "JobDesk":
+        from hermes_agent.runtime.job_desk import JobDesk
+
+        return JobDesk(self._runtime, self)
+
+    def lent(self, session: Session) -> "Tasks":
+        """What the tool of a session reaches."""
+        from hermes_agent.runtime.job_tool import JobTool
+
+        return JobTool(self._runtime, session)
+
+    async def name_of(self, session: Session) -> str:
+        """The name of the job whose session it is, by which rules may know it."""
+        from hermes_agent.work.running import title
+
+        id = session.key.removeprefix(KEY).partition("/")[0]
+        try:
+            return title(await self._runtime.store.jobs.job(id))
+        except NotFound:
+            return id
+
+    @cached_property
+    def post(self) -> "JobPost":
+        from hermes_agent.runtime.job_post import JobPost
+
+        return JobPost(self._runtime)
+
+    @cached_property
+    def scripts(self) -> "Scripts":
+        from hermes_agent.runtime.job_scripts import Scripts
+
+        return Scripts(self._runtime, {})
+
+    # life
+
+    async def tend(self) -> None:
+        try:
+            while True:
+                self._woken.clear()
+                well = await self._look()
+                await self._rest(well)
+        finally:
+            if "scripts" in self.__dict__:
+                self.scripts.leave()
+            for task in self._tasks.values():
+                task.cancel()
+
+    def wake(self) -> None:
+        """Something was added, changed or asked for, or a run has ended."""
+        self._woken.set()
+
+    def want(self) -> None:
+        """There is something to do, whether a job is due or not."""
+        self._wanted = True
+        self.wake()
+
+    async def _look(self) -> bool:
+        try:
+            self._wanted = self._wanted or await self._is_wanted()
+            if self._wanted:
+                await self.advance()
+        except HermesError as error:  # the store is degraded, which is said elsewhere
+            log.warning("jobs wait: %s", error.message)
+            return False
+        except Exception:
+            log.exception("looking after jobs failed; it goes on")
+            return False
+        return True
+
+    async def _is_wanted(self) -> bool:
+        store = self._runtime.store.jobs
+        return await store.first() is not None or bool(await store.open(limit=1))
+
+    async def _rest(self, well: bool) -> None:
+        if not self._wanted and well:
+            await self._woken.wait()
+            return
+        rest = REST_SECONDS if well else 2.0
+        if well and self._next is not None:
+            rest = min(rest, max(0.0, self._next - self._runtime.clock()))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(rest):
+                await self._woken.wait()
+
+    async def advance(self) -> None:
+        """All that is to be done now."""
+        from hermes_agent.work import planning
+
+        store, now = self._runtime.store.jobs, self._runtime.clock()
+        if not self._taken:
+            for run in await store.take_over(now):
+                if run.state != "parked" or run.session:
+                    self._begin(run)
+            self._taken = True
+        if not self._seen or now < self._seen - BACK_SECONDS:
+            await planning.rewind(store, now)
+        self._seen = now
+        planned = await planning.plan_due(store, now)
+        self._untold = self._untold or bool(planned.missed)
+        self._unplanned = list(planned.troubles) or (self._unplanned if not planned.due else [])
+        await self._begin_due()
+        if self._untold:
+            await self._tell_missed(now)
+            self._untold = False
+        if now - self._checked >= HOUR or now < self._checked:
+            self._checked = now
+            await self._keep_house(now)
+        self._next = await store.first()
+
+    # runs
+
+    async def _begin_due(self) -> None:
+        store, room = self._runtime.store.jobs, self._runtime.settings.jobs.parallel
+        if len(self._tasks) >= room:
+            return
+        found = await store.open(limit=MANY)
+        busy = {run.job for run in found if run.state in ("claimed", "running")}
+        for run in found:
+            if len(self._tasks) >= room:
+                return
+            if run.state != "due":
+                continue
+            if run.job in busy and await self._must_wait(run):
+                continue
+            claimed = await store.claim(run.id, self._runtime.clock())
+            if claimed is not None:
+                busy.add(run.job)
+                self._begin(claimed)
+
+    async def _must_wait(self, run: Run) -> bool:
+        """For the run before; a job may say that it is left out instead."""
+        store = self._runtime.store.jobs
+        overlap = (await store.job(run.job)).spec.overlap
+        if overlap == "skip":
+            why = "the run before was still under way"
+            expect = frozenset[Any]({"due"})
+            # That was asked for: nobody is alarmed.
+            await store.change_run(run.id, expect, state="missed", error=why, told=("missed",))
+        return overlap != "parallel"
+
+    def _begin(self, run: Run) -> None:
+        from hermes_agent.runtime.job_runs import RunWorker
+
+        if run.id in self._tasks:
+            return
+        worker = RunWorker(self._runtime, self.post, self.scripts, run)
+        task = asyncio.create_task(worker.work(), name=f"run {run.id}")
+        self._tasks[run.id] = task
+        self._ran.add(run.job)
+        task.add_done_callback(lambda done: self._worked(run, done))
+
+    def _worked(self, run: Run, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(run.id, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("run %s broke", run.id, exc_info=error)
+        self.wake()
+
+    async def stop_runs(self, job: str) -> None:
+        """End what is under way of a job that is removed."""
+        from hermes_agent.runtime.job_runs import REMOVED
+
+        for run in await self._runtime.store.jobs.open():
+            if run.job == job and run.session:
+                await self._runtime.interrupt(run.session, REMOVED)
+
+    # telling
+
+    async def _tell_missed(self, now: float) -> None:
+        """Of each job once for all that was missed since it was last told."""
+        from hermes_agent.work.running import missed_text
+
+        store = self._runtime.store.jobs
+        recent = await store.runs(states=frozenset({"missed"}), limit=MANY, since=now - 400 * DAY)
+        for id in dict.fromkeys(run.job for run in recent):
+            untold: list[Run] = []
+            for run in recent:
+                if run.job == id and "missed" in run.told:
+                    break
+                untold += [run] if run.job == id else []
+            job = await store.job(id)
+            if untold and job.state != "removed":
+                await self.post.alert(job, untold[0], "missed", missed_text(job, untold))
+            for run in untold[:1]:
+                told = (*run.told, "missed")
+                await store.change_run(run.id, frozenset({"missed"}), told=told)
+
+    # keeping house
+
+    async def _keep_house(self, now: float) -> None:
+        from hermes_agent.work import checker
+
+        store, keep = self._runtime.store.jobs, self._runtime.settings.jobs.keep
+        self._faults = list(await checker.check(store, now))
+        for fault in self._faults:
+            log.error("%s", fault)
+        for id in sorted(self._ran):
+            old = (await store.runs(job=id, states=ENDED, limit=keep + 5 * MANY))[keep:]
+            kept = {run.session for run in await store.runs(job=id, limit=keep)}
+            for run in old:
+                if run.session and run.session not in kept:
+                    await self._drop_session(run.session)
+        self._ran.clear()
+        await store.tidy(keep)
+
+    async def _drop_session(self, session: str) -> None:
+        try:
+            await self._runtime.delete_session(await self._runtime.store.session(session))
+        except HermesError as error:  # gone already, or at work for a person
+            log.info("session %s stays: %s", session, error.message)
+
+    # how it is
+
+    @property
+    def busy(self) -> bool:
+        """A job is due at some time, or a run is under way: the runtime is needed."""
+        return self._wanted and (self._next is not None or bool(self._tasks))
+
+    async def status(self) -> dict[str, Any]:
+        store, now = self._runtime.store.jobs, self._runtime.clock()
+        jobs = await store.jobs(limit=MANY)
+        if not jobs:
+            return {"active": 0, "paused": 0, "troubles": []}
+        from hermes_agent.work.running import title
+
+        names = {job.id: title(job) for job in jobs}
+        recent = [run for run in await store.runs(limit=MANY, since=now - DAY) if run.job in names]
+        open = [run for run in await store.open() if run.job in names]
+        return {
+            "active": sum(job.state == "active" for job in jobs),
+            "paused": sum(job.state == "paused" for job in jobs),
+            "next": await store.first(),
+            "running": [_brief(run, names) for run in open if run.state in ("claimed", "running")],
+            "parked": [_brief(run, names) for run in open if run.state == "parked"],
+            "failing": [title(job) for job in jobs if job.failures],
+            "late": [_brief(run, names) for run in recent if "late" in run.told],
+            "missed": [_brief(run, names) for run in recent if run.state == "missed"],
+            "troubles": self.troubles(jobs),
+        }
+
+    def troubles(self, jobs: Sequence[Job]) -> list[str]:
+        """What of it does not work now, in sentences."""
+        wrong = [why for job in jobs if job.state == "active" for why in self.post.troubles(job)]
+        return [*wrong, *self._unplanned, *self._faults]
+
+
+def _brief(run: Run, names: dict[str, str]) -> dict[str, Any]:
+    return {"run": run.id, "job": run.job, "name": names[run.job], "slot": run.slot}

@@ -1,0 +1,109 @@
+"""A runtime whose clock the test moves, and the jobs in it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.gateway import Delivery
+from hermes_agent.core.jobs import Job, JobSpec, Run, RunState
+from hermes_agent.core.settings import JobSettings
+from hermes_agent.runtime.runtime import Runtime
+from tests.support.house import House, house, until
+
+MONDAY = 1_800_000_000.0 // 604_800 * 604_800 + 4 * 86_400
+"""A Monday at midnight, UTC."""
+HOUR, DAY = 3_600.0, 86_400.0
+
+
+class Clock:
+    def __init__(self, now: float = MONDAY) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Workplace:
+    def __init__(self, house: House, clock: Clock) -> None:
+        self.house = house
+        self.clock = clock
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.house.runtime
+
+    @property
+    def jobs(self) -> Any:
+        return self.runtime.store.jobs
+
+    async def add(self, when: str = "every 1h", **fields: Any) -> Job:
+        fields.setdefault("prompt", "go")
+        fields.setdefault("policy", "sandbox")
+        fields.setdefault("deliver", ("post",))
+        shown = await self.runtime.jobs.desk.add(JobSpec(**fields), when, "UTC", "test")
+        return shown.job
+
+    async def pass_time(self, seconds: float) -> None:
+        """Later: what has come due meanwhile has its rows."""
+        self.clock.now += seconds
+        self.runtime.jobs.wake()
+
+        async def planned() -> bool:
+            first = await self.jobs.first()
+            return first is None or first > self.clock.now
+
+        await until(planned)
+
+    async def runs(self, *states: RunState) -> list[Run]:
+        """Oldest first."""
+        found = await self.jobs.runs(states=frozenset(states) or None, limit=1_000)
+        return list(reversed(found))
+
+    async def ended(self, count: int = 1) -> list[Run]:
+        """Runs that are done or failed, once there are so many."""
+
+        async def there() -> bool:
+            return len(await self.runs("done", "failed")) >= count
+
+        await until(there)
+        return await self.runs("done", "failed")
+
+    async def by_hand(self, job: Job) -> Run:
+        """A run from beginning to end."""
+        asked = await self.runtime.jobs.desk.ask(job.id)
+
+        async def over() -> bool:
+            run = await self.jobs.run(asked.id)
+            return run.state in ("done", "failed", "missed", "parked")
+
+        await until(over)
+        run: Run = await self.jobs.run(asked.id)
+        return run
+
+    async def in_state(self, run: int, state: RunState) -> Run:
+        async def there() -> bool:
+            return (await self.jobs.run(run)).state == state
+
+        await until(there)
+        found: Run = await self.jobs.run(run)
+        return found
+
+    async def sent(self, key: str = "run:") -> Sequence[Delivery]:
+        """What is in the ledger, oldest first."""
+        found = await self.runtime.store.gateway.deliveries(key=key, limit=1_000)
+        return list(reversed(found))
+
+    async def texts(self, key: str = "run:") -> list[str]:
+        return [one.outgoing.text for one in await self.sent(key)]
+
+
+@asynccontextmanager
+async def workplace(
+    folder: Path, model: str = "", *, clock: Clock | None = None, **more: Any
+) -> AsyncIterator[Workplace]:
+    time = clock or Clock()
+    more.setdefault("channels", {"post": {"home": "people"}})
+    more.setdefault("jobs", JobSettings(zone="UTC"))
+    async with house(folder, clock=time, model=model, **more) as made:
+        yield Workplace(made, time)
