@@ -39,6 +39,15 @@ PAUSE = "localhost/hermes-pause:1"
 IDLE = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 START_SECONDS = 240
 TOKENS = {"admin": "system:masters", "stranger": ""}
+AUDIT = {
+    "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "resources": [{"group": ""}, {"group": "coordination.k8s.io"}],
+         "namespaces": ["", "kube-node-lease", "kube-system", "default"]},
+        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"]},
+    ],
+}  # fmt: skip
+"""Whoever changes something is written down; what the node says of itself all the time is not."""
 RUNC = """#!/bin/sh
 # Containers may not be dearer to the kernel than we are: that takes a capability we may lack.
 for word; do
@@ -155,6 +164,7 @@ class Servers:
         (self.folder / "sa.key").write_bytes(pem)
         lines = [f"{name}-token,{name},{name},{group}" for name, group in TOKENS.items()]
         (self.folder / "tokens.csv").write_text("\n".join(lines) + "\n")
+        (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDIT))
         self.start("apiserver", [
             str(cached("kubernetes/kube-apiserver")),
             f"--etcd-servers=http://127.0.0.1:{self.etcd}", f"--secure-port={self.api}",
@@ -165,6 +175,7 @@ class Servers:
             "--token-auth-file=tokens.csv", "--authorization-mode=RBAC",
             "--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount",
             "--kubelet-preferred-address-types=InternalIP,Hostname",
+            "--audit-policy-file=audit.yaml", "--audit-log-path=audit.log",
         ])  # fmt: skip
         for name in TOKENS:
             self.write_config(name)

@@ -127,6 +127,7 @@ class ClusterAudit:
     def _missing(self, one: Declared) -> None:
         self._add(
             one, "missing", declared="there", live="not there",
+            who=cluster_log.remover(one, self._requests),
             advice=Advice(
                 revert=self._revert(one),
                 adopt=shlex.join(["git", "-C", self._repository.folder, "rm", "--", one.source]),
