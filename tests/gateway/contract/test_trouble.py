@@ -163,6 +163,8 @@ async def test_an_expired_token_is_refused_and_no_restart_is_tried(here: World) 
 
 @pytest.mark.parametrize("name", having("deaf"))
 async def test_a_channel_that_is_connected_but_deaf_is_found_out(here: World) -> None:
+    await here.platform.say("hello")
+    await here.heard()
     await here.proven()
     here.platform.trouble.deaf = True
     await here.platform.say("hello?")
@@ -171,7 +173,7 @@ async def test_a_channel_that_is_connected_but_deaf_is_found_out(here: World) ->
     assert not isinstance(deaf.value, Refused)
     here.platform.trouble.deaf = False
     await here.reconnect()
-    assert [arrived.text for arrived in await here.heard()] == ["hello?"]
+    assert [arrived.text for arrived in await here.heard(2)] == ["hello", "hello?"]
 
 
 @pytest.mark.parametrize("name", having("malformed"))

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import Called
 
 Where = Literal["private", "group", "thread"]
 
@@ -75,6 +76,10 @@ class Platform(Protocol):
     """The folder of the channel."""
     switches: frozenset[Switch]
     trouble: Trouble
+    listen: str
+    """Where the door is that it calls; empty for one that is not called."""
+    channel: Called | None
+    """Who answers there."""
 
     async def start(self, folder: Path) -> None: ...
     async def stop(self) -> None: ...
@@ -146,7 +151,9 @@ class Platform(Protocol):
 
 
 _PLATFORMS = {
+    "discord": "tests.support.platforms.discord:DiscordPlatform",
     "telegram": "tests.support.platforms.telegram:TelegramPlatform",
+    "webhook": "tests.support.platforms.webhook:WebhookPlatform",
     "ntfy": "tests.support.platforms.ntfy:NtfyPlatform",
 }
 

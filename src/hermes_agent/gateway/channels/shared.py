@@ -1,7 +1,11 @@
 """What channels have in common. A channel need not use it."""
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
@@ -9,6 +13,9 @@ from hermes_agent.core.messages import Media
 log = logging.getLogger("hermes.gateway")
 
 FETCH_TRIES = 3
+MOST_CHATS = 500
+"""Whose marks are kept; those silent for longest are forgotten."""
+MOST_KEYS = 1_000
 MOST_BYTES = 25_000_000
 """Of one file that comes in."""
 
@@ -43,6 +50,19 @@ async def fetched(
     return None, f"(a file {name!r} came with this but could not be fetched: {why})"
 
 
+async def together(*works: Coroutine[Any, Any, None]) -> None:
+    """Do these at once until one ends, and end as it did."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def with_notes(text: str, notes: list[str]) -> str:
     return "\n\n".join([*([text] if text else []), *notes])
 
@@ -57,6 +77,48 @@ class Progress:
     async def send(self, key: str, parts: list[Callable[[], Awaitable[str]]]) -> list[str]:
         """The ids of all parts."""
         sent = self._sent.setdefault(key, [])
+        while len(self._sent) > MOST_KEYS:
+            del self._sent[next(iter(self._sent))]
         for part in parts[len(sent) :]:
             sent.append(await part())
         return self._sent.pop(key)
+
+
+class Marks:
+    """How far each chat was read, as one mark, for platforms that count in each chat or whose ids
+    rise everywhere. `ANY` is the furthest of all."""
+
+    ANY = "*"
+
+    def __init__(self, mark: str = "") -> None:
+        try:
+            self.by_chat = msgspec.json.decode(mark or "{}", type=dict[str, str])
+        except msgspec.DecodeError:
+            log.warning("what was read before is unknown: the mark %r cannot be read", mark[:200])
+            self.by_chat = {}
+
+    def seen(self, chat: str, id: str) -> None:
+        for name in (chat, self.ANY):
+            before = self.by_chat.pop(name, "")
+            self.by_chat[name] = id if newer(id, before) else before
+        while len(self.by_chat) > MOST_CHATS:
+            del self.by_chat[next(iter(self.by_chat))]
+
+    def of(self, chat: str) -> str:
+        return self.by_chat.get(chat, "")
+
+    def before(self, chat: str) -> str:
+        """From where on something unread may be found in a chat."""
+        return self.of(chat) or self.of(self.ANY)
+
+    def chats(self) -> list[str]:
+        """The latest first."""
+        return [name for name in reversed(self.by_chat) if name != self.ANY]
+
+    def __str__(self) -> str:
+        return msgspec.json.encode(self.by_chat).decode()
+
+
+def newer(id: str, other: str) -> bool:
+    """Whether an id that counts upwards is after another."""
+    return (len(id), id) > (len(other), other)

@@ -1,0 +1,153 @@
+"""Discord's HTTP API, through discord.py's client for it: its buckets, its retries."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import aiohttp
+import msgspec
+from discord.errors import (
+    DiscordException,
+    DiscordServerError,
+    Forbidden,
+    HTTPException,
+    LoginFailure,
+    NotFound,
+    RateLimited,
+)
+from discord.http import HTTPClient, Route
+
+from hermes_agent.core.gateway import Outgoing
+from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import SendError
+from hermes_agent.gateway.rendering import tables_fenced
+
+MOST_FILES = 10
+PATIENCE = 30.0
+"""Seconds of a rate limit that discord.py itself waits for; a longer one goes back to the ledger.
+It allows no less."""
+TROUBLE = (DiscordException, aiohttp.ClientError, OSError, TimeoutError)
+REFUSED = "Discord does not accept the bot's token"
+HINT = "reset it on discord.com/developers/applications, then `hermes gateway setup discord`"
+SILENT = 1 << 12
+
+
+class Api(HTTPClient):
+    """One that can be pointed elsewhere; discord.py has no setting for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str) -> None:
+        super().__init__(loop, unsync_clock=True, max_ratelimit_timeout=PATIENCE)
+        self._address = address
+
+    async def request(self, route: Route, **options: Any) -> Any:
+        if self._address:
+            route.url = self._address + route.url.removeprefix(Route.BASE)
+        return await super().request(route, **options)
+
+    async def call(self, method: str, path: str, **options: Any) -> Any:
+        return await self.request(Route(method, path), **options)
+
+    async def say(self, place: str, body: dict[str, Any], files: Sequence[Media] = ()) -> Any:
+        # The route is written with its parameter: discord.py keeps a rate limit for each channel.
+        route = Route("POST", "/channels/{channel_id}/messages", channel_id=place)
+        if not files:
+            return await self.request(route, json=body)
+        return await self.request(route, form=_form(body, files))
+
+
+def _form(body: dict[str, Any], files: Sequence[Media]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [
+        {"name": "payload_json", "value": msgspec.json.encode(body).decode()}
+    ]
+    for number, file in enumerate(files):
+        parts.append(
+            {
+                "name": f"files[{number}]",
+                "value": file.data,
+                "filename": file.name or "file",
+                "content_type": file.type,
+            }
+        )
+    return parts
+
+
+def nonce(key: str) -> str:
+    """Discord takes 25 characters, and shows a message once for each for some minutes."""
+    return hashlib.sha256(key.encode()).hexdigest()[:25]
+
+
+def body_of(outgoing: Outgoing) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "content": tables_fenced(outgoing.text),
+        "allowed_mentions": {"parse": [], "replied_user": True},
+        "components": _components(outgoing),
+    }
+    if outgoing.reply_to.isdecimal() and not outgoing.edit:
+        answered = {"message_id": outgoing.reply_to, "fail_if_not_exists": False}
+        body["message_reference"] = answered
+    return body
+
+
+def _components(outgoing: Outgoing) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": 1,
+            "components": [
+                {"type": 2, "style": 2, "label": button.text[:80], "custom_id": button.data}
+                for button in row
+            ],
+        }
+        for row in outgoing.buttons
+    ]
+
+
+Part = Callable[[], Awaitable[str]]
+
+
+def parts_of(api: Api, outgoing: Outgoing, key: str) -> list[Part]:
+    """What is to be done for a message: one takes ten files."""
+    place = outgoing.chat.thread or outgoing.chat.chat
+    body = body_of(outgoing)
+    if outgoing.edit:
+        return [partial(_edit, api, place, outgoing.edit, body)]
+    if not outgoing.text and not outgoing.files:
+        raise SendError("there is nothing to send", again=False)
+    parts: list[Part] = []
+    for first in range(0, len(outgoing.files) or 1, MOST_FILES):
+        once = {"nonce": nonce(f"{key}/{first}"), "enforce_nonce": True}
+        rest = {"content": ""} if first else body
+        files = outgoing.files[first : first + MOST_FILES]
+        parts.append(partial(_say, api, place, {**rest, **once}, files))
+    return parts
+
+
+async def _say(api: Api, place: str, body: dict[str, Any], files: tuple[Media, ...]) -> str:
+    return str((await api.say(place, body, files))["id"])
+
+
+async def _edit(api: Api, place: str, id: str, body: dict[str, Any]) -> str:
+    if not id.isdecimal():
+        raise SendError(f"{id!r} is no message of Discord", again=False)
+    await api.call("PATCH", f"/channels/{place}/messages/{id}", json=body)
+    return id
+
+
+def send_error(trouble: BaseException) -> SendError:
+    match trouble:
+        case RateLimited():
+            return SendError("Discord asks to send less often", after=trouble.retry_after)
+        case HTTPException(status=429):
+            after = trouble.response.headers.get("Retry-After", "60")
+            return SendError("Discord asks to send less often", after=float(after))
+        case HTTPException(status=401) | LoginFailure():
+            return SendError(REFUSED, HINT, channel=True)
+        case Forbidden() | NotFound() | HTTPException(status=400):
+            return SendError(f"Discord refuses it: {trouble.text}", again=False)
+        case DiscordServerError():
+            return SendError(f"Discord does not answer properly: {trouble.status}", doubtful=True)
+        case aiohttp.ClientConnectorError():
+            return SendError("Discord cannot be reached", channel=True)
+        case _:
+            return SendError(f"Discord does not answer: {trouble}", doubtful=True)

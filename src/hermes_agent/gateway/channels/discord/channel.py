@@ -1,0 +1,358 @@
+"""Discord through discord.py. Its gateway's connection (heartbeats, resuming, compression) and its
+HTTP client are used; its picture of servers and members is not: what arrives is read from the raw
+events, so that one that is malformed does no harm, and kept before the next is taken."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import discord
+import msgspec
+from discord.errors import ConnectionClosed, HTTPException, LoginFailure
+from discord.gateway import DiscordWebSocket, ReconnectWebSocket
+from yarl import URL
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.gateway import Arrived, Chat, Outgoing
+from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import Refused, Settings, Surroundings
+from hermes_agent.gateway.channels.discord import wire
+from hermes_agent.gateway.channels.discord.api import (
+    HINT,
+    REFUSED,
+    SILENT,
+    TROUBLE,
+    Api,
+    parts_of,
+    send_error,
+)
+from hermes_agent.gateway.channels.shared import (
+    MOST_BYTES,
+    Marks,
+    Progress,
+    Unfetched,
+    clean,
+    fetched,
+    newer,
+    together,
+    with_notes,
+)
+
+log = logging.getLogger("hermes.gateway.discord")
+
+EVENTS = ("READY", "RESUMED", "GUILD_CREATE", "MESSAGE_CREATE", "MESSAGE_UPDATE")
+PRESSES = "INTERACTION_CREATE"
+PAGE = 100
+CHECKED = 3
+"""Chats that a probe compares with what Discord says of them."""
+PATIENCE = (0.2, 0.5, 1.0, 2.0, 2.0)
+FAULTS = {
+    4004: (REFUSED, HINT),
+    4014: (
+        "Discord does not let the bot read messages",
+        "switch on Message Content Intent on the bot's page of discord.com/developers",
+    ),
+}
+
+
+def make(settings: Settings, surroundings: Surroundings) -> "DiscordChannel":
+    return DiscordChannel(settings, surroundings)
+
+
+def _ended(trouble: BaseException) -> HermesError:
+    """What to say of a connection that ended, or of a request that failed."""
+    if isinstance(trouble, ConnectionClosed):
+        if trouble.code in FAULTS:
+            return Refused(*FAULTS[trouble.code])
+        return HermesError(f"Discord ended the connection with code {trouble.code}")
+    unknown = isinstance(trouble, HTTPException) and trouble.status == 401
+    if unknown or isinstance(trouble, LoginFailure):
+        return Refused(REFUSED, HINT)
+    return HermesError(f"Discord does not answer: {trouble}")
+
+
+class DiscordChannel:
+    def __init__(self, settings: Settings, around: Surroundings) -> None:
+        self._around = around
+        self._token = around.secret(str(settings.get("token", "")))
+        self._address = str(settings.get("address") or "").rstrip("/")
+        self._probe_chat = str(settings.get("probe_chat") or "")
+        self._api: Api | None = None
+        self._login = asyncio.Lock()
+        self._me = ""
+        self._ws: DiscordWebSocket | None = None
+        self._events: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self._places: dict[str, wire.Place] = {}
+        self._marks = Marks()
+        self._since = Marks()
+        self._heard: dict[str, str] = {}
+        """The last message of each chat that the gateway brought, ours too."""
+        self._ready = False
+        self._progress = Progress()
+
+    async def _http(self) -> Api:
+        async with self._login:
+            if self._api is None:
+                api = Api(asyncio.get_running_loop(), self._address)
+                try:
+                    self._me = str((await api.static_login(self._token))["id"])
+                except BaseException:
+                    await api.close()
+                    raise
+                self._api = api
+            return self._api
+
+    # receiving
+
+    async def run(self) -> None:
+        self._ready = False
+        self._events = asyncio.Queue()
+        self._marks = Marks(await self._around.mark())
+        try:
+            await together(self._work(), self._listen())
+        except TROUBLE as trouble:
+            raise _ended(trouble) from None
+        finally:
+            self._ready = False
+
+    async def _listen(self) -> None:
+        api = await self._http()
+        address = URL((await api.call("GET", "/gateway/bot"))["url"])
+        intents = discord.Intents(
+            guilds=True, guild_messages=True, dm_messages=True, message_content=True
+        )
+        client = discord.Client(intents=intents, max_messages=None)
+        client.http = api
+        client.loop = asyncio.get_running_loop()
+        state = client._connection
+        state.parsers = {name: partial(self._note, name) for name in (*EVENTS, PRESSES)}
+        resumed: dict[str, Any] = {"initial": True, "gateway": address}
+        while True:
+            ws = await DiscordWebSocket.from_client(client, **resumed)
+            self._ws = ws
+            try:
+                while True:
+                    await ws.poll_event()
+            except ReconnectWebSocket as again:
+                resumed = {"gateway": address}
+                if again.resume and ws.session_id:
+                    resumed = {
+                        "gateway": ws.gateway,
+                        "session": ws.session_id,
+                        "sequence": ws.sequence,
+                        "resume": True,
+                    }
+            except (AttributeError, KeyError, TypeError, ValueError) as why:
+                raise HermesError(f"Discord said what cannot be read: {why!r}") from why
+            finally:
+                self._ws = None
+                await ws.close()
+
+    def _note(self, name: str, data: Any) -> None:
+        self._events.put_nowait((name, data))
+
+    async def _work(self) -> None:
+        """Deal with events one after the other."""
+        while True:
+            name, data = await self._events.get()
+            try:
+                await self._deal(name, data)
+            except msgspec.ValidationError as why:
+                id = data.get("id") if isinstance(data, dict) else None
+                log.warning("event %s %r is malformed and passed over: %s", name, id, why)
+
+    async def _deal(self, name: str, data: Any) -> None:
+        match name:
+            case "READY":
+                self._since = Marks(str(self._marks))
+                for chat in reversed(self._since.chats()):
+                    await self._catch_up(chat)
+                self._ready = True
+            case "RESUMED":
+                self._ready = True
+            case "GUILD_CREATE":
+                server = msgspec.convert(data, wire.Server)
+                for place in (*server.channels, *server.threads):
+                    self._places[place.id] = place
+                    await self._catch_up_new(place)
+            case "MESSAGE_CREATE":
+                await self._message(msgspec.convert(data, wire.Message))
+            case "MESSAGE_UPDATE":
+                await self._changed(data)
+            case _:
+                await self._press(msgspec.convert(data, wire.Press))
+
+    async def _catch_up_new(self, place: wire.Place) -> None:
+        """A chat of a server that we knew nothing of when we went."""
+        last, since = place.last_message_id, self._since.of(Marks.ANY)
+        if last and since and not self._since.of(place.id) and newer(last, since):
+            await self._catch_up(place.id)
+
+    async def _catch_up(self, chat: str) -> None:
+        """What was said while we were away."""
+        api = await self._http()
+        after = self._since.before(chat)
+        while True:
+            path = f"/channels/{chat}/messages?after={after}&limit={PAGE}"
+            try:
+                page = await api.call("GET", path)
+            except HTTPException as gone:
+                if gone.status not in {403, 404}:
+                    raise
+                return
+            for raw in sorted(page, key=lambda one: int(one["id"])):
+                after = raw["id"]
+                try:
+                    await self._message(msgspec.convert(raw, wire.Message))
+                except msgspec.ValidationError as why:
+                    log.warning("message %s is malformed and passed over: %s", after, why)
+            if len(page) < PAGE:
+                return
+
+    async def _message(self, message: wire.Message) -> None:
+        chat = message.channel_id
+        self._heard[chat] = max(self._heard.get(chat, ""), message.id, key=lambda i: (len(i), i))
+        if not self._marks.of(chat):
+            # A chat that is not known cannot be asked for what it held when we died.
+            self._marks.seen(chat, str(int(message.id) - 1))
+            await self._around.keep_mark(str(self._marks))
+        self._marks.seen(chat, message.id)
+        arrived = wire.arrived(message, await self._place(chat), self._me)
+        if arrived is not None:
+            arrived = await self._with_files(arrived, message)
+            await self._around.receive(arrived, str(self._marks))
+
+    async def _changed(self, data: Any) -> None:
+        if not isinstance(data, dict) or not data.get("edited_timestamp"):
+            return  # Discord itself changed it: a picture of a link came
+        message = msgspec.convert(data, wire.Message)
+        arrived = wire.arrived(message, await self._place(message.channel_id), self._me)
+        if arrived is not None:
+            changed = msgspec.structs.replace(
+                arrived,
+                id=f"{arrived.id}/{clean(str(message.edited_timestamp))}",
+                kind="edited",
+                reply_to=arrived.id,
+            )
+            await self._around.receive(changed, str(self._marks))
+
+    async def _press(self, press: wire.Press) -> None:
+        if press.channel_id is None:
+            return
+        arrived = wire.pressed(press, await self._place(press.channel_id))
+        if arrived is None:
+            return
+        await self._around.receive(arrived, str(self._marks))
+        api = await self._http()
+        path = f"/interactions/{press.id}/{press.token}/callback"
+        await self._quietly(api.call("POST", path, json={"type": 6}))
+
+    async def _place(self, id: str) -> wire.Place:
+        known = self._places.get(id)
+        if known is None:
+            api = await self._http()
+            try:
+                found = await api.call("GET", f"/channels/{id}")
+                known = msgspec.convert(found, wire.Place)
+            except HTTPException as why:
+                if why.status not in {403, 404}:
+                    raise
+                known = wire.Place(id)
+            self._places[id] = known
+        return known
+
+    async def _with_files(self, arrived: Arrived, message: wire.Message) -> Arrived:
+        media, notes = [], []
+        for file in message.attachments:
+            name = clean(file.filename) or "file"
+            got, note = await fetched(name, partial(self._fetch, file, name), self._around.sleep)
+            if got is None:
+                notes.append(note)
+            else:
+                media.append(got)
+        voice = bool(message.flags & wire.VOICE)
+        return msgspec.structs.replace(
+            arrived,
+            text=with_notes(arrived.text, notes),
+            files=() if voice else tuple(media),
+            voice=tuple(media) if voice else (),
+        )
+
+    async def _fetch(self, file: wire.Attachment, name: str) -> Media:
+        if file.size > MOST_BYTES:
+            raise Unfetched("it is too large")
+        api = await self._http()
+        try:
+            data = await api.get_from_cdn(file.url)
+        except (*TROUBLE, ValueError) as why:
+            passing = not isinstance(why, HTTPException) or why.status >= 500
+            raise Unfetched(str(why), passing=passing) from None
+        return Media(clean(file.content_type or "application/octet-stream"), data, name)
+
+    # sending
+
+    async def send(self, outgoing: Outgoing, key: str) -> str:
+        try:
+            parts = parts_of(await self._http(), outgoing, key)
+            return (await self._progress.send(key, parts))[0]
+        except TROUBLE as trouble:
+            raise send_error(trouble) from None
+
+    async def typing(self, chat: Chat) -> None:
+        with suppress(*TROUBLE):
+            api = await self._http()
+            await self._quietly(api.call("POST", f"/channels/{chat.thread or chat.chat}/typing"))
+
+    async def _quietly(self, call: Awaitable[Any]) -> None:
+        try:
+            await call
+        except TROUBLE as trouble:
+            log.info("Discord did not take it: %s", trouble)
+
+    # being alive
+
+    async def probe(self) -> None:
+        try:
+            api = await self._http()
+            if not self._ready:
+                raise HermesError("nothing is received from Discord yet")
+            if self._probe_chat:
+                await self._round_trip(api)
+            else:
+                await self._compare(api)
+        except TROUBLE as trouble:
+            raise _ended(trouble) from None
+
+    async def _round_trip(self, api: Api) -> None:
+        """What we write comes back to us as everybody else's words do."""
+        sent = await api.say(self._probe_chat, {"content": "·", "flags": SILENT})
+        path = f"/channels/{self._probe_chat}/messages/{sent['id']}"
+        came = await self._comes(self._probe_chat, str(sent["id"]))
+        await self._quietly(api.call("DELETE", path))
+        if not came:
+            raise HermesError("a message of ours did not come back from Discord")
+
+    async def _compare(self, api: Api) -> None:
+        """What Discord says was last written in the chats we know must have come to us."""
+        await api.call("GET", "/users/@me")
+        for chat in list(self._heard)[-CHECKED:]:
+            place = msgspec.convert(await api.call("GET", f"/channels/{chat}"), wire.Place)
+            last = place.last_message_id or ""
+            if not await self._comes(chat, last):
+                raise HermesError("Discord holds messages that do not reach us")
+
+    async def _comes(self, chat: str, id: str) -> bool:
+        for wait in (0.0, *PATIENCE):
+            if wait:
+                await self._around.sleep(wait)
+            if not newer(id, self._heard.get(chat, "")):
+                return True
+        return False
+
+    async def close(self) -> None:
+        if self._api is not None:
+            await self._api.close()
+            self._api = None

@@ -1,0 +1,36 @@
+from hermes_agent.gateway.channel import Field, Manifest
+
+MANIFEST = Manifest(
+    name="discord",
+    title="Discord",
+    about="A bot in direct messages, servers and threads",
+    module="hermes_agent.gateway.channels.discord.channel",
+    packages=("discord", "markdown_it"),
+    extra="discord",
+    fields=(
+        Field("token", "the bot's token", secret=True, required=True),
+        Field(
+            "probe_chat",
+            "id of a channel where the bot may write and delete a word now and then, to see that "
+            "it comes back; without it only what Discord says of known chats is compared",
+        ),
+        Field("address", "another server", default="https://discord.com/api/v10"),
+    ),
+    longest=2_000,
+    edits=True,
+    buttons=True,
+    files=True,
+    voice=True,
+    groups=True,
+    threads=True,
+    typing=True,
+    knows_twice=True,
+    per_second=1.0,
+    steps=(
+        "On discord.com/developers/applications: New Application, then Bot, then Reset Token.",
+        "Keep the token as a secret of Hermes.",
+        "On the same page switch on Message Content Intent.",
+        "OAuth2, URL Generator: scope bot; Send Messages, Attach Files, Read Message History.",
+        "Open the address it gives and add the bot to your server; then write to it.",
+    ),
+)
