@@ -91,6 +91,7 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "recall": {"query": "made"},
         "incident": {"action": "verify"},
         "task": {"action": "add", "when": "30m", "prompt": "made"},
+        "send_message": {"text": "made", "target": "all"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

@@ -37,6 +37,7 @@ INPUTS: dict[str, dict[str, object]] = {
     "write_skill": {"name": "made", "files": {"SKILL.md": "made"}, "why": "made"},
     "recall": {"query": "made"},
     "task": {"action": "add", "when": "30m", "prompt": "made"},
+    "send_message": {"text": "made", "target": "all"},
 }
 JUDGED = {"use_tool": "terminal", "browser_act": ""}
 """What the gate is asked about instead: the tool that is meant; nothing where another tool must

@@ -118,6 +118,9 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("task", {"action": "list"}, "allow allow allow allow"),
     ("task", {"action": "add", "when": "30m", "prompt": "x"}, "ask ask deny allow"),
     ("task", {"action": "remove", "name": "x"}, "ask ask deny allow"),
+    ("send_message", {"text": "x", "target": "here"}, "allow allow allow allow"),
+    ("send_message", {"text": "x", "target": "telegram:1"}, "ask ask deny allow"),
+    ("send_message", {"target": "here", "files": ["/etc/shadow"]}, "ask ask ask allow"),
 ]
 
 

@@ -52,6 +52,13 @@ async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
     return [(path,) for path in paths]
 
 
+def _paths(given: object) -> Sequence[str]:
+    """An argument that is one path, or several."""
+    if isinstance(given, list | tuple):
+        return [str(one) for one in given]
+    return [str(given) if given else ""]
+
+
 def _may_be_empty(tool: Tool, argument: str) -> bool:
     """Whether an empty path means none at all. Elsewhere it means the workspace."""
     known: Mapping[str, Any] = tool.spec.parameters.get("properties", {})
@@ -212,9 +219,10 @@ class Admission:
             capabilities=tuple(tool.capabilities),
             command=str(given[tool.command]) if tool.command else None,
             paths=tuple(
-                (access, str(given[key]))
+                (access, path)
                 for key, access in tool.paths.items()
-                if given[key] or not _may_be_empty(tool, key)
+                for path in _paths(given[key])
+                if path or not _may_be_empty(tool, key)
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),
             origin=tool.origin,

@@ -17,6 +17,8 @@ COMMANDS = (
     Command("Talk", "chat", "chat", "Talk in the terminal"),
     Command("Talk", "sessions", "sessions", "List, show, search, resume, export, delete sessions"),
     Command("Talk", "interrupt", "interrupt", "Stop what a session is doing, at once"),
+    Command("Talk", "send", "send", "Send a message to people, by a channel"),
+    Command("Talk", "gateway", "gateway", "Channels: set up, status, test; who may talk"),
     Command("Decide", "approvals", "approvals", "List and answer open questions"),
     Command("Decide", "parked", "parked", "List and decide effects whose outcome is unknown"),
     Command("Decide", "proposals", "proposals", "What reviews propose to remember and to learn"),

@@ -81,7 +81,7 @@ def _key(name: str, options: argparse.Namespace) -> int:
         else:
             print("forgotten: " + ", ".join(gone) if gone else f"nothing is kept for {name}")
         return 0
-    secret = _read_secret(f"key for {name} (it is not shown): ")
+    secret = read_secret(f"key for {name} (it is not shown): ")
     if not secret:
         raise UsageError("no key was given; nothing was changed", "type it, or pipe it in")
     where = store_key(name, service, secret, "keyring" if options.keyring else "env-file", home)
@@ -107,7 +107,7 @@ def _passed_over(name: str, label: str) -> str:
     return f"{', '.join(used)} goes before it; models.keys.{name} in config.yaml names the order"
 
 
-def _read_secret(prompt: str) -> str:
+def read_secret(prompt: str) -> str:
     if sys.stdin.isatty():
         from getpass import getpass
 

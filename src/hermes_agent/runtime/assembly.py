@@ -18,6 +18,7 @@ from hermes_agent.runtime import toolbox
 from hermes_agent.runtime.family import Family
 from hermes_agent.runtime.gates import Gates
 from hermes_agent.runtime.lenders import Lenders
+from hermes_agent.runtime.letters import Letters
 from hermes_agent.runtime.shelf import Shelf
 from hermes_agent.runtime.uses import Uses
 
@@ -117,7 +118,7 @@ class Assembly:
             http=_client,
             lent=self._lenders.lent(
                 session, self._family, runtime.learning.lent(session), self._commanded(session),
-                runtime.jobs.lent(session),
+                runtime.jobs.lent(session), Letters(runtime, session),
             ),
             depth=session.depth,
             bounds=session.share.bounds,

@@ -145,11 +145,13 @@ def flatten(settings: Settings) -> dict[str, Any]:
 
 def setting_path(name: str) -> list[str]:
     """The steps to a setting. Below a setting that goes by the names of models, the name of a model
-    is one step, with its dots; quotes around it are taken off."""
+    is one step, with its dots; quotes around it are taken off. A channel's fields are a step."""
     known = flatten(Settings())
     for head, default in known.items():
         if isinstance(default, dict) and name.startswith(f"{head}."):
             model, last = name[len(head) + 1 :], []
+            if head == "channels":
+                return [head, *model.split(".", 1)]
             stem, _, field = model.rpartition(".")
             if stem and head == "models.prices" and field in Price.__struct_fields__:
                 model, last = stem, [field]

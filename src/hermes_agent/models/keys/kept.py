@@ -34,7 +34,13 @@ def store_key(name: str, service: Service, secret: str, where: Where, home: Path
             f"{name} reads its key from no variable",
             f"name one in models.services.{name}.key_variables, or use the keyring",
         )
-    variable = service.key_variables[0]
+    return store_secret(service.key_variables[0], secret, home)
+
+
+def store_secret(variable: str, secret: str, home: Path) -> str:
+    """Keep a secret under its name in `.env`; returns where it lies now, for people."""
+    if not secret.isprintable():
+        raise UsageError("a secret is one line of characters that can be seen")
     file = _env_file(home)
     _write_lines(file, [*_without(_lines(file), (variable,)), f"{variable}={_quoted(secret)}"])
     return f"{variable} in {str(file)!r}"
@@ -94,6 +100,6 @@ def _write_lines(file: Path, lines: Sequence[str]) -> None:
 
 def _quoted(secret: str) -> str:
     """As the reader of `.env` takes it back unchanged."""
-    if not secret.startswith(('"', "'")):
+    if not secret.startswith(('"', "'")) and " " not in secret:
         return secret
     return '"' + secret.replace("\\", "\\\\").replace('"', '\\"') + '"'

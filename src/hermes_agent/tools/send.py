@@ -1,0 +1,43 @@
+"""A message to people, by a channel."""
+
+from typing import Any
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.messages import Media
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
+
+MOST_BYTES = 20_000_000
+MOST_FILES = 10
+
+
+async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+    return "again"  # what was handed in for this effect is not handed in twice
+
+
+@tool(capabilities=("messages",), paths={"files": "read"}, located=True, recover=_recover)
+async def send_message(
+    context: ToolContext, text: str = "", target: str = "here", files: tuple[str, ...] = ()
+) -> ToolResult:
+    """Send a message or `files` (paths) to people. `target`: `here` (this chat), a channel's home
+    (`telegram`), a chat (`telegram:CHAT`), or `all` homes. Your answers reach this chat anyway."""
+    if context.lent.messenger is None:
+        raise ToolError("this session cannot send messages", "say it in your answer", "never")
+    if len(files) > MOST_FILES:
+        raise ToolError(f"at most {MOST_FILES} files go with a message", "send several", "changed")
+    media = [await _read(context, path) for path in files]
+    where = await context.lent.messenger.send(context.effect, target, text, media)
+    return ToolResult(f"on its way to {', '.join(where)}", {"targets": list(where)})
+
+
+async def _read(context: ToolContext, path: str) -> Media:
+    from mimetypes import guess_type
+
+    try:
+        data = await context.terminal.read(path)
+    except (FileNotFoundError, IsADirectoryError):
+        raise ToolError(f"no file at {path!r}", "name one that is there", "changed") from None
+    if len(data) > MOST_BYTES:
+        most = MOST_BYTES // 1_000_000
+        raise ToolError(f"{path} has more than {most} MB", "send a part of it", "changed")
+    name = path.rpartition("/")[2]
+    return Media(guess_type(name)[0] or "application/octet-stream", data, name)
