@@ -103,13 +103,11 @@ class UnitAudit(FileAudit):
         """Drop-ins that are not declared."""
         root = self._units.root.rstrip("/")
         paths = shlex.split(facts.get("DropInPaths", ""))
-        if not facts:
-            found = []
+        if facts.get("NeedDaemonReload") != "no":  # what is there may be more than what is loaded
             for place in dict.fromkeys((self._units.live, *PLACES)):
                 listing = await reading.listed(self._live, f"{root}{place}/{unit}.d", 1)
-                found += [f"{place}/{unit}.d/{at}" for at in listing.facts if at.endswith(".conf")]
-            paths = found
-        for path in paths:
+                paths += [f"{place}/{unit}.d/{at}" for at in listing.facts if at.endswith(".conf")]
+        for path in dict.fromkeys(paths):
             at = posixpath.relpath(path, self._units.live)
             if at not in entries and not fits_any(self._units.ignore, at):
                 await self._one_dropped_in(unit, f"{root}{path}")
