@@ -56,6 +56,11 @@ class Feed:
         return self.incident.get("state") in OVER
 
     @property
+    def ended(self) -> bool:
+        """Whether there is no more to tell: what people took over may still be resolved."""
+        return self.done and self.incident.get("state") != "escalated"
+
+    @property
     def standing(self) -> str:
         """How it stands, in a few words."""
         board = [

@@ -88,6 +88,11 @@ def _show(api: Api, options: argparse.Namespace) -> Row:
     return found
 
 
+def _raised_by(row: Row) -> str:
+    count = row.get("signals", 1)
+    return f"{row['source']}, {count} signal{'' if count == 1 else 's'}"
+
+
 def incident_text(found: Row, now: float) -> str:
     row = found["incident"]
     facts = [
@@ -95,7 +100,7 @@ def incident_text(found: Row, now: float) -> str:
         ("severity", row["severity"]),
         ("service", ", ".join([row.get("service") or "-", *row.get("related", ())])),
         ("owner", row.get("owner", "")),
-        ("raised by", f"{row['source']}, {row.get('signals', 1)} signals"),
+        ("raised by", _raised_by(row)),
         ("declared", stamp(row["opened"])),
         ("took", _took(row, now)),
         ("session", row.get("session", "")),

@@ -323,7 +323,7 @@ class Showing:
             if one["id"] not in self._feeds and (open or one["opened"] >= self._began):
                 self._feeds[one["id"]] = Feed(self._api, one["id"])
         for id, feed in self._feeds.items():
-            if not feed.done:
+            if not feed.ended:
                 for said in feed.poll():
                     text = f"{id} {said.text}" if len(self._feeds) > 1 else said.text
                     self._view.say(said._replace(text=text))

@@ -82,6 +82,13 @@ _CHANGING = """
     update-rc.d chattr setfacl setcap apt-get yum dnf
 """
 CHANGING = frozenset(_CHANGING.split())
+_HARMLESS = "basename cat cmp diff dirname echo grep head ls printf readlink stat tail test wc ["
+HARMLESS = frozenset(_HARMLESS.split())
+"""Programs that only look, whatever they are told."""
+_ASKS = re.compile(r"^-0\b|^-l\b|^(?:-[nvw]+ )*-[SL]\b|(?:^| )status$")
+"""`kill -0` asks whether a process is there, `service x status` how it is, `iptables -S` what is
+set."""
+ASKING = frozenset({"kill", "service", "iptables", "ip6tables", "rc-service"})
 SCRATCH = ("/tmp/", "/var/tmp/")  # noqa: S108 - output that is put there changes no system
 NOWHERE = ("/dev/null", "/dev/std", "/dev/fd/", "/dev/tty", "/proc/self/")
 
@@ -120,14 +127,13 @@ def _act(act: Act) -> Did:
         if place.access != "read" and not (place.named or place.given).startswith(spared):
             return "changed"
     if act.kind == "unknown":
-        return "unclear"
+        return "looked" if act.program in HARMLESS else "unclear"
     if act.kind != "program":
         return "looked"
     words = " ".join(act.arguments)
     if act.program in CHANGING:
-        # `kill -0` asks whether a process is there, `service x status` how it is.
-        asks = act.program == "kill" and act.arguments[:1] in (("-0",), ("-l",))
-        return "looked" if asks or words.endswith(" status") else "changed"
+        asks = act.program in ASKING and _ASKS.search(words)
+        return "looked" if asks else "changed"
     if (told := _TOLD.get(act.program)) is not None and told.search(words):
         return "changed"
     allowed = VERBS.get(act.program)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes_agent.core.foreign import framed
 from hermes_agent.core.incidents import Incident, Service, Signal
@@ -43,6 +44,14 @@ def _foreign(kind: str, source: str, text: str) -> str:
     return framed(kind, source, text.replace("```", "'''"))
 
 
+def clean(text: str) -> str:
+    """What others said, unless it tries to take the session over; then only that it did."""
+    from hermes_agent.learning.scan import scan  # most runtimes have no incident yet
+
+    found = scan(text, "context")
+    return f"[left out: {found[0].why}; look for yourself]" if found else text
+
+
 def brief(
     incident: Incident,
     signals: Sequence[Signal],
@@ -52,6 +61,11 @@ def brief(
     earlier: Sequence[Incident],
 ) -> str:
     """The message that begins the work."""
+    incident = replace(incident, title=clean(incident.title))
+    signals = [replace(one, title=clean(one.title), detail=clean(one.detail)) for one in signals]
+    held = [_cleaned(one) for one in held]
+    services = [replace(one, about=clean(one.about)) for one in services]
+    earlier = [_told(one) for one in earlier]
     parts = [
         f"Incident {incident.id} ({incident.severity})",
         _foreign("incident", incident.source, f"{incident.title}\n{_facts(incident)}"),
@@ -66,8 +80,19 @@ def brief(
     return "\n\n".join(part for part in parts if part)
 
 
+def _cleaned(held: Held) -> Held:
+    return replace(held, output=clean(held.output), detail=clean(held.detail))
+
+
+def _told(earlier: Incident) -> Incident:
+    if (found := earlier.diagnosis) is None:
+        return earlier
+    return replace(earlier, diagnosis=replace(found, summary=clean(found.summary)))
+
+
 def again(number: int, held: Sequence[Held], worse: Sequence[Held], incident: Incident) -> str:
     """A turn ended, and the incident did not."""
+    held = [_cleaned(one) for one in held]
     failing = [one.line for one in held if not one.ok]
     lines = [f"{NOT_OVER} your turn ended without resolve, false_alarm or escalate."]
     if failing:

@@ -23,6 +23,8 @@ ALWAYS = ("terminal", "log")
 WEBHOOK = "webhook"
 WEBHOOK_SECONDS = 10.0
 DETAIL = 300
+LOG_BYTES = 5_000_000
+"""How large the file grows before a new one is begun; one old one is kept."""
 TAIL_BYTES = 200_000
 """How much of the file is looked through for a notice that may stand there already."""
 
@@ -143,8 +145,9 @@ class Channel(Protocol):
 class LogChannel:
     """Lines of a file. One that stands there already is not written again."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int = LOG_BYTES) -> None:
         self._path = path
+        self._most = most
 
     async def send(self, notice: Notice, _incident: Incident, /) -> None:
         try:
@@ -154,18 +157,26 @@ class LogChannel:
 
     def _write(self, notice: Notice) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark = f"[{key_of(notice)}]".encode()
+        if self._path.exists() and self._path.stat().st_size >= self._most:
+            if _stands_in(mark, self._path.read_bytes()[-TAIL_BYTES:]):
+                return
+            self._path.replace(self._path.with_name(f"{self._path.name}.1"))
         with self._path.open("ab+") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
             tail = file.read()
-            mark = f"[{key_of(notice)}]".encode()
-            if any(line.startswith(mark) for line in tail.split(b"\n")):
+            if _stands_in(mark, tail):
                 return
             text = notice.text.replace("\n", " | ")
             begin = b"" if not tail or tail.endswith(b"\n") else b"\n"  # killed in the middle
             file.write(begin + mark + f" {text}\n".encode())
             file.flush()
             os.fsync(file.fileno())
+
+
+def _stands_in(mark: bytes, tail: bytes) -> bool:
+    return any(line.startswith(mark) for line in tail.split(b"\n"))
 
 
 class TerminalChannel:

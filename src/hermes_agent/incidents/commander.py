@@ -24,7 +24,14 @@ from hermes_agent.incidents.hand import Hand, escalated
 from hermes_agent.incidents.looking import earlier, got_worse, near, offers
 from hermes_agent.incidents.report import needs_report
 from hermes_agent.incidents.runbooks import first_runbook, healed
-from hermes_agent.incidents.verify import Look, as_start, look_at_all, neighbours, start_of
+from hermes_agent.incidents.verify import (
+    BESIDE_SECONDS,
+    Look,
+    as_start,
+    look_at_all,
+    neighbours,
+    start_of,
+)
 from hermes_agent.incidents.world import Known, World
 from hermes_agent.learning.runbook_model import OPENING
 
@@ -186,9 +193,11 @@ class Commander:
                 state="investigating", session=session.id,
             )  # fmt: skip
         if start_of(await self._world.incidents.timeline(incident.id)) is None:
-            own = await look_at_all(incident.checks, look)
             watched = await self._world.watched(incident)
-            beside = await look_at_all(neighbours(incident, watched), look)
+            own, beside = await asyncio.gather(
+                look_at_all(incident.checks, look),
+                look_at_all(neighbours(incident, watched), look, BESIDE_SECONDS),
+            )
             stood = "; ".join(held.line for held in (*own, *beside)) or "there is no check"
             text = self._world.redact(f"at the start: {stood}")
             await self._world.incidents.change(

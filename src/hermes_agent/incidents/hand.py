@@ -28,6 +28,7 @@ from hermes_agent.incidents.board import check_category, line, put, ranked
 from hermes_agent.incidents.channels import closed_text, escalated_text, resolved_text, span
 from hermes_agent.incidents.evidence import Transcript, transcript
 from hermes_agent.incidents.verify import (
+    BESIDE_SECONDS,
     Held,
     Start,
     look_at,
@@ -171,7 +172,7 @@ class Hand:
         )
         start = start_of(entries) or Start({}, {})
         near = neighbours(incident, await self._world.watched(incident))
-        return own, start.worse(await look_at_all(near, self.look))
+        return own, start.worse(await look_at_all(near, self.look, BESIDE_SECONDS))
 
     async def _verify(
         self, incident: Incident, entries: Sequence[Entry], seen: Transcript, by: Writer
@@ -266,9 +267,10 @@ class Hand:
             raise ToolError(
                 "no check could show that all is well", "escalate it instead", "changed"
             )
-        if seen.changes:
-            what = "; ".join(call.shown for call in seen.changes[:UNDO])
-            return await self._refuse(by, f"it is no false alarm: this was changed: {what}")
+        if touched := [call for call in seen.calls if call.did != "looked"]:
+            what = "; ".join(call.shown for call in touched[:UNDO])
+            how = "was changed" if seen.changes else "may have changed something"
+            return await self._refuse(by, f"it is no false alarm: this {how}: {what}")
         found = await seen.find_all(given["evidence"])
         own, _ = await self._looked(incident, entries, twice=True)
         if failing := [held.line for held in own if not held.ok]:

@@ -12,6 +12,7 @@ from hermes_agent.core.incidents import Incident, Service
 from hermes_agent.incidents.aftermath import learns
 from hermes_agent.incidents.brief import PREVENTION
 from hermes_agent.incidents.verify import (
+    BESIDE_SECONDS,
     Held,
     Look,
     Start,
@@ -33,7 +34,7 @@ async def got_worse(world: World, incident: Incident, look: Look) -> tuple[Held,
     """Checks beside it that held at the start and do not now."""
     start = start_of(await world.incidents.timeline(incident.id)) or Start({}, {})
     near = neighbours(incident, await world.watched(incident))
-    return start.worse(await look_at_all(near, look))
+    return start.worse(await look_at_all(near, look, BESIDE_SECONDS))
 
 
 async def offers(world: World, incident: Incident, look: Look) -> Sequence[Known]:

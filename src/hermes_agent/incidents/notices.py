@@ -6,10 +6,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from msgspec import Struct
+
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
     NEVER,
     OPEN,
+    Entry,
     Incident,
     Incidents,
     NewNotice,
@@ -38,6 +41,15 @@ def backoff(attempts: int, random: Callable[[], float]) -> float:
     return wait * (0.8 + 0.4 * random())
 
 
+class News(Struct, frozen=True):
+    """What was told of an incident in a notice of progress."""
+
+    minute: int = 0
+    read: int = 0
+    """The last entry of its timeline that was looked at."""
+    last: Entry | None = None
+
+
 class Notices:
     def __init__(
         self,
@@ -55,6 +67,7 @@ class Notices:
         self._random = random
         self._woken = asyncio.Event()
         self._dead: dict[int, str] | None = None
+        self._news: dict[str, News] = {}
         self.open = 0
         """Incidents that somebody works on."""
         self.unsent = False
@@ -90,15 +103,21 @@ class Notices:
     async def send_due(self) -> None:
         """Each channel for itself: one that hangs keeps no other from being told."""
         by_channel: dict[str, list[Notice]] = {}
-        for notice in await self._store.notices(due=self._clock()):
+        for notice in await self._store.notices(due=NEVER):
             by_channel.setdefault(notice.channel, []).append(notice)
         await asyncio.gather(*map(self._send_all, by_channel.values()))
 
     async def _send_all(self, notices: Sequence[Notice]) -> None:
+        """In order: while one of an incident has not arrived, later ones of it wait."""
+        waiting: set[str] = set()
         for notice in notices:
-            await self._send(notice)
+            if notice.incident in waiting:
+                continue
+            if notice.due > self._clock() or not await self._send(notice):
+                waiting.add(notice.incident)
 
-    async def _send(self, notice: Notice) -> None:
+    async def _send(self, notice: Notice) -> bool:
+        """Whether it need not be sent again: it arrived, or was given up."""
         incident = await self._store.incident(notice.incident)
         try:
             channel = self._channels.get(notice.channel)
@@ -106,13 +125,14 @@ class Notices:
                 raise HermesError(f"there is no channel {notice.channel!r}")
             await channel.send(notice, incident)
         except Hopeless as error:
-            await self._failed(notice, error.message, tries=1)
+            return await self._failed(notice, error.message, tries=1)
         except HermesError as error:
-            await self._failed(notice, error.message)
-        else:
-            await self._store.notice_sent(notice.id)
+            return await self._failed(notice, error.message)
+        await self._store.notice_sent(notice.id)
+        return True
 
-    async def _failed(self, notice: Notice, error: str, tries: int = TRIES) -> None:
+    async def _failed(self, notice: Notice, error: str, tries: int = TRIES) -> bool:
+        """Whether it was given up."""
         attempts = notice.attempts + 1
         given_up = attempts >= tries
         wait = backoff(notice.attempts, self._random)
@@ -123,6 +143,7 @@ class Notices:
             log.error("given up after try %d: %s: %s", attempts, _name(notice), error)
         else:
             log.warning("%s: %s; again in %.0f s", _name(notice), error, wait)
+        return given_up
 
     async def tell_progress(self) -> bool:
         """What happened meanwhile, once for each minute that an incident is open. Minutes in which
@@ -131,16 +152,17 @@ class Notices:
         told_any = False
         incidents = await self._store.incidents(open=True, limit=1_000)
         self.open = len(incidents)
+        self._news = {one.id: self._news.get(one.id, News()) for one in incidents}
         for incident in incidents:
+            known = self._news[incident.id]
             minute = int((now - incident.opened) // MINUTE)
-            if minute < 1:
+            if minute < 1 or known.minute >= minute:
                 continue
+            known = self._news[incident.id] = await self._read_on(incident.id, known, minute)
             told = await self._store.notices(incident=incident.id)
             if any(one.kind == "progress" and one.number >= minute for one in told):
                 continue
-            timeline = await self._store.timeline(incident.id)
-            news = [entry for entry in timeline if entry.kind not in _TOLD]
-            text = progress_text(incident, news[-1] if news else None, now)
+            text = progress_text(incident, known.last, now)
             said = "; ".join(line.strip() for line in text.split("\n")[1:])
             try:
                 await self._store.change(
@@ -153,6 +175,14 @@ class Notices:
             except HermesError as error:  # it has just ended
                 log.info("%s: %s", incident.id, error.message)
         return told_any
+
+    async def _read_on(self, id: str, known: News, minute: int) -> News:
+        """What is new on a timeline since it was last read."""
+        entries = await self._store.timeline(id, after=known.read)
+        news = [entry for entry in entries if entry.kind not in _TOLD]
+        return News(
+            minute, entries[-1].number if entries else known.read, news[-1] if news else known.last
+        )
 
 
 def _name(notice: Notice) -> str:

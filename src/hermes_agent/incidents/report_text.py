@@ -37,6 +37,7 @@ def markdown(made: "Report") -> str:
 
 def _head(made: "Report") -> str:
     took = "not over" if made.seconds is None else span(made.seconds)
+    lasted = [("time to recover", took)] if made.state != "closed" else []
     rows = [
         ("severity", made.severity),
         ("state", made.state),
@@ -44,7 +45,7 @@ def _head(made: "Report") -> str:
         ("owner", made.owner or "-"),
         ("from", stamp(made.opened)),
         ("until", stamp(made.ended)),
-        ("time to recover", took),
+        *lasted,
         ("affected", made.impact),
     ]
     return "\n".join(
@@ -149,12 +150,18 @@ def _work(made: "Report") -> str:
 
 def _plain(text: str) -> str:
     """On one line, and no markup."""
-    line = " ".join(text.split())
+    line = _printable(text)
     for sign in "\\`*<|[":
         line = line.replace(sign, f"\\{sign}")
     return line
 
 
-def _code(text: str) -> str:
+def _printable(text: str) -> str:
+    """On one line; what would steer a terminal is shown, not sent."""
     line = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
+
+
+def _code(text: str) -> str:
+    line = _printable(text)
     return f"`{line}`" if "`" not in line else f"`` {line} ``"

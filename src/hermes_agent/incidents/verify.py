@@ -12,6 +12,8 @@ from hermes_agent.learning.runbook_model import Seen, difference
 
 APART_SECONDS = 2.0
 """Between the two looks that both must hold: what only flickers is not well."""
+BESIDE_SECONDS = 5.0
+"""What a check beside an incident's own may take: one that hangs keeps nothing from beginning."""
 SHOWN_CHARS = 300
 NEIGHBOURS = 20
 """Checks beside the incident's own that are looked at for harm."""
@@ -39,8 +41,11 @@ class Held(Struct, frozen=True):
         return f"{self.name}: holds" if self.ok else f"{self.name}: FAILS: {self.detail}"
 
 
-async def look_at(check: WatchedCheck, look: Look) -> Held:
-    seen = await look(check.check.run, check.check.timeout)
+async def look_at(check: WatchedCheck, look: Look, most: float | None = None) -> Held:
+    limit = check.check.timeout
+    if most is not None:
+        limit = most if limit is None else min(limit, most)
+    seen = await look(check.check.run, limit)
     differs = difference(check.check.expect, seen)
     return Held(
         check.name, not differs, seen.exit, _cut(seen.output), differs,
@@ -48,8 +53,11 @@ async def look_at(check: WatchedCheck, look: Look) -> Held:
     )  # fmt: skip
 
 
-async def look_at_all(checks: Sequence[WatchedCheck], look: Look) -> tuple[Held, ...]:
-    return tuple(await asyncio.gather(*(look_at(check, look) for check in checks)))
+async def look_at_all(
+    checks: Sequence[WatchedCheck], look: Look, most: float | None = None
+) -> tuple[Held, ...]:
+    """All at once, each for as long as it may take, or `most` seconds."""
+    return tuple(await asyncio.gather(*(look_at(check, look, most) for check in checks)))
 
 
 async def look_twice(

@@ -23,6 +23,7 @@ AGAIN_SECONDS = 15.0
 REMIND_SECONDS = 60.0
 """How often a check that goes on failing says so."""
 AT_ONCE = 8
+"""Checks that run on one terminal."""
 DETAIL = 2_000
 DAY = 86_400.0
 
@@ -66,12 +67,10 @@ def next_due(watched: Watched, state: CheckState, now: float) -> float:
     """When a check is to be run next; at once when it never was."""
     if not state.last:
         return now
+    last = min(state.last, now)  # a clock that was set back must not stop the watching
     if state.failures:
-        return state.last + min(watched.every, AGAIN_SECONDS)
-    if watched.daily:
-        return morning_after(state.last)
-    # A clock that was set back must not stop the watching.
-    return min(state.last, now) + watched.every
+        return last + min(watched.every, AGAIN_SECONDS)
+    return morning_after(last) if watched.daily else last + watched.every
 
 
 def morning_after(moment: float) -> float:
@@ -104,7 +103,8 @@ class Watching:
         self._states: dict[str, CheckState] | None = None
         self._said: dict[str, float] = {}
         self._running: dict[str, asyncio.Task[Outcome]] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        """Of each terminal: checks that hang on one delay none on another."""
         self._problems: tuple[object, ...] = ()
         self.loaded = Loaded()
 
@@ -168,7 +168,7 @@ class Watching:
         raise NotFound(f"no check called {name!r}", "`hermes watch list` shows them")
 
     async def _once(self, watched: Watched, by_hand: bool) -> Outcome:
-        async with self._slots:
+        async with self._slots.setdefault(watched.check.terminal, asyncio.Semaphore(AT_ONCE)):
             began = self._clock()
             outcome = await self._run(watched.check, watched.policy)
         states = await self._known()
@@ -204,7 +204,7 @@ class Watching:
             return
         last = self._said.get(watched.name)
         certain = state.failures >= watched.after
-        if certain and (last is None or state.last - last >= REMIND_SECONDS):
+        if certain and (last is None or abs(state.last - last) >= REMIND_SECONDS):
             await self._raise(self._signal(watched, state, began, refused=refused))
             self._said[watched.name] = state.last
 

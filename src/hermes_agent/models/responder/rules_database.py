@@ -110,7 +110,7 @@ def database(case: Case) -> Iterator[Idea]:
                 continue
             sessions = list(_sessions(answer))
             if spoken:
-                yield from _limited(case, service, place, user, spoken)
+                yield from _limited(case, service, place, user, sessions, spoken)
                 yield from _holding(case, service, place, user, spoken)
             yield from _blocked(case, service, place, user, sessions, spoken)
             yield from _crowded(case, service, place, user, sessions, spoken)
@@ -181,30 +181,28 @@ def _holding(
 
 
 def _limited(
-    case: Case, service: str, place: tuple[str, int, str, str], user: str, spoken: str
-) -> Iterator[Idea]:
-    """A role that may have fewer connections than its own clients keep."""
-    role = re.search(r"too many connections for (role|database) \\?\"(\w+)\\?\"", spoken)
+    case: Case, service: str, place: tuple[str, int, str, str], user: str,
+    sessions: list[_Session], spoken: str,
+) -> Iterator[Idea]:  # fmt: skip
+    """A role that has all the connections that it may have. What does nothing is ended; how many
+    it may have is for people to say."""
+    role = re.search(r"too many connections for role \\?\"(\w+)\\?\"", spoken)
     if not role:
         return
-    column, kind, name = (
-        ("rolconnlimit", "pg_roles where rolname", role[2])
-        if role[1] == "role"
-        else ("datconnlimit", "pg_database where datname", role[2])
+    name = role[1]
+    idle = [one for one in sessions if one.user == name and one.state.startswith("idle")]
+    end = (
+        "select count(pg_terminate_backend(pid)) from pg_stat_activity where "
+        f"usename = '{name}' and state like 'idle%' and pid <> pg_backend_pid()"
     )
-    asked = _psql(place, f"select '{column}', {column} from {kind} = '{name}'", user)
-    answer = case.text(asked)
-    limit = re.search(rf"{column}\|(\d+)", answer)
-    wants = case.missing((asked,))
-    if wants or limit:
-        yield Idea(
-            "pool-exhausted", case.database_of(place[1]) or service,
-            f"{role[1]} {name} may have no more than {limit[1] if limit else '?'} connections",
-            0.9 if limit else 0.75, f"{role[1]} {name}: {column}", lines(spoken, answer), wants,
-            (_psql(place, f"alter {role[1]} {name} connection limit -1", user),) if limit else (),
-            f"alter {role[1]} {name} connection limit {limit[1] if limit else ''}",
-            ("size limits of roles by the pools of their clients",),
-        )  # fmt: skip
+    yield Idea(
+        "pool-exhausted", case.database_of(place[1]) or service,
+        f"role {name} has all its connections, and does nothing with {len(idle)} of them",
+        0.9 if idle else 0.7, f"role {name}" + (f", pid {idle[0].pid}" if idle else ""),
+        lines(spoken, *(one.line for one in idle[:2])), (),
+        (_psql(place, end, user),) if idle else (), "its clients connect again",
+        ("size limits of roles by the pools of their clients", "give connections back"),
+    )  # fmt: skip
 
 
 def _crowded(
