@@ -174,8 +174,7 @@ def _turn(
         end_span(db, number, max(now, before.planned))
     if after.state != "active":
         return msgspec.structs.replace(after, next=None)
-    # Never before what is planned, also when the clock went back: a slot has one row.
-    begin = max(_beginning(now, next), before.planned)
+    begin = _beginning(now, next)
     _begin_span(db, number, after.schedule, begin)
     return msgspec.structs.replace(after, planned=begin, next=next)
 

@@ -140,10 +140,10 @@ def ask(db: apsw.Connection, job: Job, now: float) -> Run:
 
 
 def claim(db: apsw.Connection, id: int, fence: int, now: float) -> Run | None:
-    wanted = run(db, id)
-    if wanted.state != "due":
+    wanted = _runs(db, "where r.id = ? and r.state = 'due'", (id,))
+    if not wanted:
         return None
-    job = job_rows.job(db, wanted.job)
+    job = job_rows.job(db, wanted[0].job)
     busy = "select 1 from job_runs where job = ? and state in ('claimed', 'running') limit 1"
     number = job_rows.number_of(job.id)
     if job.spec.overlap != "parallel" and rows(db, busy, (number,)):
@@ -223,18 +223,17 @@ def take_over(db: apsw.Connection, fence: int, now: float) -> list[Run]:
 
 
 def rewind(db: apsw.Connection, now: float, beyond: float) -> list[Job]:
-    """Take back what was planned for a time that is still to come, and was never begun."""
+    """Take back what was planned for a time that is still to come and was never begun. What an
+    earlier schedule of the job asked for stays as it was decided."""
     ahead = rows(db, "select number from jobs where state = 'active' and planned > ?", (beyond,))
     for (number,) in ahead:
         db.execute(
-            "delete from job_runs where job = ? and slot > ? and hand = 0 "
-            "and state in ('due', 'missed')",
+            "delete from job_runs where job = ?1 and hand = 0 and state in ('due', 'missed') "
+            "and slot > (select max(?2, coalesce(max(end), ?2)) from job_spans where job = ?1)",
             (number, now),
         )
-        db.execute("delete from job_spans where job = ? and begin > ? and end > 0", (number, now))
         db.execute(
-            "update job_spans set begin = min(begin, ?1), "
-            "end = case when end is null then null else min(end, ?1) end where job = ?2",
+            "update job_spans set begin = min(begin, ?) where job = ? and end is null",
             (now, number),
         )
         db.execute(
