@@ -152,6 +152,7 @@ class Platform(Protocol):
 
 _PLATFORMS = {
     "discord": "tests.support.platforms.discord:DiscordPlatform",
+    "slack": "tests.support.platforms.slack:SlackPlatform",
     "telegram": "tests.support.platforms.telegram:TelegramPlatform",
     "webhook": "tests.support.platforms.webhook:WebhookPlatform",
     "ntfy": "tests.support.platforms.ntfy:NtfyPlatform",

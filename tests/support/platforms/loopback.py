@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hermes_agent.gateway.channel import Called
 from tests.support.platforms import Shown, Trouble
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,6 +26,9 @@ class Loopback:
         self._cut = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self.port = 0
+        self.channel: Called | None = None
+        """Where what is called is answered."""
+        self.listen = ""
 
     def routes(self) -> list[web.RouteDef]:
         raise NotImplementedError

@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Button, Chat, Outgoing
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.channel import Channel, Manifest, Refused, Surroundings
+from hermes_agent.gateway.channel import Called, Channel, Manifest, Refused, Surroundings
 from hermes_agent.store.store import Store
 from tests.support.platforms import Platform, Shown, platform
 
@@ -39,21 +39,25 @@ class World:
         self._task: asyncio.Task[None] | None = None
 
     def made(self) -> Channel:
+        make: Callable[..., Channel] = import_module(self.manifest.module).make
         secrets = self.platform.secrets()
+        made = make(self.platform.settings(), self.surroundings(lambda name: secrets[name]))
+        self.platform.channel = made if isinstance(made, Called) else None
+        return made
 
+    def surroundings(self, secret: Callable[[str], str]) -> Surroundings:
         async def pause(seconds: float) -> None:
             await asyncio.sleep(min(seconds, 0.02))
 
-        surroundings = Surroundings(
+        return Surroundings(
             receive=self._receive,
             mark=lambda: self.store.gateway.mark(self.platform.name),
             keep_mark=lambda mark: self.store.gateway.keep_mark(self.platform.name, mark),
-            secret=lambda name: secrets[name],
+            secret=secret,
             clock=time.time,
             sleep=pause,
+            listen=self.platform.listen,
         )
-        make: Callable[..., Channel] = import_module(self.manifest.module).make
-        return make(self.platform.settings(), surroundings)
 
     async def _receive(self, arrived: Arrived, mark: str) -> None:
         await self.keeps.wait()

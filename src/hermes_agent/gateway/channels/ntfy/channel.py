@@ -119,7 +119,7 @@ class Ntfy:
         try:
             event = msgspec.json.decode(line, type=_Event)
         except msgspec.MsgspecError as error:
-            log.warning("ntfy brought something that is no event: %s", error)
+            log.warning("ntfy brought something malformed: %s", error)
             return
         if event.event != "message" or not event.id:
             return

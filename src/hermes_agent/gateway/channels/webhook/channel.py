@@ -1,0 +1,224 @@
+"""Webhooks: the door brings what programs post, signed or with the token; what is said to them is
+posted under a key, so that what comes twice can be known."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import secrets
+from typing import Any
+
+import httpx
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hermes_agent.core.errors import HermesError, TooMuch
+from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
+from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import SendError, Settings, Surroundings
+from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log
+from hermes_agent.runtime.door import SHORTEST_TOKEN, TookTooLong, body_within, knows
+
+ALERTS = ("alertmanager", "grafana", "pagerduty")
+SECONDS = 30.0
+LONGEST_ID = 200
+
+
+def make(settings: Settings, surroundings: Surroundings) -> "Webhook":
+    token = surroundings.secret(str(settings.get("token", "")))
+    if len(token) < SHORTEST_TOKEN:
+        raise HermesError(
+            "the webhook's token is too short", f"at least {SHORTEST_TOKEN} characters"
+        )
+    return Webhook(settings, token, surroundings)
+
+
+class Webhook:
+    def __init__(self, settings: Settings, token: str, around: Surroundings) -> None:
+        self._settings = settings
+        self._token = token
+        self._url = str(settings.get("url") or "")
+        self._around = around
+        self._proofs: set[str] = set()
+        self._client = httpx.AsyncClient(timeout=SECONDS)
+
+    async def run(self) -> None:
+        """The door brings everything."""
+        await asyncio.Event().wait()
+
+    # in
+
+    async def called(self, request: Request, rest: str) -> Response:
+        bearer = knows(request.headers.get("authorization", ""), self._token)
+        signed = _signatures(request)
+        if not bearer and not signed:
+            return Response(status_code=401)
+        try:
+            body = await body_within(request, MOST_BYTES)
+        except TooMuch:
+            return Response(status_code=413)
+        except TookTooLong:
+            return Response(status_code=408)
+        if not bearer and not self._is_ours(signed, body):
+            return Response(status_code=401)
+        if rest == "probe":
+            self._proofs.add(body.decode(errors="replace"))
+            return Response(status_code=204)
+        if rest in ALERTS:
+            arrived = _alert(rest, body, self._around.clock())
+        elif rest == "in":
+            try:
+                arrived = self._arrived(request, body)
+            except (ValueError, msgspec.MsgspecError) as error:
+                log.warning("something malformed was posted to the webhook: %s", error)
+                return Response(f"not understood: {error}", 400)
+        else:
+            return Response(status_code=404)
+        await self._around.receive(arrived, "")
+        return Response(status_code=202)
+
+    def _is_ours(self, signed: str, body: bytes) -> bool:
+        made = self._signature(body).encode()
+        return any(
+            hmac.compare_digest(one.strip().rpartition("=")[2].encode(), made)
+            for one in signed.split(",")
+        )
+
+    def _signature(self, body: bytes) -> str:
+        return hmac.new(self._token.encode(), body, hashlib.sha256).hexdigest()
+
+    def _arrived(self, request: Request, body: bytes) -> Arrived:
+        posted = msgspec.json.decode(body, type=dict[str, Any])
+
+        def found(name: str, default: str = "") -> str:
+            value = _at(posted, str(self._settings.get(name) or name))
+            return clean(str(value)) if isinstance(value, str | int | float) else default
+
+        sender = found("sender")
+        if not sender:
+            raise ValueError("it does not say who wrote")
+        id = (found("id") or request.headers.get("idempotency-key", ""))[:LONGEST_ID]
+        press = posted.get("press")
+        files = [_file(one) for one in posted.get("files") or ()]
+        voice = tuple(one for one in files if one.type.startswith("audio/"))
+        thread = posted.get("thread", "")
+        return Arrived(
+            id or secrets.token_hex(16),
+            Chat("webhook", found("chat") or sender, str(thread) if thread else ""),
+            Person(sender, found("name")),
+            clean(str(press)) if press else found("text"),
+            "press" if press else "message",
+            files=tuple(one for one in files if one not in voice),
+            voice=voice,
+            reply_to=str(posted.get("reply_to") or ""),
+            time=self._around.clock(),
+        )
+
+    # out
+
+    async def send(self, outgoing: Outgoing, key: str) -> str:
+        if outgoing.edit:
+            raise SendError("a webhook cannot change what was posted", again=False)
+        if not self._url:
+            hint = "`hermes config set channels.webhook.url ADDRESS`"
+            raise SendError("channels.webhook.url is not set", hint, again=False)
+        body = msgspec.json.encode({
+            "key": key, "kind": outgoing.kind, "text": outgoing.text,
+            "chat": outgoing.chat.chat, "thread": outgoing.chat.thread,
+            "reply_to": outgoing.reply_to, "buttons": outgoing.buttons,
+            "files": [
+                {"name": one.name, "type": one.type, "data": base64.b64encode(one.data).decode()}
+                for one in outgoing.files
+            ],
+        })  # fmt: skip
+        answer = await self._post(self._url, body, key)
+        status = answer.status_code
+        if status == 429 or status == 503:
+            after = answer.headers.get("retry-after", "")
+            raise SendError(
+                f"the webhook answered {status}", after=float(after) if after.isdigit() else None
+            )
+        if status in (401, 403):
+            raise SendError(
+                f"the webhook answered {status}", "see who may post there", channel=True
+            )
+        if status >= 500:
+            raise SendError(f"the webhook answered {status}", doubtful=True)
+        if status >= 300:
+            raise SendError(f"the webhook answered {status}", again=False)
+        return _receipt(answer.content) or key
+
+    async def _post(self, url: str, body: bytes, key: str) -> httpx.Response:
+        headers = {
+            "Content-Type": "application/json",
+            "Idempotency-Key": key,
+            "X-Hub-Signature-256": f"sha256={self._signature(body)}",
+        }
+        try:
+            return await self._client.post(url, content=body, headers=headers)
+        except (httpx.ConnectError, httpx.InvalidURL) as error:
+            said = str(error) or type(error).__name__
+            raise SendError(f"the webhook is not reached: {said}", channel=True) from None
+        except httpx.HTTPError as error:
+            said = str(error) or type(error).__name__
+            raise SendError(f"the webhook did not answer: {said}", doubtful=True) from None
+
+    async def typing(self, _chat: Chat) -> None:
+        """There is no such thing."""
+
+    async def probe(self) -> None:
+        """Something is posted to our own door, as others do it."""
+        if not self._around.listen:
+            raise HermesError(
+                "nobody can call: gateway.listen is not set",
+                "`hermes config set gateway.listen 127.0.0.1:9912`",
+            )
+        word = secrets.token_hex(8)
+        await self._post(
+            f"http://{self._around.listen}/channels/webhook/probe", word.encode(), word
+        )
+        if word not in self._proofs:
+            raise HermesError("what is posted to our own door does not come in")
+        self._proofs.discard(word)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+def _signatures(request: Request) -> str:
+    """As GitHub signs (`sha256=…`), or PagerDuty (`v1=…,v1=…`)."""
+    for name in ("x-hub-signature-256", "x-pagerduty-signature"):
+        if given := request.headers.get(name):
+            return given
+    return ""
+
+
+def _alert(kind: str, body: bytes, now: float) -> Arrived:
+    """The same alert, however often it is posted, is told once by the incident's own means; here
+    each posting is one."""
+    id = f"{kind}/{secrets.token_hex(16)}"
+    text = body.decode(errors="replace")
+    return Arrived(id, Chat("webhook", kind), Person(kind, kind), text, "alert", time=now)
+
+
+def _at(posted: dict[str, Any], path: str) -> Any:
+    value: Any = posted
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _file(given: Any) -> Media:
+    if not isinstance(given, dict):
+        raise ValueError("a file is {name, type, data}, its data base64")
+    data = base64.b64decode(str(given.get("data", "")), validate=True)
+    kind = str(given.get("type") or "application/octet-stream")
+    return Media(kind, data, clean(str(given.get("name") or "")))
+
+
+def _receipt(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body, type=dict[str, Any]).get("id") or "")
+    except msgspec.MsgspecError:
+        return ""

@@ -1,0 +1,77 @@
+"""Webhooks: who may post, and alerts of monitoring systems."""
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.gateway.channel import SendError
+from hermes_agent.gateway.channels.webhook.channel import make
+from tests.support.platforms.webhook import TOKEN
+from tests.support.platforms.world import World, world
+
+BODY = json.dumps({"sender": "cron", "data": {"body": "hello"}, "id": "1"}).encode()
+
+
+def signed(body: bytes, key: str = TOKEN) -> str:
+    return hmac.new(key.encode(), body, hashlib.sha256).hexdigest()
+
+
+async def post(here: World, rest: str, body: bytes, headers: dict[str, str]) -> int:
+    url = f"http://{here.platform.listen}/channels/webhook/{rest}"
+    async with httpx.AsyncClient() as client:
+        return (await client.post(url, content=body, headers=headers)).status_code
+
+
+async def test_only_who_knows_the_token_is_heard(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        strangers: list[dict[str, str]] = [
+            {},
+            {"Authorization": "Bearer wrong-token-wrong"},
+            {"X-Hub-Signature-256": f"sha256={signed(BODY, 'another key')}"},
+            {"X-Hub-Signature-256": "sha256="},
+            {"X-Hub-Signature-256": f"sha256={signed(b'another body')}"},
+        ]
+        for headers in strangers:
+            for rest in ("in", "probe", "alertmanager", "nowhere"):
+                assert await post(here, rest, BODY, headers) == 401
+        assert await post(here, "in", BODY, {"Authorization": f"Bearer {TOKEN}"}) == 202
+        assert await post(here, "nowhere", BODY, {"Authorization": f"Bearer {TOKEN}"}) == 404
+        (arrived,) = await here.heard()
+        assert (arrived.person.id, arrived.text, arrived.id) == ("cron", "hello", "1")
+
+
+async def test_an_alert_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    body = b'{"event": {"event_type": "incident.triggered"}}'
+    async with world("webhook", tmp_path) as here:
+        headers = {"X-PagerDuty-Signature": f"v1={'0' * 64},v1={signed(body)}"}
+        assert await post(here, "pagerduty", body, headers) == 202
+        (arrived,) = await here.heard()
+        assert (arrived.kind, arrived.person.id) == ("alert", "pagerduty")
+        assert arrived.text.encode() == body
+
+
+async def test_who_must_not_post_waits_until_it_may(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        here.platform.trouble.expired = True
+        with pytest.raises(SendError) as refused:
+            await here.send("hello")
+        assert refused.value.channel
+
+
+async def test_what_is_sent_twice_under_one_key_arrives_once(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        first = await here.send("hello", key="k1")
+        assert await here.send("hello", key="k1") == first
+        assert here.shown().text == "hello"
+
+
+async def test_a_short_token_is_no_token(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        around = here.surroundings(lambda _name: "short")
+        with pytest.raises(HermesError, match="too short"):
+            make(here.platform.settings(), around)
