@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.effects import Effect, Verdict
+from hermes_agent.core.effects import Effect, Verdict, paths_in
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.addresses import host_of
@@ -56,7 +56,11 @@ class Scene:
             workspace=str(self.workspace),
             capabilities=tuple(tool.capabilities),
             command=arguments.get("command") if name == "terminal" else None,
-            paths=tuple((access, arguments[path]) for path, access in tool.paths.items()),
+            paths=tuple(
+                (access, path)
+                for name, access in tool.paths.items()
+                for path in paths_in(arguments[name])
+            ),
             hosts=tuple(host_of(arguments[name]) for name in tool.hosts if arguments[name]),
             origin=tool.origin,
         )

@@ -12,7 +12,7 @@ from hermes_agent.agent.fold import Conversation, OpenCall
 from hermes_agent.agent.parts import Parts
 from hermes_agent.agent.people import People, Write
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import DEFAULT, Effect, Facts, Resolve, Verdict
+from hermes_agent.core.effects import DEFAULT, Effect, Facts, Resolve, Verdict, paths_in
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.lent import Reach
 from hermes_agent.core.skills import Bounds
@@ -50,13 +50,6 @@ def _shown(open_call: OpenCall) -> str:
 
 async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
     return [(path,) for path in paths]
-
-
-def _paths(given: object) -> Sequence[str]:
-    """An argument that is one path, or several."""
-    if isinstance(given, list | tuple):
-        return [str(one) for one in given]
-    return [str(given) if given else ""]
 
 
 def _may_be_empty(tool: Tool, argument: str) -> bool:
@@ -221,7 +214,7 @@ class Admission:
             paths=tuple(
                 (access, path)
                 for key, access in tool.paths.items()
-                for path in _paths(given[key])
+                for path in paths_in(given[key])
                 if path or not _may_be_empty(tool, key)
             ),
             hosts=tuple(host_of(str(given[key])) for key in tool.hosts if given.get(key)),

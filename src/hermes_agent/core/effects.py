@@ -70,6 +70,13 @@ class Act(Struct, frozen=True):
     nobody can tell. A name that is empty may be any option."""
 
 
+def paths_in(given: object) -> tuple[str, ...]:
+    """The paths of an argument that is one, or several."""
+    if isinstance(given, list | tuple):
+        return tuple(str(one) for one in given)
+    return (str(given) if given else "",)
+
+
 class Effect(Struct, frozen=True):
     """A tool call as the gate gets it."""
 

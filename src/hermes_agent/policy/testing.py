@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin
+from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin, paths_in
 from hermes_agent.policy.acts import Homes
 from hermes_agent.policy.addresses import host_of
 from hermes_agent.policy.decide import Rules
@@ -80,7 +80,10 @@ def make_effect(
         terminal=terminal, terminal_kind=place, capabilities=touches.capabilities,
         command=str(command) if command is not None else None,
         paths=tuple(
-            (access, str(input[name])) for name, access in touches.paths.items() if name in input
+            (access, path)
+            for name, access in touches.paths.items()
+            if name in input
+            for path in paths_in(input[name])
         ),
         hosts=tuple(host_of(str(input[name])) for name in touches.hosts if input.get(name)),
         origin=_origin(origin, tool in tools), actor=actor, time=time,
