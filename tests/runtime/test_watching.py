@@ -17,7 +17,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.incidents import Incident, WatchedCheck
+from hermes_agent.core.gateway import Chat
+from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings import WatchSettings
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.runtime.door import MOST_AT_ONCE, Visitor
@@ -466,3 +467,23 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 
             await until(told)
             assert "cannot listen on" in here.runtime.incidents.troubles[0]
+
+
+async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
+    watch = WatchSettings(notify=("ntfy:ops", "ntfy", "nowhere"))
+    channels = {"ntfy": {"topic": "ops", "home": "ops"}}
+    async with house(tmp_path, watch=watch, channels=channels) as here:
+        incidents, ledger = here.runtime.incidents, here.runtime.store.gateway
+        await incidents.intake.raise_signal(Signal("person", "p:1", "shop is down", "shop"))
+
+        async def told() -> bool:
+            return bool(await ledger.deliveries(key="incident/"))
+
+        await until(told)
+        await incidents.notices.send_due()
+        (delivery,) = await ledger.deliveries(key="incident/")
+        assert delivery.outgoing.chat == Chat("ntfy", "ops")
+        assert delivery.outgoing.kind == "notice"
+        assert delivery.outgoing.text.startswith("declared: inc-1 P2 shop is down")
+        errors = [one.error for one in await here.runtime.store.incidents.notices() if one.error]
+        assert errors == ["there is no channel 'nowhere'"]

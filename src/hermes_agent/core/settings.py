@@ -261,6 +261,8 @@ class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     webhook: str = ""
     """An address that the team's notices are posted to, as JSON; each carries an
     `Idempotency-Key`."""
+    notify: Names = ()
+    """Where the team hears of incidents by the gateway, as `telegram:CHAT`, `matrix` or `all`."""
     listen: str = ""
     """Where alerts of Alertmanager, Grafana and PagerDuty are taken, as `127.0.0.1:9911`; empty
     means nowhere but the runtime's own socket."""

@@ -1,9 +1,9 @@
-"""Where the team hears of incidents, and in which words. Until there are chat channels: the
-terminals that are attached, a file, and a webhook."""
+"""Where the team hears of incidents, and in which words: on the terminals that are attached, in a
+file, by a webhook, and by the channels of the gateway."""
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +21,8 @@ from hermes_agent.core.incidents import (
 
 ALWAYS = ("terminal", "log")
 WEBHOOK = "webhook"
+POST = "post"
+"""Before a target of the gateway, as `post:telegram:CHAT`."""
 WEBHOOK_SECONDS = 10.0
 DETAIL = 300
 LOG_BYTES = 5_000_000
@@ -29,15 +31,23 @@ TAIL_BYTES = 200_000
 """How much of the file is looked through for a notice that may stand there already."""
 
 
-def channels_for(incident: Incident, webhook: str) -> tuple[str, ...]:
+def channels_for(incident: Incident, webhook: str, targets: Sequence[str]) -> tuple[str, ...]:
     """Where an incident is told. Of practice only who watches hears."""
-    return (*ALWAYS, WEBHOOK) if webhook and incident.source != "drill" else ALWAYS
+    if incident.source == "drill":
+        return ALWAYS
+    posted = tuple(f"{POST}:{target}" for target in dict.fromkeys(targets))
+    return (*ALWAYS, *([WEBHOOK] if webhook else []), *posted)
 
 
 def notices_for(
-    incident: Incident, kind: NoticeKind, text: str, number: int, webhook: str
+    incident: Incident,
+    kind: NoticeKind,
+    text: str,
+    number: int,
+    webhook: str,
+    targets: Sequence[str] = (),
 ) -> list[NewNotice]:
-    return [(kind, number, channel, text) for channel in channels_for(incident, webhook)]
+    return [(kind, number, channel, text) for channel in channels_for(incident, webhook, targets)]
 
 
 def key_of(notice: Notice) -> str:
@@ -187,6 +197,17 @@ class TerminalChannel:
 
     async def send(self, notice: Notice, _incident: Incident, /) -> None:
         self._publish(notice)
+
+
+class PostChannel:
+    """The ledger of the gateway, which sees to the rest."""
+
+    def __init__(self, hand_in: Callable[[str, str, str], Awaitable[None]]) -> None:
+        self._hand_in = hand_in
+
+    async def send(self, notice: Notice, _incident: Incident, /) -> None:
+        target = notice.channel.removeprefix(f"{POST}:")
+        await self._hand_in(f"incident/{key_of(notice)}", target, notice.text)
 
 
 class WebhookChannel:

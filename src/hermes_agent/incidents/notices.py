@@ -120,7 +120,7 @@ class Notices:
         """Whether it need not be sent again: it arrived, or was given up."""
         incident = await self._store.incident(notice.incident)
         try:
-            channel = self._channels.get(notice.channel)
+            channel = self._channels.get(notice.channel.partition(":")[0])
             if channel is None:
                 raise HermesError(f"there is no channel {notice.channel!r}")
             await channel.send(notice, incident)

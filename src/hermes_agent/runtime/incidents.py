@@ -42,6 +42,9 @@ log = logging.getLogger("hermes.incidents")
 LOOK_SECONDS = 1.0
 """How often a home in which nothing is watched is looked at."""
 AGAIN_SECONDS = 5.0
+HEALTH, AUDIT, BRIEFING = "builtin:health", "builtin:audit", "builtin:briefing"
+WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
+"""The three levels of watching, and when they are due."""
 
 
 class Incidents:
@@ -91,7 +94,12 @@ class Incidents:
 
     @cached_property
     def notices(self) -> "Notices":
-        from hermes_agent.incidents.channels import LogChannel, TerminalChannel, WebhookChannel
+        from hermes_agent.incidents.channels import (
+            LogChannel,
+            PostChannel,
+            TerminalChannel,
+            WebhookChannel,
+        )
         from hermes_agent.incidents.notices import Notices
 
         return Notices(
@@ -100,6 +108,7 @@ class Incidents:
                 "terminal": TerminalChannel(self._publish),
                 "log": LogChannel(self._runtime.home.path / "incidents" / "notices.log"),
                 "webhook": WebhookChannel(lambda: self._runtime.settings.watch.webhook),
+                "post": PostChannel(self._post),
             },
             notices=self.notices_for,
             clock=self._runtime.clock,
@@ -152,10 +161,28 @@ class Incidents:
                     await self._woken.wait()
         await self._runner.clear()
         parts = (
-            self.watching.tend, self.logs.tend, self.notices.tend, self.briefing.tend,
+            self.watching.tend, self.logs.tend, self.notices.tend, self._have_jobs,
             self.listener.tend, self.commander.tend,
         )  # fmt: skip
         await asyncio.gather(*map(_lasting, parts))
+
+    async def _have_jobs(self) -> None:
+        """The schedules of watching are jobs, which people may change, pause and remove."""
+        await self._runtime.jobs.have(WATCH_JOBS)
+        await asyncio.Event().wait()
+
+    def builtins(self) -> dict[str, Callable[[], Awaitable[str]]]:
+        """What those jobs do."""
+
+        async def with_checks(level: str, write: Callable[[], Awaitable[str]]) -> str:
+            checked = await self.watching.run_level(level)
+            return "\n\n".join(filter(None, (checked, await write())))
+
+        return {
+            HEALTH: lambda: self.watching.run_level("critical"),
+            AUDIT: lambda: with_checks("hourly", self.briefing.write_audit),
+            BRIEFING: lambda: with_checks("daily", self.briefing.write_briefing),
+        }
 
     async def _is_wanted(self) -> bool:
         self._wanted = self._wanted or await self._something_to_do()
@@ -262,7 +289,12 @@ class Incidents:
         """A notice for each channel of an incident."""
         from hermes_agent.incidents.channels import notices_for
 
-        return notices_for(incident, kind, text, number, self._runtime.settings.watch.webhook)
+        settings = self._runtime.settings.watch
+        return notices_for(incident, kind, text, number, settings.webhook, settings.notify)
+
+    async def _post(self, key: str, target: str, text: str) -> None:
+        post = self._runtime.post
+        await post.send(key, post.chats([target]), text, kind="notice")
 
     def _publish(self, notice: Notice) -> None:
         told = ev.Noted(notice.text, "info" if notice.kind == "progress" else "warning")
