@@ -1,0 +1,116 @@
+"""`hermes gateway` and `hermes send`, with a real runtime and a channel whose platform answers."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cli import House
+from tests.support.platforms.telegram import TOKEN, TelegramPlatform
+
+PATIENCE = 30.0
+
+
+async def until(met: Callable[[], Any]) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        while not (found := met()):
+            await asyncio.sleep(0.02)
+    return found
+
+
+class Cli:
+    """Commands beside the platform, which lives in this process."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def run(self, *words: str, input: str = "") -> tuple[int, str, str]:
+        done = await asyncio.to_thread(self._house.run, *words, input=input)
+        return done.returncode, done.stdout, done.stderr
+
+    async def good(self, *words: str, input: str = "") -> str:
+        code, out, err = await self.run(*words, input=input)
+        assert code == 0, out + err
+        return out
+
+    async def json(self, *words: str) -> Any:
+        return json.loads(await self.good(*words, "--json"))
+
+
+@pytest.fixture
+async def telegram(tmp_path: Path) -> AsyncIterator[TelegramPlatform]:
+    platform = TelegramPlatform()
+    await platform.start(tmp_path)
+    yield platform
+    await platform.stop()
+
+
+async def test_a_channel_is_set_up_tried_and_talked_on(
+    house: House, telegram: TelegramPlatform
+) -> None:
+    cli = Cli(house)
+    listed = await cli.json("gateway", "setup")
+    assert "telegram" in {row["name"] for row in listed}
+    home = telegram.chat().chat
+    out = await cli.good(
+        "gateway", "setup", "telegram", "--set", f"address={telegram.settings()['address']}",
+        "--home", home, input=f"{TOKEN}\n",
+    )  # fmt: skip
+    assert "proven just now" in out
+    assert TOKEN not in (house.home / "config.yaml").read_text()
+    assert f"TELEGRAM_TOKEN={TOKEN}" in (house.home / ".env").read_text()
+    assert "last proven" in await cli.good("gateway", "status")
+
+    await telegram.say("let me in")
+    told = await cli.good("gateway", "pair", "telegram", "--role", "owner", "--name", "ada")
+    await telegram.say(told.splitlines()[0])
+    await until(lambda: any("Welcome" in one.text for one in telegram.sent()))
+    assert "1 stranger wrote on telegram" in await cli.good("gateway", "status")
+    await telegram.say("hello")
+    await until(lambda: any("Good day to you" in one.text for one in telegram.sent()))
+    (person,) = await cli.json("gateway", "people")
+    assert (person["name"], person["role"], person["by"]) == ("ada", "owner", "code")
+    (session,) = await cli.json("sessions", "list")
+    assert session["source"] == "telegram"
+
+    file = house.work / "report.txt"
+    file.write_text("all is well")
+    rows = await cli.json("send", "telegram", "The", "backup", "--file", str(file), "--wait")
+    assert [row["state"] for row in rows] == ["sent"]
+    await until(lambda: any("The backup" in one.text for one in telegram.sent()))
+    out = await cli.good("send", f"telegram:{home}", input="from a pipe")
+    assert "will be sent" in out
+    await until(lambda: any("from a pipe" in one.text for one in telegram.sent()))
+    assert "nothing was given up" in await cli.good("gateway", "dead")
+
+    await cli.good("gateway", "block", "ada")
+    before = len(telegram.sent())
+    await telegram.say("still there?")
+    assert (await cli.json("gateway", "people"))[0]["role"] == "blocked"
+    await cli.good("gateway", "remove", "ada", "--yes")
+    assert await cli.json("gateway", "people") == []
+    assert len(telegram.sent()) == before
+
+
+async def test_what_cannot_be_is_said_with_a_way_out(house: House) -> None:
+    cli = Cli(house)
+    for words, said in (
+        (("gateway", "setup", "pigeon"), "no channel called 'pigeon'"),
+        (("gateway", "setup", "telegram", "--set", "colour=blue"), "no field 'colour'"),
+        (("gateway", "setup", "telegram"), "token is needed"),
+        (("gateway", "pair", "telegram"), "no channel 'telegram'"),
+        (("gateway", "test", "telegram"), "not set up"),
+        (("gateway", "block", "nobody-i-know"), "nobody is called"),
+        (("gateway", "again", "x"), "no id"),
+        (("send", "telegram", "hi"), "no channel 'telegram'"),
+        (("send", "telegram"), "nothing to send"),
+        (("send", "telegram", "--file", "none.pdf"), "cannot read none.pdf"),
+    ):
+        code, out, err = await cli.run(*words)
+        assert code in (1, 2), (words, out)
+        assert said in err, (words, err)
+        assert "Traceback" not in err
+    assert "no channel is set up" in await cli.good("gateway", "status")
