@@ -2,10 +2,10 @@
 nothing but the clock of the zone. It shares no code with what it checks."""
 
 import calendar
-from datetime import datetime, timedelta
+from array import array
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-MINUTE = timedelta(minutes=1)
 NAMES = {
     name: number
     for names, low in ((calendar.month_abbr[1:], 1), (("sun", "mon", "tue", "wed", "thu", "fri",
@@ -33,7 +33,7 @@ def _listed(field: str, low: int, high: int, number: int) -> bool:
     return False
 
 
-def _day(fields: list[str], wall: datetime) -> bool:
+def _day(fields: list[str], wall: date) -> bool:
     _, _, days, months, weekdays = fields
     if not _listed(months, 1, 12, wall.month):
         return False
@@ -59,42 +59,59 @@ def _day(fields: list[str], wall: datetime) -> bool:
 
 
 class Oracle:
-    """The clock of a zone over a time, read once each minute; asked for many expressions."""
+    """The clock of a zone over a time, read for each minute of it; asked for many expressions."""
 
     def __init__(self, zone: str, begin: float, end: float) -> None:
-        there = ZoneInfo(zone)
-        first = int(begin - begin % 60)
-        self.readings = [
-            (moment, datetime.fromtimestamp(moment, there))
-            for moment in range(first, int(end) + 1, 60)
-        ]
         self.begin, self.end = begin, end
+        self.first = int(begin // 3_600) * 3_600
+        self.walls = array("q")
+        """What the clock shows, in minutes since it showed 1970."""
+        self.again = bytearray()
+        """Whether it has shown that before."""
+        there = ZoneInfo(zone)
+        for hour in range(self.first, int(end) + 1, 3_600):
+            ends = [self._read(hour, there), self._read(hour + 3_540, there)]
+            if ends[1][0] - ends[0][0] == 59 and ends[0][1] == ends[1][1]:
+                self.walls.extend(range(ends[0][0], ends[0][0] + 60))
+                self.again.extend(bytes((ends[0][1],)) * 60)
+                continue
+            for moment in range(hour, hour + 3_600, 60):  # the clock changes within this hour
+                wall, fold = self._read(moment, there)
+                self.walls.append(wall)
+                self.again.append(fold)
+        self.skips = [
+            (place, range(self.walls[place - 1] + 1, self.walls[place]))
+            for place in range(1, len(self.walls))
+            if self.walls[place] - self.walls[place - 1] > 1
+        ]
+
+    def _read(self, moment: int, zone: ZoneInfo) -> tuple[int, int]:
+        shown = datetime.fromtimestamp(moment, zone)
+        return int(shown.replace(tzinfo=UTC).timestamp()) // 60, shown.fold
 
     def slots(self, expression: str) -> list[float]:
         """All with `begin < slot <= end`."""
         fields = expression.lower().split()
-        minute, hour = fields[0], fields[1]
-        minutes = [_listed(minute, 0, 59, number) for number in range(60)]
-        hours = [_listed(hour, 0, 23, number) for number in range(24)]
-        days: dict[object, bool] = {}
+        hours = [_listed(fields[1], 0, 23, hour) for hour in range(24)]
+        times = [
+            hours[minute // 60] and _listed(fields[0], 0, 59, minute % 60) for minute in range(1440)
+        ]
+        days: dict[int, bool] = {}
 
-        def due(wall: datetime) -> bool:
-            if not (minutes[wall.minute] and hours[wall.hour]):
+        def due(wall: int) -> bool:
+            if not times[wall % 1440]:
                 return False
-            if (day := wall.date()) not in days:
-                days[day] = _day(fields, wall)
+            if (day := wall // 1440) not in days:
+                days[day] = _day(fields, date(1970, 1, 1) + timedelta(days=day))
             return days[day]
 
-        found: list[float] = []
-        before: datetime | None = None
-        for moment, wall in self.readings:
-            is_due = due(wall) and (wall.fold == 0 or minute[0] == "*" or all(hours))
-            if before is not None and wall - before > MINUTE and not all(hours):
-                skipped = before + MINUTE
-                while skipped < wall:
-                    is_due |= due(skipped)
-                    skipped += MINUTE
-            if is_due and self.begin < moment <= self.end:
-                found.append(float(moment))
-            before = wall
-        return found
+        twice = fields[0][0] == "*" or all(hours)
+        found = {
+            place
+            for place, wall in enumerate(self.walls)
+            if times[wall % 1440] and due(wall) and (twice or not self.again[place])
+        }
+        if not all(hours):
+            found |= {place for place, skipped in self.skips if any(map(due, skipped))}
+        moments = (float(self.first + place * 60) for place in sorted(found))
+        return [moment for moment in moments if self.begin < moment <= self.end]
