@@ -124,12 +124,12 @@ class Response(Pupil):
     async def services(self) -> list[Service]:
         return list(await self.runtime.store.incidents.services())
 
-    async def keep_skill(self, name: str, state: Any, book: str) -> None:
+    async def keep_skill(self, name: str, state: Any, book: str, by: str = "person") -> None:
         book = book.replace("{{service}}", f"{self.work}/{{{{service}}}}")
         files = {path: text.encode() for path, text in prevention(name, book).items()}
         await self.runtime.learning.book.write(name, files, by="agent", state="candidate")
         if state != "candidate":
-            await self.runtime.learning.book.set_state(name, state, "as the test wants it", "test")
+            await self.runtime.learning.book.set_state(name, state, "as the test wants it", by)
 
 
 @asynccontextmanager
