@@ -70,40 +70,31 @@ def writer(here: Post, folder: Path) -> Briefing:
     return Briefing(folder, here.store, standings=standings, troubles=lambda: (), clock=here.clock)
 
 
-async def test_each_is_written_once_when_its_time_has_come(tmp_path: Path) -> None:
+async def test_each_is_written_once_for_a_time_in_which_something_was_watched(
+    tmp_path: Path,
+) -> None:
     clock = Clock(NOON + 10)
     audit = tmp_path / "audits" / "2026-11-15.md"
     briefing = tmp_path / "briefings" / "2026-11-16.md"
     async with post(tmp_path, clock) as here:
         files = writer(here, tmp_path)
-        await files.write_due()
+        assert await files.write_audit() == await files.write_briefing() == ""
         await here.store.keep_check(CheckState("web", True, NOON, clock.now))
-        await files.write_due()
-        assert not audit.exists()
+        assert await files.write_audit() == ""
+        told = []
         for later in (HOUR, HOUR + 60, 2 * HOUR + 60, 3 * HOUR):
             clock.now = NOON + later
-            await files.write_due()
+            told.append(await files.write_audit())
+        assert told == [told[0], "", "", ""]
+        assert told[0].startswith("## 12:00")
         heads = [line for line in audit.read_text().splitlines() if line.startswith("#")]
         assert heads == ["# Audits of 2026-11-15", "## 12:00"]
-        clock.now = NOON + 20 * HOUR - 1
-        await files.write_due()
-        assert not briefing.exists()
     async with post(tmp_path, clock) as here:
-        clock.now = NOON + 21 * HOUR
+        clock.now = NOON + 20 * HOUR
         files = writer(here, tmp_path)
-        await files.write_due()
-        first = briefing.read_text()
+        first = await files.write_briefing()
         await here.raise_signal(Signal("person", "x", "new"))
-        await files.write_due()
+        assert await files.write_briefing() == ""
         assert briefing.read_text() == first
         assert first.startswith("# Briefing of Monday, 2026-11-16")
         assert list(tmp_path.glob("*/*.new")) == []
-
-
-async def test_where_there_is_nothing_to_write_the_store_is_asked_once(tmp_path: Path) -> None:
-    clock = Clock(NOON + 10)
-    async with post(tmp_path, clock) as here:
-        files = writer(here, tmp_path)
-        await files.write_due()
-    await files.write_due()  # the store is closed
-    assert list(tmp_path.glob("*/*.md")) == []

@@ -12,7 +12,7 @@ import pytest
 from hermes_agent.core import events as ev
 from tests.runtime.test_jobs import says
 from tests.support.house import until
-from tests.support.jobs import Clock, workplace
+from tests.support.jobs import Clock, RealClock, workplace
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_a_script_decides_whether_the_agent_is_woken(
 async def test_a_script_alone_is_the_result(
     tmp_path: Path, fields: dict[str, Any], state: str, said: str
 ) -> None:
-    async with workplace(tmp_path) as place:
+    async with workplace(tmp_path, clock=RealClock()) as place:
         run = await place.by_hand(await place.add(prompt="", script_only=True, **fields))
         assert run.state == state
         assert said in (run.output if state == "done" else run.error)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings import JobSettings
+from hermes_agent.core.tools import Tool
 from tests.support.house import script, until
 from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
 
@@ -275,6 +276,29 @@ async def test_what_a_run_may_spend_is_kept_for_each_run(tmp_path: Path) -> None
         run = await place.by_hand(poor)
         assert run.state == "failed"
         assert "tokens of this turn" in run.error
+
+
+async def test_an_effect_of_which_nobody_knows_makes_its_run_wait(tmp_path: Path) -> None:
+    async def pay() -> str:
+        """Pay."""
+        raise OutcomeUnknown("the line broke", "look at the account")
+
+    model = script(tmp_path, "pays", {"calls": [{"tool": "pay", "with": {}}]}, {"say": "paid"})
+    async with workplace(tmp_path, model, tools=(Tool("pay", pay, "Pay"),)) as place:
+        job = await place.add(name="rent", timeout=100.0)
+        run = await place.by_hand(job)
+        assert (run.state, run.told) == ("parked", ("parked",))
+        assert run.error == "the outcome of pay is unknown: `hermes parked` lists them"
+        (told,) = await place.texts()
+        assert told.startswith(f"⚠ job rent waits for a decision (run {run.id}")
+        with pytest.raises(UsageError, match="waits for an effect"):
+            await place.runtime.jobs.desk.decide(run.id, "done", "ann")
+        place.clock.now += 10 * DAY  # to wait for people is not to take long
+        (parked,) = await place.runtime.store.parked()
+        await place.runtime.decide(parked.effect, "skip", "ann")
+        run = await place.in_state(run.id, "done")
+        assert (run.output, run.error) == ("paid", "")
+        assert await place.texts() == [told, "paid"]
 
 
 # where results go

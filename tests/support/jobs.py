@@ -1,5 +1,6 @@
 """A runtime whose clock the test moves, and the jobs in it."""
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,9 @@ from hermes_agent.core.settings import JobSettings
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.house import House, house, until
 
-MONDAY = 1_800_000_000.0 // 604_800 * 604_800 + 4 * 86_400
-"""A Monday at midnight, UTC."""
+MONDAY = 1_577_000_000.0 // 604_800 * 604_800 + 4 * 86_400
+"""A Monday at midnight, UTC. Long ago: commands are begun by the real clock, and must not seem to
+have run for years."""
 HOUR, DAY = 3_600.0, 86_400.0
 
 
@@ -22,6 +24,13 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class RealClock(Clock):
+    """For commands that are to take too long."""
+
+    def __call__(self) -> float:
+        return time.time()
 
 
 class Workplace:
@@ -102,8 +111,8 @@ class Workplace:
 async def workplace(
     folder: Path, model: str = "", *, clock: Clock | None = None, **more: Any
 ) -> AsyncIterator[Workplace]:
-    time = clock or Clock()
+    now = clock or Clock()
     more.setdefault("channels", {"post": {"home": "people"}})
     more.setdefault("jobs", JobSettings(zone="UTC"))
-    async with house(folder, clock=time, model=model, **more) as made:
-        yield Workplace(made, time)
+    async with house(folder, clock=now, model=model, **more) as made:
+        yield Workplace(made, now)

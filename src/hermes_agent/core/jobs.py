@@ -226,8 +226,9 @@ class Jobs(Protocol):
         """Newest slot first."""
         ...
 
-    async def open(self, limit: int = 1_000) -> Sequence[Run]:
-        """Runs that have not ended, the oldest slot first."""
+    async def open(self, limit: int = 1_000, each: int | None = None) -> Sequence[Run]:
+        """Runs that have not ended, the oldest slot first. `each`: of those of a job that are in
+        the same state only the oldest so many, so that one that waits for ever hides no other."""
         ...
 
     async def claim(self, run: int, now: float) -> Run | None:

@@ -2,6 +2,7 @@
 what is known and without a model. Markdown files in `incidents/`."""
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,12 +13,10 @@ from msgspec import Struct
 from hermes_agent.core.incidents import CheckHour, Incident, Incidents
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.channels import span
-from hermes_agent.incidents.keeping_on import keep_on
-from hermes_agent.incidents.watching import Standing, morning_after
+from hermes_agent.incidents.watching import Standing
 
 HOUR = 3_600.0
 DAY = 86_400.0
-LOOK_SECONDS = 20.0
 SLOWER = 1.5
 """A check that takes so many times as long as the day before is worth a word."""
 AGAIN = 3
@@ -170,7 +169,7 @@ def risks(facts: Facts) -> list[str]:
 
 
 class Briefing:
-    """Writes the files when their time has come, each once."""
+    """Writes the files, each once."""
 
     def __init__(
         self,
@@ -186,39 +185,45 @@ class Briefing:
         self._standings = standings
         self._troubles = troubles
         self._clock = clock
-        self._nothing: object = None
-        """The hour and the day of which there is nothing to write: they are not asked for again."""
 
-    async def tend(self) -> None:
-        await keep_on("the briefing", self.write_due, lambda: asyncio.sleep(LOOK_SECONDS))
-
-    async def write_due(self) -> None:
-        """The audit of the hour that is over, and from 08:00 on the briefing of this day: where
-        they are not written yet, and something was watched then."""
+    async def write_audit(self) -> str:
+        """The audit of the hour that is over; nothing where it is written already, or nothing was
+        watched then."""
         now = self._clock()
         since = now // HOUR * HOUR - HOUR
-        audit = self._folder / "audits" / f"{_day(since)}.md"
-        briefing = self._folder / "briefings" / f"{_day(now)}.md"
-        morning = morning_after(now - DAY)
-        wants_audit = not await asyncio.to_thread(_holds, audit, f"{_hour(since)}\n")
-        wants_briefing = morning <= now and not await asyncio.to_thread(briefing.exists)
-        wanted = since, wants_briefing
-        if not (wants_audit or wants_briefing) or wanted == self._nothing:
-            return
+        path = self._folder / "audits" / f"{_day(since)}.md"
+        if await asyncio.to_thread(_holds, path, f"{_hour(since)}\n"):
+            return ""
+        facts = await self._facts(now)
+        if not _something(facts, since, since + HOUR):
+            return ""
+        text = audit_text(facts, since)
+        await asyncio.to_thread(_append, path, f"# Audits of {_day(since)}\n", text)
+        return text
+
+    async def write_briefing(self) -> str:
+        """The briefing of this day, as the audit."""
+        now = self._clock()
+        path = self._folder / "briefings" / f"{_day(now)}.md"
+        if await asyncio.to_thread(path.exists):
+            return ""
+        facts = await self._facts(now)
+        if not _something(facts, now - DAY, math.inf):
+            return ""
+        text = briefing_text(facts)
+        await asyncio.to_thread(_append, path, "", text)
+        return text
+
+    async def _facts(self, now: float) -> Facts:
         hours = await self._store.check_hours(now - 8 * DAY)
         incidents = await self._store.incidents(limit=1_000)
-        times = [*(one.hour for one in hours), *(one.opened for one in incidents)]
-        wants_audit = wants_audit and any(since <= one < since + HOUR for one in times)
-        wants_briefing = wants_briefing and any(morning - DAY <= one < morning for one in times)
-        if not (wants_audit or wants_briefing):
-            self._nothing = wanted
-            return
-        facts = Facts(now, await self._standings(), hours, incidents, self._troubles())
-        if wants_audit:
-            title = f"# Audits of {_day(since)}\n"
-            await asyncio.to_thread(_append, audit, title, audit_text(facts, since))
-        if wants_briefing:
-            await asyncio.to_thread(_append, briefing, "", briefing_text(facts))
+        return Facts(now, await self._standings(), hours, incidents, self._troubles())
+
+
+def _something(facts: Facts, since: float, until: float) -> bool:
+    """Whether anything was watched, or wrong, in a time."""
+    times = [*(one.hour for one in facts.hours), *(one.opened for one in facts.incidents)]
+    return any(since <= one < until for one in times)
 
 
 def _day(moment: float) -> str:

@@ -59,6 +59,8 @@ class Watched(Struct, frozen=True):
     needs: tuple[str, ...] = ()
     labels: Mapping[str, str] = {}
     file: str = ""
+    level: str = ""
+    """The job that runs it; empty for one with an interval of its own."""
 
     @property
     def name(self) -> str:
@@ -218,6 +220,7 @@ class _Reader(Reader):
             self._needs(given),
             self._labels(given),
             self.path,
+            "" if every else level or "critical",
         )  # fmt: skip
 
     def _log(self, given: Mapping[str, Node], name: str) -> LogPattern:

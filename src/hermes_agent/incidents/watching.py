@@ -73,6 +73,12 @@ def next_due(watched: Watched, state: CheckState, now: float) -> float:
     return morning_after(last) if watched.daily else last + watched.every
 
 
+def runs_by_itself(watched: Watched, state: CheckState) -> bool:
+    """Whether it is run without its level's job: at first, while it fails, and where it has an
+    interval of its own."""
+    return not watched.level or not state.last or bool(state.failures)
+
+
 def morning_after(moment: float) -> float:
     """The next 08:00 of local time."""
     day = time.localtime(moment)
@@ -131,7 +137,9 @@ class Watching:
         now = self._clock()
         for watched in loaded.checks:
             state = states.get(watched.name, CheckState(watched.name))
-            if watched.name not in self._running and next_due(watched, state, now) <= now:
+            if watched.name in self._running or not runs_by_itself(watched, state):
+                continue
+            if next_due(watched, state, now) <= now:
                 self._begin(watched)
         for name in states.keys() - {watched.name for watched in loaded.checks}:
             del states[name]
@@ -166,6 +174,18 @@ class Watching:
             if watched.name == name:
                 return await asyncio.shield(self._running.get(name) or self._begin(watched, True))
         raise NotFound(f"no check called {name!r}", "`hermes watch list` shows them")
+
+    async def run_level(self, level: str) -> str:
+        """Run all checks of a level; how they stand, in words."""
+        mine = [one for one in (await self.look()).checks if one.level == level]
+        running = [self._running.get(one.name) or self._begin(one) for one in mine]
+        outcomes = await asyncio.shield(asyncio.gather(*running))
+        failing = [one.name for one, came in zip(mine, outcomes, strict=True) if not came.ok]
+        if not mine:
+            return ""
+        if failing:
+            return f"{len(failing)} of {len(mine)} {level} checks fail: {', '.join(failing)}"
+        return f"{len(mine)} {level} checks hold" if len(mine) > 1 else f"the {level} check holds"
 
     async def _once(self, watched: Watched, by_hand: bool) -> Outcome:
         async with self._slots.setdefault(watched.check.terminal, asyncio.Semaphore(AT_ONCE)):

@@ -3,6 +3,7 @@ and has a name of its own, so that the next runtime finds out what became of it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from hermes_agent.policy.resolvers import on_disk
 from hermes_agent.runtime.gated import NotAllowed, admit, stand_in
 from hermes_agent.terminals.kinds import kind_of
 from hermes_agent.work.running import title
-from hermes_agent.work.scripts import Printed, printed
+from hermes_agent.work.scripts import BUILTIN, Printed, printed
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -36,17 +37,21 @@ class Scripts:
         self._at_work: dict[int, Terminal] = {}
 
     async def builtin(self, job: Job) -> Printed:
+        text = await self._act(job)()
+        return Printed(text, bool(text))
+
+    def _act(self, job: Job) -> Builtin:
         act = self._builtins.get(job.spec.script)
         if act is None:
-            known = ", ".join(sorted(self._builtins)) or "none"
+            known = ", ".join(sorted(self._builtins))
             raise UsageError(f"there is no {job.spec.script!r}", f"there are: {known}")
-        text = await act()
-        return Printed(text, bool(text))
+        return act
 
     async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> Printed:
         """What the script printed. One that was begun by another runtime is waited for;
         `OutcomeUnknown` where nobody can tell what became of it."""
-        session = await self._stand_in(job, f"run-{run.id}")
+        await workspace(self._runtime, job)
+        session = self._stand_in(job, f"run-{run.id}")
         name = session.terminals[0]
         terminal = self._runtime.shelf.terminals(session)[name]
         command = Command(f"script-{run.attempts}", job.spec.script, seconds)
@@ -68,7 +73,10 @@ class Scripts:
     async def foresee(self, job: Job) -> str:
         """Why the gate would not let the script run, as far as that can be told now. Also finds out
         whether there is such a policy."""
-        session = await self._stand_in(job, "run-0")
+        if job.spec.script.startswith(BUILTIN):
+            self._act(job)
+            return ""
+        session = self._stand_in(job, "run-0")
         effect = self._effect(job, session, session.workspace, session.workspace)
         verdict = await self._runtime.gate(session).judge(effect, on_disk)
         if verdict.action == "allow" or not job.spec.script:
@@ -82,12 +90,11 @@ class Scripts:
 
     async def forget(self, job: Job, run: Run) -> None:
         """What it printed is kept elsewhere by now."""
-        if job.spec.script:
-            await self._runtime.shelf.forget(await self._stand_in(job, f"run-{run.id}"))
+        if job.spec.script and not job.spec.script.startswith(BUILTIN):
+            await self._runtime.shelf.forget(self._stand_in(job, f"run-{run.id}"))
 
-    async def _stand_in(self, job: Job, id: str) -> Session:
-        settings = self._runtime.settings
-        folder = await workspace(self._runtime, job)
+    def _stand_in(self, job: Job, id: str) -> Session:
+        settings, folder = self._runtime.settings, folder_of(self._runtime, job)
         session = stand_in(id, JOBS, folder, job.spec.policy or settings.policy)
         return replace(session, terminals=job.spec.terminals or (settings.terminal.default,))
 
@@ -105,9 +112,13 @@ async def workspace(runtime: "Runtime", job: Job) -> str:
     """The folder a job works in: the one it names, else one of its own."""
     if job.spec.workspace:
         return job.spec.workspace
-    folder = runtime.home.path / "jobs" / job.id
-    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
-    return str(folder)
+    folder = folder_of(runtime, job)
+    await asyncio.to_thread(Path(folder).mkdir, mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def folder_of(runtime: "Runtime", job: Job) -> str:
+    return job.spec.workspace or str(runtime.home.path / "jobs" / job.id)
 
 
 def _as_allowed(command: Command, verdict: Verdict) -> Command:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.jobs import ENDED, Job, Run
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.jobs import ENDED, Job, JobSpec, Run
 from hermes_agent.core.records import Session
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ BACK_SECONDS = 60.0
 """A clock that goes back by more was set back."""
 HOUR, DAY = 3_600.0, 86_400.0
 MANY = 1_000
+SOME = 16
+"""More than the runtime has jobs of its own."""
 
 
 class Jobs:
@@ -42,7 +44,13 @@ class Jobs:
         """The latest time that was looked at."""
         self._checked = float("-inf")
         self._next: float | None = None
+        self._awake = False
+        """Whether a job of somebody's is due at some time."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._own: set[int] = set()
+        """Those of them that are the runtime's own, beside which others have their room."""
+        self._kinds: dict[str, bool] = {}
+        """Whether a job is the runtime's own."""
         self._untold = True
         """Whether there may be missed runs of which nobody was told."""
         self._ran: set[str] = set()
@@ -91,9 +99,28 @@ class Jobs:
     def scripts(self) -> "Scripts":
         from hermes_agent.runtime.job_scripts import Scripts
 
-        return Scripts(self._runtime, {})
+        return Scripts(self._runtime, self._runtime.incidents.builtins())
 
     # life
+
+    async def have(self, wanted: Mapping[str, str]) -> None:
+        """See that there are jobs of the runtime itself: names of what they do, with when. One
+        that people have changed or removed stays so."""
+        from hermes_agent.work import planning
+        from hermes_agent.work.schedules import parse
+
+        store, now = self._runtime.store.jobs, self._runtime.clock()
+        for script, when in wanted.items():
+            name = f"watch-{script.partition(':')[2]}"
+            spec = JobSpec(
+                name=name, script=script, script_only=True, deliver=("local",), overlap="skip"
+            )
+            schedule = parse(when, now, zone=self.zone)
+            try:
+                await planning.add_job(store, spec, schedule, "hermes", "", now, script)
+            except UsageError as error:
+                log.warning("%s is not made: %s", script, error.message)
+        self.want()
 
     async def tend(self) -> None:
         try:
@@ -168,26 +195,33 @@ class Jobs:
             self._checked = now
             await self._keep_house(now)
         self._next = await store.first()
+        some = await store.jobs(state="active", limit=SOME)
+        self._awake = any(not is_builtin(job.spec) for job in some)
 
     # runs
 
     async def _begin_due(self) -> None:
         store, room = self._runtime.store.jobs, self._runtime.settings.jobs.parallel
-        if len(self._tasks) >= room:
-            return
-        found = await store.open(limit=MANY)
+        found = await store.open(limit=MANY, each=room)
         busy = {run.job for run in found if run.state in ("claimed", "running")}
         for run in found:
-            if len(self._tasks) >= room:
-                return
             if run.state != "due":
                 continue
+            own = await self._is_own(run.job)
+            if not own and len(self._tasks.keys() - self._own) >= room:
+                continue  # whatever people's jobs do, the health of systems is looked at
             if run.job in busy and await self._must_wait(run):
                 continue
             claimed = await store.claim(run.id, self._runtime.clock())
             if claimed is not None:
                 busy.add(run.job)
+                self._own |= {run.id} if own else set()
                 self._begin(claimed)
+
+    async def _is_own(self, id: str) -> bool:
+        if id not in self._kinds:
+            self._kinds[id] = is_builtin((await self._runtime.store.jobs.job(id)).spec)
+        return self._kinds[id]
 
     async def _must_wait(self, run: Run) -> bool:
         """For the run before; a job may say that it is left out instead."""
@@ -213,6 +247,7 @@ class Jobs:
 
     def _worked(self, run: Run, task: asyncio.Task[None]) -> None:
         self._tasks.pop(run.id, None)
+        self._own.discard(run.id)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("run %s broke", run.id, exc_info=error)
         self.wake()
@@ -262,6 +297,7 @@ class Jobs:
                 if run.session and run.session not in kept:
                     await self._drop_session(run.session)
         self._ran.clear()
+        self._kinds.clear()
         await store.tidy(keep)
 
     async def _drop_session(self, session: str) -> None:
@@ -275,7 +311,7 @@ class Jobs:
     @property
     def busy(self) -> bool:
         """A job is due at some time, or a run is under way: the runtime is needed."""
-        return self._wanted and (self._next is not None or bool(self._tasks))
+        return self._wanted and (self._awake or bool(self._tasks))
 
     async def status(self) -> dict[str, Any]:
         store, now = self._runtime.store.jobs, self._runtime.clock()
@@ -303,6 +339,12 @@ class Jobs:
         """What of it does not work now, in sentences."""
         wrong = [why for job in jobs if job.state == "active" for why in self.post.troubles(job)]
         return [*wrong, *self._unplanned, *self._faults]
+
+
+def is_builtin(spec: JobSpec) -> bool:
+    from hermes_agent.work.scripts import BUILTIN
+
+    return spec.script.startswith(BUILTIN)
 
 
 def _brief(run: Run, names: dict[str, str]) -> dict[str, Any]:

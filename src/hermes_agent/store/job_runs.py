@@ -66,8 +66,16 @@ def runs(
     return _runs(db, ask, [*values, limit])
 
 
-def open_runs(db: apsw.Connection, limit: int) -> list[Run]:
-    return _runs(db, f"where r.state in {OPEN_STATES} order by r.slot, r.id limit ?", (limit,))
+def open_runs(db: apsw.Connection, limit: int, each: int | None = None) -> list[Run]:
+    rest, values = f"where r.state in {OPEN_STATES} ", list[Any]()
+    if each is not None:
+        rest += (
+            "and r.id in (select id from (select id, row_number() over "
+            "(partition by job, state order by slot, id) as place from job_runs "
+            f"where state in {OPEN_STATES}) where place <= ?) "
+        )
+        values.append(each)
+    return _runs(db, rest + "order by r.slot, r.id limit ?", [*values, limit])
 
 
 def slots(db: apsw.Connection, job: str, since: float, until: float) -> list[float]:

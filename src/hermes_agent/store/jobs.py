@@ -108,8 +108,8 @@ class StoredJobs(Jobs):
 
         return await self._read(work)
 
-    async def open(self, limit: int = 1_000) -> Sequence[Run]:
-        return await self._read(lambda db: job_runs.open_runs(db, limit))
+    async def open(self, limit: int = 1_000, each: int | None = None) -> Sequence[Run]:
+        return await self._read(lambda db: job_runs.open_runs(db, limit, each))
 
     async def claim(self, run: int, now: float) -> Run | None:
         return await self._write("claim", lambda db: job_runs.claim(db, run, self._fence(), now))
