@@ -22,7 +22,6 @@ MACROS = {
 }
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 EPOCH = date(1970, 1, 1).toordinal()
 LAST = -1
 SHAPE = "minute hour day month weekday, as in `30 8 * * mon-fri`"
@@ -110,8 +109,6 @@ def read_cron(text: str) -> Cron:
     days, months = _month_days(day), _numbers(month, MONTH)
     weekdays, nth = _week_days(weekday)
     either = not day.startswith("*") and not weekday.startswith("*")
-    if not either and weekday == "*":
-        _refuse_never(day, month, days, months)
     all_hours = len(hours) == 24
     return Cron(
         tuple(h * 3600 + m * 60 for h, m in product(sorted(hours), sorted(minutes))),
@@ -206,10 +203,3 @@ def _week_days(text: str) -> tuple[set[int], set[tuple[int, int]]]:
             )
         nth.add((_number(name, WEEKDAY) % 7, LAST if place == "l" else int(place)))
     return days, nth
-
-
-def _refuse_never(day: str, month: str, days: set[int], months: set[int]) -> None:
-    if not any(first <= LONGEST_MONTH[one - 1] for one in months for first in days):
-        raise UsageError(
-            f"day {day} of month {month} never comes", "`L` is the last day of a month"
-        )

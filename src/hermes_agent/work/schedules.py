@@ -12,7 +12,7 @@ from hermes_agent.core.jobs import Schedule
 from hermes_agent.work.cron import fields_of, read_cron
 from hermes_agent.work.describe import describe_cron, describe_seconds
 from hermes_agent.work.plain import every, once, read_plain
-from hermes_agent.work.slots import moment_of, slots, zone_of
+from hermes_agent.work.slots import moment_of, next_slot, slots, zone_of
 from hermes_agent.work.words import EXAMPLES, Unclear, seconds_of
 
 MOST_LETTERS = 200
@@ -23,7 +23,7 @@ _ZONE_BEFORE = re.compile(r"(?:cron_)?tz=(\S+)\s+", re.IGNORECASE)
 _ZONE_WITHIN = re.compile(
     r"(?:^|[\s,])+(?:in\s+)?([a-z]+(?:/[a-z_+-]+\d*)+|utc|gmt)\b", re.IGNORECASE
 )
-_CRON_FIELD = re.compile(r"[\d*][\w*/,#-]*|[a-z]{3}[\w,#-]*", re.IGNORECASE)
+_CRON_FIELD = re.compile(r"[\d*][\w*/,#-]*|[a-z]{3}[\w,#-]*|l[\d,-]*")
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}t|\d{4}-w\d{2}")
 
 
@@ -47,14 +47,16 @@ def parse(text: str, now: float, zone: str) -> Schedule:
     """The schedule that a text means: a cron expression, `every 2h`, `30m`, an ISO time or plain
     words. `zone` is that of texts that name none. `UsageError` where it is wrong or unclear."""
     given = " ".join(text.split())
-    if not given or len(given) > MOST_LETTERS:
-        raise Unclear("a schedule is needed" if not given else f"{given[:40]!r}… is no schedule")
+    if not given:
+        raise Unclear("a schedule is needed")
+    if len(given) > MOST_LETTERS or not given.isascii():
+        raise Unclear(f"{given[:40]!r} is no schedule")
     said, zone = _zone_of(given, zone)
     lower = said.lower()
     if lower.startswith("@") or _looks_like_cron(lower):
         fields = fields_of(lower)
         read_cron(" ".join(fields))
-        return Schedule("cron", given, " ".join(fields), zone=zone)
+        return _coming(Schedule("cron", given, " ".join(fields), zone=zone), now)
     if _ISO.match(lower):
         return once(given, _iso(said, zone), now, zone)
     if (seconds := seconds_of(lower.removeprefix("in "))) is not None:
@@ -63,7 +65,13 @@ def parse(text: str, now: float, zone: str) -> Schedule:
         return once(given, int(now) + seconds, now, zone)
     if lower.startswith("every ") and (seconds := seconds_of(lower[6:])) is not None:
         return every(given, seconds, now, zone)
-    return replace(read_plain(said, now, zone), given=given)
+    return _coming(replace(read_plain(said, now, zone), given=given), now)
+
+
+def _coming(schedule: Schedule, now: float) -> Schedule:
+    if next_slot(schedule, now) is None:
+        raise UsageError(f"{schedule.given!r} never comes", "look at its days and months")
+    return schedule
 
 
 def _zone_of(text: str, zone: str) -> tuple[str, str]:

@@ -275,12 +275,12 @@ def _ordinal(word: str) -> int | None:
 
 def _monthdays(said: Said) -> bool:
     """`1st and 15th of each month`, `last day of every month`, `first monday of the month`."""
-    said.take("the")
-    first = _ordinal(said.peek())
+    ahead = 1 if said.peek() == "the" else 0
+    first = _ordinal(said.peek(ahead))
     if first is None:
         return False
     said.once(not said.monthdays and not said.nth, "on which days")
-    said.place += 1
+    said.place += 1 + ahead
     if (day := _weekday(said.peek())) is not None:
         said.place += 1
         said.nth, said.weekdays = first, [day]
