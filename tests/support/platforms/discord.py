@@ -32,6 +32,7 @@ PLACES: dict[Where, dict[str, Any]] = {
 }  # fmt: skip
 PROBES = {"id": "900000000000000014", "type": 0, "guild_id": SERVER}
 LONGEST = 2000
+KINDS = ("MESSAGE_CREATE", "MESSAGE_UPDATE", "INTERACTION_CREATE", "GUILD_CREATE")
 
 
 class DiscordPlatform(Loopback):
@@ -156,13 +157,27 @@ class DiscordPlatform(Loopback):
         await self._event(name, data)
 
     async def bring(self, rubbish: Any) -> None:
-        await self._event("MESSAGE_CREATE", rubbish)
+        known = isinstance(rubbish, dict) and rubbish.get("t") in KINDS
+        await self._event(
+            *((rubbish["t"], rubbish.get("d")) if known else ("MESSAGE_CREATE", rubbish))
+        )
 
     def sound(self) -> Any:
         message = self._message(PLACES["group"], PERSON, f"<@{ME['id']}> hello")
         message["attachments"] = [self._attached(Media("text/plain", b"x", "x"))]
+        message["edited_timestamp"] = "2026-01-01T00:01"
         answered = self._message(PLACES["group"], ME, "hello")
-        return {**message, "mentions": [ME], "referenced_message": answered, "guild_id": SERVER}
+        message |= {"mentions": [ME], "referenced_message": answered, "guild_id": SERVER}
+        pressed = {"id": self._id(), "token": "t", "type": 3, "data": {"custom_id": "x"}}
+        about = {
+            "message": message,
+            "channel_id": PLACES["group"]["id"],
+            "member": {"user": PERSON},
+        }
+        server = {"id": SERVER, "channels": [PLACES["group"]], "threads": [PLACES["thread"]]}
+        data = (message, message, {**pressed, **about}, server)
+        which = next(self.numbers) % len(KINDS)
+        return {"t": KINDS[which], "d": data[which]}
 
     def acknowledged(self, id: str) -> None:
         """Discord is never told; it is asked for what came after the last that was kept."""

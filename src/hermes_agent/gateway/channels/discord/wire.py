@@ -81,7 +81,7 @@ class PressedOn(Struct, frozen=True):
 
 class Press(Struct, frozen=True):
     id: Snowflake
-    token: str
+    token: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.=-]{1,500}\Z")]
     type: Whole
     channel_id: Snowflake | None = None
     data: Pressed | None = None

@@ -1,0 +1,1 @@
+"""Slack, by Socket Mode and the Web API."""

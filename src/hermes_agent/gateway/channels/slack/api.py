@@ -1,0 +1,138 @@
+"""Slack's Web API, through slack_sdk's client for it."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.gateway import Outgoing
+from hermes_agent.gateway.channel import Refused, SendError
+from hermes_agent.gateway.channels.slack.wire import message_id, stamp_in
+from hermes_agent.gateway.rendering import SLACK, render
+
+TROUBLE = (SlackClientError, aiohttp.ClientError, OSError, TimeoutError)
+UNKNOWN = {
+    "invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired",
+    "no_permission", "missing_scope", "not_allowed_token_type",
+}  # fmt: skip
+PASSING = {
+    "internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org",
+}  # fmt: skip
+REFUSED = "Slack does not accept a token"
+HINT = "look at the app on api.slack.com/apps, then `hermes gateway setup slack`"
+SECTION = 3_000
+"""Characters of one section of a message with buttons."""
+MOST_BUTTONS = 25
+
+Part = Callable[[], Awaitable[str]]
+
+
+def reason(trouble: SlackApiError) -> str:
+    """What Slack itself calls it."""
+    found = trouble.response.get("error") if isinstance(trouble.response.data, dict) else None
+    return str(found or trouble.response.status_code)
+
+
+def ended(trouble: BaseException) -> HermesError:
+    """What to say of a connection that ended, or of a request that failed."""
+    if isinstance(trouble, SlackApiError):
+        if reason(trouble) in UNKNOWN:
+            return Refused(f"{REFUSED}: {reason(trouble)}", HINT)
+        return HermesError(f"Slack does not answer properly: {reason(trouble)}")
+    return HermesError(f"Slack does not answer: {trouble}")
+
+
+def send_error(trouble: BaseException) -> SendError:
+    if isinstance(trouble, aiohttp.ClientConnectorError):
+        return SendError("Slack cannot be reached", channel=True)
+    if not isinstance(trouble, SlackApiError):
+        return SendError(f"Slack does not answer: {trouble}", doubtful=True)
+    why, status = reason(trouble), trouble.response.status_code
+    if status == 429 or why == "ratelimited":
+        after = float(trouble.response.headers.get("Retry-After", "30"))
+        return SendError("Slack asks to send less often", after=after)
+    if why in UNKNOWN:
+        return SendError(f"{REFUSED}: {why}", HINT, channel=True)
+    if status >= 500 or why in PASSING:
+        return SendError(f"Slack does not answer properly: {why}", doubtful=True)
+    return SendError(f"Slack refuses it: {why}", again=False)
+
+
+def parts_of(client: AsyncWebClient, outgoing: Outgoing) -> list[Part]:
+    """What is to be done for a message: its files come by other ways than its text."""
+    if outgoing.edit:
+        return [partial(_edit, client, outgoing)]
+    if not outgoing.text and not outgoing.files:
+        raise SendError("there is nothing to send", again=False)
+    parts: list[Part] = []
+    if outgoing.text:
+        parts.append(partial(_say, client, outgoing))
+    if outgoing.files:
+        parts.append(partial(_put, client, outgoing))
+    return parts
+
+
+def _body(outgoing: Outgoing) -> dict[str, Any]:
+    text = render(outgoing.text, SLACK)
+    return {"channel": outgoing.chat.chat, "text": text, "blocks": _blocks(text, outgoing)}
+
+
+def _blocks(text: str, outgoing: Outgoing) -> list[dict[str, Any]]:
+    """Only a message with buttons is made of blocks."""
+    if not outgoing.buttons:
+        return []
+    sections = [
+        {"type": "section", "text": {"type": "mrkdwn", "text": text[first : first + SECTION]}}
+        for first in range(0, len(text), SECTION)
+    ]
+    rows = [
+        {
+            "type": "actions",
+            "elements": [
+                {
+                    "type": "button",
+                    "text": {"type": "plain_text", "text": button.text[:75]},
+                    "action_id": f"{number}-{place}",
+                    "value": button.data,
+                }
+                for place, button in enumerate(row[:MOST_BUTTONS])
+            ],
+        }
+        for number, row in enumerate(outgoing.buttons)
+    ]
+    return [*sections, *rows]
+
+
+async def _say(client: AsyncWebClient, outgoing: Outgoing) -> str:
+    sent = await client.chat_postMessage(
+        **_body(outgoing),
+        thread_ts=outgoing.chat.thread or None,
+        unfurl_links=False,
+        unfurl_media=False,
+    )
+    return message_id(outgoing.chat.chat, str(sent["ts"]))
+
+
+async def _edit(client: AsyncWebClient, outgoing: Outgoing) -> str:
+    stamp = stamp_in(outgoing.edit)
+    if not stamp:
+        raise SendError(f"{outgoing.edit!r} is no message of Slack", again=False)
+    await client.chat_update(**_body(outgoing), ts=stamp)
+    return outgoing.edit
+
+
+async def _put(client: AsyncWebClient, outgoing: Outgoing) -> str:
+    put = await client.files_upload_v2(
+        file_uploads=[
+            {"content": file.data, "filename": file.name or "file", "title": file.name or "file"}
+            for file in outgoing.files
+        ],
+        channel=outgoing.chat.chat,
+        thread_ts=outgoing.chat.thread or None,
+    )
+    files: Any = put.get("files", [])
+    return message_id(outgoing.chat.chat, str(files[0]["id"]) if files else "file")

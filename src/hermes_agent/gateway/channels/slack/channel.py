@@ -1,0 +1,289 @@
+"""Slack: requests through slack_sdk's Web API client. The socket is read here and not by its Socket
+Mode client, which deals with messages side by side, tries for ever, and keeps what went wrong to
+itself; here one is kept and confirmed before the next is taken."""
+
+import logging
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+from slack_sdk.errors import SlackApiError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.gateway import Arrived, Chat, Outgoing
+from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import Settings, Surroundings
+from hermes_agent.gateway.channels.shared import (
+    MOST_BYTES,
+    Marks,
+    Progress,
+    Unfetched,
+    clean,
+    fetched,
+    newer,
+    with_notes,
+)
+from hermes_agent.gateway.channels.slack import wire
+from hermes_agent.gateway.channels.slack.api import TROUBLE, ended, parts_of, send_error
+
+log = logging.getLogger("hermes.gateway.slack")
+
+ADDRESS = "https://slack.com"
+HEARTBEAT = 20.0
+PAGE = 200
+KINDS = "im,mpim,public_channel,private_channel"
+CHECKED = 3
+"""Chats that a probe compares with what Slack says of them."""
+PATIENCE = (0.2, 0.5, 1.0, 2.0, 2.0)
+GONE = ("channel_not_found", "not_in_channel", "thread_not_found", "is_archived")
+
+
+def make(settings: Settings, surroundings: Surroundings) -> "SlackChannel":
+    return SlackChannel(settings, surroundings)
+
+
+class SlackChannel:
+    def __init__(self, settings: Settings, around: Surroundings) -> None:
+        self._around = around
+        self._token = around.secret(str(settings.get("token", "")))
+        self._app_token = around.secret(str(settings.get("app_token", "")))
+        self._address = str(settings.get("address") or ADDRESS).rstrip("/")
+        self._probe_chat = str(settings.get("probe_chat") or "")
+        self._session: aiohttp.ClientSession | None = None
+        self._me = ""
+        self._marks = Marks()
+        self._heard: dict[str, str] = {}
+        """The last message of each chat that the socket brought, ours too."""
+        self._ready = False
+        self._progress = Progress()
+
+    def _web(self) -> AsyncWebClient:
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        # What failed is tried again by the ledger, which knows what may be tried.
+        return AsyncWebClient(
+            self._token,
+            base_url=f"{self._address}/api/",
+            session=self._session,
+            retry_handlers=[],
+        )
+
+    # receiving
+
+    async def run(self) -> None:
+        self._ready = False
+        try:
+            web = self._web()
+            self._me = str((await web.auth_test())["user_id"])
+            while True:
+                self._marks = Marks(await self._around.mark())
+                opened = await web.apps_connections_open(app_token=self._app_token)
+                await self._listen(web, str(opened["url"]))
+        except TROUBLE as trouble:
+            raise ended(trouble) from None
+        finally:
+            self._ready = False
+
+    async def _listen(self, web: AsyncWebClient, address: str) -> None:
+        """Until Slack asks for a new connection."""
+        assert self._session is not None
+        async with self._session.ws_connect(address, heartbeat=HEARTBEAT) as socket:
+            async for frame in socket:
+                if frame.type is not aiohttp.WSMsgType.TEXT:
+                    continue
+                try:
+                    envelope = msgspec.json.decode(frame.data, type=wire.Envelope)
+                except msgspec.DecodeError as why:
+                    log.warning("an envelope is malformed and passed over: %s", why)
+                    continue
+                if envelope.type == "hello":
+                    await self._catch_up(web)
+                    self._ready = True
+                elif envelope.type == "disconnect":
+                    return
+                else:
+                    await self._take(envelope)
+                    if envelope.envelope_id:
+                        await socket.send_json({"envelope_id": envelope.envelope_id})
+        raise HermesError("Slack ended the connection")
+
+    async def _take(self, envelope: wire.Envelope) -> None:
+        try:
+            if envelope.type == "events_api":
+                event = msgspec.convert(envelope.payload, wire.Event).event
+                await self._event(event)
+            elif envelope.type == "interactive":
+                for press in wire.pressed(msgspec.convert(envelope.payload, wire.Press)):
+                    await self._around.receive(press, str(self._marks))
+        except msgspec.ValidationError as why:
+            id = envelope.envelope_id
+            log.warning("%s %r is malformed and passed over: %s", envelope.type, id, why)
+
+    async def _event(self, event: dict[str, Any]) -> None:
+        found = wire.message_of(event)
+        if found is None:
+            return
+        message, changed = found
+        if not changed:
+            chat = message.channel
+            if newer(message.ts, self._heard.get(chat, "")):
+                self._heard[chat] = message.ts
+            if not self._marks.of(Marks.ANY):
+                # Without any mark nothing would be asked for, were we to die now.
+                self._marks.seen(chat, wire.just_before(message.ts))
+                await self._around.keep_mark(str(self._marks))
+            self._marks.seen(chat, message.ts)
+            if message.thread_ts not in {None, message.ts}:
+                self._marks.seen(f"{chat}/{message.thread_ts}", message.ts)
+        arrived = wire.arrived(message, self._me, changed=changed)
+        if arrived is not None:
+            arrived = await self._with_files(arrived, message)
+            await self._around.receive(arrived, str(self._marks))
+
+    async def _catch_up(self, web: AsyncWebClient) -> None:
+        """What was said while we were away: in every chat we are in, and in the threads we knew."""
+        since = Marks(str(self._marks))
+        if not since.of(Marks.ANY):
+            return
+        for chat in await self._chats(web):
+            oldest = since.before(chat)
+            await self._history(partial(web.conversations_history, channel=chat), chat, oldest)
+        for name in since.chats():
+            chat, _, thread = name.partition("/")
+            if thread:
+                ask = partial(web.conversations_replies, channel=chat, ts=thread)
+                await self._history(ask, chat, since.of(name))
+
+    async def _chats(self, web: AsyncWebClient) -> list[str]:
+        chats: list[str] = []
+        cursor = ""
+        while True:
+            found: Any = await web.users_conversations(types=KINDS, limit=PAGE, cursor=cursor)
+            chats += [str(one["id"]) for one in found["channels"]]
+            cursor = (found.get("response_metadata") or {}).get("next_cursor", "")
+            if not cursor:
+                return chats
+
+    async def _history(self, ask: Any, chat: str, oldest: str) -> None:
+        messages: list[dict[str, Any]] = []
+        cursor = ""
+        while True:
+            try:
+                found: Any = await ask(oldest=oldest, limit=PAGE, cursor=cursor)
+            except SlackApiError as why:
+                if why.response.get("error") not in GONE:
+                    raise
+                return
+            messages += found["messages"]
+            cursor = (found.get("response_metadata") or {}).get("next_cursor", "")
+            if not cursor:
+                break
+        for raw in sorted(messages, key=lambda one: str(one.get("ts", ""))):
+            if not newer(str(raw.get("ts", "")), oldest):
+                continue  # a thread's first message comes with its answers
+            try:
+                await self._event({**raw, "channel": chat})
+            except msgspec.ValidationError as why:
+                log.warning("message %r is malformed and passed over: %s", raw.get("ts"), why)
+
+    async def _with_files(self, arrived: Arrived, message: wire.Message) -> Arrived:
+        files, voice, notes = [], [], []
+        for file in message.files:
+            name = clean(file.name or "file")
+            got, note = await fetched(name, partial(self._fetch, file, name), self._around.sleep)
+            if got is None:
+                notes.append(note)
+            elif file.subtype == "slack_audio":
+                voice.append(got)
+            else:
+                files.append(got)
+        return msgspec.structs.replace(
+            arrived,
+            text=with_notes(arrived.text, notes),
+            files=tuple(files),
+            voice=tuple(voice),
+        )
+
+    async def _fetch(self, file: wire.File, name: str) -> Media:
+        if file.size > MOST_BYTES:
+            raise Unfetched("it is too large")
+        if not self._is_slack(file.url_private_download) or self._session is None:
+            raise Unfetched("it is not kept by Slack")
+        bearer = {"Authorization": f"Bearer {self._token}"}
+        try:
+            async with self._session.get(file.url_private_download, headers=bearer) as answer:
+                if answer.status != 200:
+                    raise Unfetched(f"Slack answers {answer.status}", passing=answer.status >= 500)
+                data = await answer.read()
+        except TROUBLE as why:
+            raise Unfetched(str(why), passing=True) from None
+        return Media(clean(file.mimetype) or "application/octet-stream", data, name)
+
+    def _is_slack(self, address: str) -> bool:
+        """Whether the token may be shown there: files may also lie with others."""
+        try:
+            host = urlsplit(address).hostname or ""
+        except ValueError:
+            return False
+        return host == urlsplit(self._address).hostname or host.endswith(".slack.com")
+
+    # sending
+
+    async def send(self, outgoing: Outgoing, key: str) -> str:
+        try:
+            return (await self._progress.send(key, parts_of(self._web(), outgoing)))[0]
+        except TROUBLE as trouble:
+            raise send_error(trouble) from None
+
+    async def typing(self, chat: Chat) -> None:
+        """Slack has nothing of the kind for bots."""
+
+    # being alive
+
+    async def probe(self) -> None:
+        try:
+            web = self._web()
+            await web.auth_test()
+            if not self._ready:
+                raise HermesError("nothing is received from Slack yet")
+            if self._probe_chat:
+                await self._round_trip(web)
+            else:
+                await self._compare(web)
+        except TROUBLE as trouble:
+            raise ended(trouble) from None
+
+    async def _round_trip(self, web: AsyncWebClient) -> None:
+        """What we write comes back to us as everybody else's words do."""
+        sent = await web.chat_postMessage(channel=self._probe_chat, text="·")
+        came = await self._comes(self._probe_chat, str(sent["ts"]))
+        try:
+            await web.chat_delete(channel=self._probe_chat, ts=str(sent["ts"]))
+        except TROUBLE as trouble:
+            log.info("Slack did not take it: %s", trouble)
+        if not came:
+            raise HermesError("a message of ours did not come back from Slack")
+
+    async def _compare(self, web: AsyncWebClient) -> None:
+        """What Slack says was last written in the chats we know must have come to us."""
+        for chat in list(self._heard)[-CHECKED:]:
+            found: Any = await web.conversations_history(channel=chat, limit=1)
+            last = [str(one.get("ts", "")) for one in found["messages"]]
+            if last and not await self._comes(chat, last[0]):
+                raise HermesError("Slack holds messages that do not reach us")
+
+    async def _comes(self, chat: str, stamp: str) -> bool:
+        for wait in (0.0, *PATIENCE):
+            if wait:
+                await self._around.sleep(wait)
+            if not newer(stamp, self._heard.get(chat, "")):
+                return True
+        return False
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
