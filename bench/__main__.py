@@ -23,6 +23,7 @@ PARTS = (
     "learning",
     "drills",
     "api",
+    "gateway",
     "install",
 )
 
