@@ -1,0 +1,69 @@
+"""A program: sound on standard input, the words in it on standard output."""
+
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+MODEL = "tiny-en"
+
+
+def main() -> int:
+    try:
+        samples, rate = _sound(sys.stdin.buffer.read())
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(_heard(samples, rate))
+    return 0
+
+
+def _sound(data: bytes) -> tuple[Any, int]:
+    """One channel of samples, and how many there are a second."""
+    import soundfile
+
+    try:
+        samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError:
+        samples, rate = soundfile.read(io.BytesIO(_as_wav(data)), dtype="float32", always_2d=True)
+    return samples.mean(axis=1), int(rate)
+
+
+def _as_wav(data: bytes) -> bytes:
+    """Formats that need more than the library: by ffmpeg, where it is there."""
+    if (program := shutil.which("ffmpeg")) is None:
+        raise ValueError("the format of the memo is not known here; ffmpeg would know more")
+    words = [
+        program,
+        "-v",
+        "error",
+        "-i",
+        "pipe:0",
+        "-ac",
+        "1",
+        "-ar",
+        "16000",
+        "-f",
+        "wav",
+        "pipe:1",
+    ]
+    done = subprocess.run(words, input=data, capture_output=True, check=False)
+    if done.returncode != 0 or not done.stdout:
+        raise ValueError("the memo holds no sound that can be read")
+    return done.stdout
+
+
+def _heard(samples: Any, rate: int) -> str:
+    import moonshine_voice
+    from moonshine_voice.transcriber import Transcriber
+
+    weights = Path(moonshine_voice.__file__).parent / "assets" / MODEL
+    with Transcriber(str(weights), moonshine_voice.ModelArch.TINY) as transcriber:
+        told = transcriber.transcribe_without_streaming(samples.tolist(), rate)
+    return " ".join(line.text.strip() for line in told.lines if line.text.strip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

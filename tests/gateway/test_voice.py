@@ -1,0 +1,40 @@
+"""Voice memos: real speech, heard by a model on this machine."""
+
+import subprocess
+from pathlib import Path
+
+from hermes_agent.core import events as ev
+from hermes_agent.core.messages import Media
+from hermes_agent.core.settings import GatewaySettings
+from tests.support.house import script
+from tests.support.pad import room
+
+
+def spoken(folder: Path, words: str) -> bytes:
+    """As phones send it: Opus in Ogg."""
+    import soundfile
+
+    sound = folder / "said.wav"
+    subprocess.run(["espeak-ng", "-v", "en-us", "-s", "130", "-w", str(sound), words], check=True)
+    samples, rate = soundfile.read(sound, dtype="float32")
+    assert rate == 22_050
+    memo = folder / "said.ogg"
+    soundfile.write(memo, samples, 24_000, format="OGG", subtype="OPUS")
+    return memo.read_bytes()
+
+
+async def test_what_is_said_in_a_memo_reaches_the_agent(tmp_path: Path) -> None:
+    said = Media("audio/ogg", spoken(tmp_path, "Is the server working today?"), "memo.ogg")
+    rubbish = Media("audio/ogg", b"OggS but no sound", "rubbish.ogg")
+    model = script(tmp_path, "m", {"say": "It is"})
+    async with room(tmp_path, model, gateway=GatewaySettings(voice="local/tiny")) as r:
+        await r.know("ada")
+        await r.say("", voice=[said])
+        await r.say("", voice=[rubbish])
+        await r.rest()
+        (session,) = await r.runtime.store.sessions()
+        events = await r.house.journal(session)
+    first, second = [one.text for one in events if isinstance(one, ev.MessageTaken)]
+    assert "server" in first.lower()
+    assert "working" in first.lower()
+    assert "it was not heard" in second
