@@ -18,6 +18,8 @@ from hermes_agent.incidents.world import Known, World
 
 _SAID = r"^{what}: (.+)$"
 """How a step of a runbook says what it has found out: `component` or `locus`."""
+SETTLE_SECONDS = 3.0
+"""What was started anew may take so long to answer."""
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
@@ -64,6 +66,9 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
     if not incident.checks or seen.only_looked:
         return False
     held = await look_twice(incident.checks, look, world.sleep)
+    if not all(one.ok for one in held):
+        await world.sleep(SETTLE_SECONDS)
+        held = await look_twice(incident.checks, look, world.sleep)
     if not all(one.ok for one in held) or await got_worse(world, incident, look):
         return False
     category = skill.removesuffix(PREVENTION)

@@ -43,6 +43,7 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
     "certificate-expired": (probes.SITES, probes.CERTIFICATES, probes.JOBS),
     "disk-full": (probes.DELETED, probes.OPEN_FILES),
     "dns-failure": (probes.NAMES, DATAGRAMS),
+    "job-missed": (probes.JOBS,),
     "memory-leak": (probes.AGAIN,),
     "network-partition": (probes.LINKS, probes.RULES),
     "runaway-process": (probes.BUSY,),
@@ -53,6 +54,8 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
 OPENED = 2
 LOOKS = 2
 AT_A_LOOK = 10
+NEAR = 0.1
+"""How far behind another idea may be that is still looked into."""
 SERVICES = 6
 
 
@@ -100,9 +103,13 @@ def _wanted(case: Case, tried: Tried, only: Sequence[str]) -> list[str]:
     mine = [idea for idea in fresh if idea.category in only]
     if mine and mine[0].score >= ACT and mine[0] is fresh[0] and not case.missing(mine[0].wants):
         return []
-    near = [*mine[:3], *(idea for idea in fresh[:3] if idea not in mine)]
-    wants = [want for idea in near for want in idea.wants]
-    return list(case.missing([*wants, *_configured(case, only)]))[:AT_A_LOOK]
+    if mine and mine[0].score >= ACT:
+        rivals = [one for one in fresh if one not in mine and one.score >= mine[0].score - NEAR]
+        wants = [want for idea in [*mine[:2], *rivals[:2]] for want in idea.wants]
+    else:
+        wants = [want for idea in [*mine[:3], *fresh[:3]] for want in idea.wants]
+        wants += _configured(case, only)
+    return list(case.missing(wants))[:AT_A_LOOK]
 
 
 def _configured(case: Case, only: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from hermes_agent.models.responder import (
     rules_certificate,
     rules_change,
     rules_database,
+    rules_jobs,
     rules_load,
     rules_reach,
     rules_space,
@@ -20,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     *rules_reach.RULES,
     *rules_certificate.RULES,
     *rules_database.RULES,
+    *rules_jobs.RULES,
 )
 
 
