@@ -22,6 +22,7 @@ PARTS = (
     "recall",
     "learning",
     "drills",
+    "jobs",
     "api",
     "gateway",
     "install",
