@@ -134,7 +134,12 @@ class World:
 
 @asynccontextmanager
 async def world(name: str, folder: Path) -> AsyncIterator[World]:
-    there = platform(name)
+    async with world_of(platform(name), folder) as here:
+        yield here
+
+
+@asynccontextmanager
+async def world_of(there: Platform, folder: Path) -> AsyncIterator[World]:
     await there.start(folder)
     store = await Store.open(folder / "home")
     here: World | None = None

@@ -3,8 +3,9 @@ poll by ourselves, because an update may only be confirmed when it is kept, and 
 read must not take the others with it."""
 
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import httpx
@@ -45,11 +46,17 @@ CAPTION = 500
 PHOTO_BYTES = 10_000_000
 PHOTOS = ("image/jpeg", "image/png", "image/webp")
 
-OUR_TOKEN = "`hermes gateway setup telegram` takes a new token; @BotFather gives one by /token"
+HINT = "`hermes gateway setup telegram` takes a new token; @BotFather gives one by /token"
 
 
 def make(settings: Settings, surroundings: Surroundings) -> "TelegramChannel":
     return TelegramChannel(settings, surroundings)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Reading whom to trust takes longer than all else here."""
+    return httpx.create_ssl_context()
 
 
 class _Bot(Bot):
@@ -63,9 +70,10 @@ class _Bot(Bot):
 class TelegramChannel:
     def __init__(self, settings: Settings, around: Surroundings) -> None:
         address = str(settings.get("address") or ADDRESS).rstrip("/")
+        trust = {"verify": _trusted()}
         self._requests = (
-            HTTPXRequest(connection_pool_size=2),
-            HTTPXRequest(connection_pool_size=16, pool_timeout=10, read_timeout=30),
+            HTTPXRequest(2, httpx_kwargs=trust),
+            HTTPXRequest(16, pool_timeout=10, read_timeout=30, httpx_kwargs=trust),
         )
         try:
             self._bot = _Bot(
@@ -76,7 +84,7 @@ class TelegramChannel:
                 request=self._requests[1],
             )
         except InvalidToken:
-            raise Refused("there is no token for Telegram", OUR_TOKEN) from None
+            raise Refused("there is no token for Telegram", HINT) from None
         self._around = around
         self._poll_seconds = int(settings.get("poll_seconds", POLL_SECONDS))
         self._progress = Progress()
@@ -104,7 +112,7 @@ class TelegramChannel:
                 if updates and offset == before:
                     await self._around.sleep(1)
         except InvalidToken:
-            raise Refused("Telegram does not accept the bot's token", OUR_TOKEN) from None
+            raise Refused("Telegram does not accept the bot's token", HINT) from None
         except Conflict:
             raise HermesError(
                 "another program receives what is sent to this bot",
@@ -285,7 +293,7 @@ class TelegramChannel:
                     f"Telegram holds {about.pending_update_count} messages that do not reach us"
                 )
         except InvalidToken:
-            raise Refused("Telegram does not accept the bot's token", OUR_TOKEN) from None
+            raise Refused("Telegram does not accept the bot's token", HINT) from None
         except TelegramError as trouble:
             raise HermesError(f"Telegram does not answer: {trouble.message}") from None
         if self._returned is None:
@@ -355,7 +363,7 @@ def _send_error(trouble: TelegramError) -> SendError:
             after = trouble._retry_after.total_seconds()
             return SendError("Telegram asks to send less often", after=after)
         case InvalidToken():
-            return SendError("Telegram does not accept the bot's token", OUR_TOKEN, channel=True)
+            return SendError("Telegram does not accept the bot's token", HINT, channel=True)
         case Forbidden() | BadRequest():
             return SendError(f"Telegram refuses it: {trouble.message}", again=False)
         case NetworkError():

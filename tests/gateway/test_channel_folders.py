@@ -1,0 +1,113 @@
+"""What only one channel has, and what all folders promise."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.gateway.channels.shared import Marks, Progress
+from tests.support.platforms import platform
+from tests.support.platforms.discord import DiscordPlatform
+from tests.support.platforms.slack import SlackPlatform
+from tests.support.platforms.world import until, world_of
+
+IMPORTED = """
+import sys
+from importlib import import_module
+for name in sys.argv[1:]:
+    import_module(f"hermes_agent.gateway.channels.{name}.manifest")
+import json
+print(json.dumps([name for name in ("telegram", "discord", "slack_sdk", "aiohttp", "httpx")
+    if name in sys.modules]))
+"""
+
+
+def test_a_manifest_imports_nothing_of_its_platform() -> None:
+    command = [sys.executable, "-c", IMPORTED, "telegram", "discord", "slack"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("name", ["discord", "slack"])
+async def test_without_a_chat_for_probes_what_the_platform_says_is_compared(
+    name: str, tmp_path: Path
+) -> None:
+    there = platform(name)
+    assert isinstance(there, DiscordPlatform | SlackPlatform)
+    there.probe_chat = ""
+    async with world_of(there, tmp_path) as here:
+        await there.say("hello")
+        await here.heard()
+        await here.send("and to you")
+        await here.channel.probe()
+        there.trouble.deaf = True
+        await there.say("still there?")
+        with pytest.raises(HermesError, match="do not reach us"):
+            await here.channel.probe()
+
+
+async def test_slack_is_followed_to_a_new_connection_when_it_asks(tmp_path: Path) -> None:
+    there = SlackPlatform()
+    async with world_of(there, tmp_path) as here:
+        first = there.sockets[0]
+        await there.refresh()
+        await until(lambda: bool(there.sockets) and there.sockets[0] is not first)
+        await there.say("on the new one")
+        assert [arrived.text for arrived in await here.heard()] == ["on the new one"]
+        assert here.ends == []
+
+
+async def test_answers_in_threads_of_slack_are_not_missed_while_away(tmp_path: Path) -> None:
+    there = SlackPlatform()
+    async with world_of(there, tmp_path) as here:
+        await there.say("first", where="thread", addressed=True)
+        await here.heard()
+        await here.disconnect()
+        await there.say("second", where="thread")
+        here.channel = here.made()
+        await here.connect()
+        assert [arrived.text for arrived in await here.heard(2)] == ["first", "second"]
+
+
+async def test_the_token_of_slack_is_shown_to_slack_only(tmp_path: Path) -> None:
+    there, elsewhere = SlackPlatform(), SlackPlatform()
+    await elsewhere.start(tmp_path)
+    try:
+        async with world_of(there, tmp_path) as here:
+            file = {"url_private_download": f"http://localhost:{elsewhere.port}/files/F1"}
+            message = {**there._message("look"), "channel": "D0ADA", "files": [file]}
+            await there._event({**message, "subtype": "file_share"})
+            (arrived,) = await here.heard()
+        assert "not kept by Slack" in arrived.text
+    finally:
+        await elsewhere.stop()
+
+
+def test_marks_keep_the_furthest_of_each_chat() -> None:
+    marks = Marks()
+    for chat, id in (("a", "9"), ("b", "10"), ("a", "8")):
+        marks.seen(chat, id)
+    again = Marks(str(marks))
+    assert (again.of("a"), again.before("c"), again.chats()) == ("9", "10", ["a", "b"])
+    assert Marks("rubbish").chats() == []
+
+
+async def test_a_message_of_parts_goes_on_after_the_last_that_went_out() -> None:
+    went: list[str] = []
+
+    async def part(name: str) -> str:
+        if name == "b" and went == ["a"]:
+            went.append("failed")
+            raise OSError("cut")
+        went.append(name)
+        return name
+
+    progress = Progress()
+    parts = [lambda name=name: part(name) for name in "abc"]
+    with pytest.raises(OSError, match="cut"):
+        await progress.send("key", parts)
+    assert await progress.send("key", parts) == ["a", "b", "c"]
+    assert went == ["a", "failed", "b", "c"]
