@@ -52,14 +52,15 @@ class Berth:
         name = self.manifest.name
         self._tasks = [
             asyncio.create_task(self._gateway.lasting(name, self.line.tend)),
-            asyncio.create_task(self._gateway.lasting(f"the sender of {name}", self.outbox.tend)),
             asyncio.create_task(self._gateway.lasting(f"the proof of {name}", self.liveness.tend)),
+            asyncio.create_task(self._gateway.lasting(f"the sender of {name}", self.outbox.tend)),
         ]
 
     async def end(self) -> None:
-        for task in self._tasks:
+        """The sender first: what it is about to send still needs the channel."""
+        for task in reversed(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(task, return_exceptions=True)
 
     def status(self, counts: Counts | None, now: float) -> dict[str, Any]:
         counts = counts or Counts()

@@ -27,6 +27,7 @@ PARALLEL = 16
 """Chats that are sent to at the same time."""
 LOOK_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
+END_SECONDS = 3.0
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -73,7 +74,8 @@ class Outbox:
         self._woken.set()
 
     async def tend(self) -> None:
-        """Live until cancelled. What is under way then is found again, perhaps doubtful."""
+        """Live until cancelled. What is under way then has a moment to end; else it is found again,
+        perhaps doubtful."""
         try:
             while True:
                 self._woken.clear()
@@ -81,6 +83,8 @@ class Outbox:
                 await self._wait()
         finally:
             tasks = list(self._busy.values())
+            if tasks:
+                await asyncio.wait(tasks, timeout=END_SECONDS)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
