@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -106,7 +108,7 @@ async def test_a_message_of_parts_goes_on_after_the_last_that_went_out() -> None
         return name
 
     progress = Progress()
-    parts = [lambda name=name: part(name) for name in "abc"]
+    parts: list[Callable[[], Awaitable[str]]] = [partial(part, name) for name in "abc"]
     with pytest.raises(OSError, match="cut"):
         await progress.send("key", parts)
     assert await progress.send("key", parts) == ["a", "b", "c"]

@@ -43,7 +43,7 @@ class Loopback:
     async def start(self, _folder: Path) -> None:
         app = web.Application(client_max_size=BIG)
         app.add_routes(self.routes())
-        self._runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.02, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()

@@ -85,7 +85,7 @@ class TelegramPlatform(Loopback):
         self.keyboards: dict[str, str] = {}
 
     def settings(self) -> Mapping[str, Any]:
-        return {"token": "telegram-token", "address": self.address, "poll_seconds": 1}
+        return {"token": "telegram-token", "address": self.address}
 
     def secrets(self) -> Mapping[str, str]:
         return {"telegram-token": TOKEN}
@@ -146,8 +146,8 @@ class TelegramPlatform(Loopback):
                 facts = {"file_name": file.name, "mime_type": file.type}
                 attached["document"] = {"file_id": key, "file_size": len(file.data), **facts}
         if voice is not None:
-            facts = {"duration": 3, "mime_type": voice.type}
-            attached["voice"] = {"file_id": self._keep(voice.data), **facts}
+            key = self._keep(voice.data)
+            attached["voice"] = {"file_id": key, "mime_type": voice.type, "duration": 3}
         return attached
 
     def _keep(self, data: bytes) -> str:

@@ -28,7 +28,7 @@ MANIFEST = Manifest(
     per_second=1.0,
     steps=(
         "On discord.com/developers/applications: New Application, then Bot, then Reset Token.",
-        "Keep the token as a secret of Hermes.",
+        "The token is shown once; it is asked for below.",
         "On the same page switch on Message Content Intent.",
         "OAuth2, URL Generator: scope bot; Send Messages, Attach Files, Read Message History.",
         "Open the address it gives and add the bot to your server; then write to it.",

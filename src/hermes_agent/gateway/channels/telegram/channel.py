@@ -86,7 +86,6 @@ class TelegramChannel:
         except InvalidToken:
             raise Refused("there is no token for Telegram", HINT) from None
         self._around = around
-        self._poll_seconds = int(settings.get("poll_seconds", POLL_SECONDS))
         self._progress = Progress()
         self._me = wire.Me(0, "")
         self._returned: float | None = None
@@ -103,7 +102,7 @@ class TelegramChannel:
             offset = _number(await self._around.mark())
             self._returned = self._around.clock()
             while True:
-                updates = await self._bot.poll(offset, self._poll_seconds)
+                updates = await self._bot.poll(offset, POLL_SECONDS)
                 self._returned = self._around.clock()
                 self._brought += len(updates)
                 before = offset
@@ -299,7 +298,7 @@ class TelegramChannel:
         if self._returned is None:
             raise HermesError("nothing is received from Telegram yet")
         silent = self._around.clock() - self._returned
-        if silent > self._poll_seconds + SLACK_SECONDS:
+        if silent > POLL_SECONDS + SLACK_SECONDS:
             raise HermesError(f"no poll of Telegram has come back for {silent:.0f} s")
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ MANIFEST = Manifest(
     per_second=1.0,
     steps=(
         "Open a chat with @BotFather on Telegram, send /newbot, and choose a name.",
-        "Keep the token it gives: `hermes secrets set telegram-token`.",
+        "It gives a token, which is asked for below.",
         "For groups: /setprivacy there, Disable, if it is to hear what is not addressed to it.",
         "Write anything to your bot, so that it may write to you.",
     ),
