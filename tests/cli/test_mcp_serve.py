@@ -31,6 +31,12 @@ from tests.support.mcp_client import (
 )
 from tests.support.policies import file_of
 
+FEW = [
+    pytest.param(way, marks=[] if way in ("stdio", "http with handshake") else [pytest.mark.slow])
+    for way in WAYS
+]
+"""Both transports and both kinds of asking, each once; the first test below sees all four."""
+
 
 @pytest.fixture
 def careful(house: House) -> House:
@@ -91,7 +97,7 @@ def answers(house: House) -> list[str]:
     return [event["by"] for event in events if event["kind"] == "answered"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW)
 async def test_consent_is_recorded_as_that_of_the_client(careful: House, way: str) -> None:
     client_info = Implementation(name="An Editor\n(of alice)", version="1")
     async with connected(careful, way, answer="yes", client_info=client_info) as client:
@@ -99,7 +105,7 @@ async def test_consent_is_recorded_as_that_of_the_client(careful: House, way: st
     assert answers(careful) == ["mcp:An-Editor-of-alice"]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW)
 async def test_a_client_cannot_answer_for_a_person(house: House, way: str) -> None:
     (house.home / "policies").mkdir(parents=True)
     (house.home / "policies" / "mine.yaml").write_text(ONLY_ALICE)
@@ -244,7 +250,7 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_no_longer_listened_to(
     assert house.api.get(f"/v1/sessions/{session}")["state"] == "waiting"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", FEW)
 async def test_a_request_that_is_taken_back_interrupts_the_turn(house: House, way: str) -> None:
     async with connected(house, way) as client:
         asking = asyncio.create_task(client.call_tool("ask", {"prompt": "work long"}))
