@@ -100,7 +100,7 @@ def through(one: Case) -> None:
         wait_until(lambda: ended(one), "the run ends")
 
 
-def check(one: Case) -> None:
+def check_all(one: Case) -> None:
     (run,) = one.api.get("/v1/runs")
     assert (run["state"], run["output"]) == ("done", "The result."), run
     lines = (one.work / "effects.log").read_text().splitlines()
@@ -118,7 +118,7 @@ def check(one: Case) -> None:
 def test_a_run_goes_on_where_it_was_and_is_told_once(one: Case, number: int) -> None:
     one.start("after" if number % 2 else "before", number)
     through(one)
-    check(one)
+    check_all(one)
 
 
 @pytest.fixture
@@ -137,4 +137,4 @@ def test_a_job_that_was_told_is_not_made_to_have_failed(learner: Case) -> None:
     through(learner)
     learner.kill()
     learner.start()
-    check(learner)
+    check_all(learner)

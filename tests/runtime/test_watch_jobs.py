@@ -128,3 +128,4 @@ async def test_the_jobs_of_watching_alone_keep_nobody_awake(tmp_path: Path) -> N
             return place.runtime.jobs.busy
 
         await until(needed)
+        assert await place.runtime.is_needed()
