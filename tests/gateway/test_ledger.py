@@ -77,6 +77,20 @@ async def test_files_come_back_as_they_were_and_large_ones_lie_beside_the_databa
         assert await store.check() == []
 
 
+async def test_a_file_that_is_lost_holds_up_nobody_else(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.gateway.arrive(said("m1", files=(PICTURE,)))
+        await store.gateway.arrive(said("m2", "after it"))
+        await store.gateway.enqueue(to("a", files=(PICTURE,)), to("b", chat=THERE))
+        for path in (tmp_path / "blobs").rglob("*"):
+            if path.is_file():
+                path.unlink()
+        assert [kept.arrived.text for kept in await store.gateway.new()] == ["after it"]
+        assert [due.key for due in await store.gateway.due("tele", 2e9)] == ["b"]
+        (fault,) = await store.check()
+        assert "missing" in fault
+
+
 async def test_what_failed_is_counted_set_aside_and_dealt_with_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         kept = await store.gateway.arrive(said("m1"))

@@ -7,7 +7,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.core.errors import NotFound
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.gateway import Arrived, ArrivedState, Kept
 from hermes_agent.core.private import Ids
 from hermes_agent.store import gateway_media
@@ -68,7 +68,10 @@ def new(db: apsw.Connection, bodies: Bodies, limit: int, after: int) -> Sequence
     found: list[Kept] = []
     size = 0
     for row in db.execute(ask, (after, limit)):
-        kept = _kept(db, bodies, row, whole=True)
+        try:
+            kept = _kept(db, bodies, row, whole=True)
+        except HermesError:  # its text is lost, as `hermes doctor` says: the others go on
+            continue
         size += sum(len(one.data) for one in (*kept.arrived.files, *kept.arrived.voice))
         if found and size > MOST_BYTES:
             break

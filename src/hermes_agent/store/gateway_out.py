@@ -7,7 +7,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.core.errors import NotFound
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.gateway import Delivery, DeliveryState, NewDelivery, Outgoing
 from hermes_agent.core.private import Ids
 from hermes_agent.store import gateway_media
@@ -73,7 +73,10 @@ def due(
     found: list[Delivery] = []
     size = 0
     for row in rows(db, _DUE, (channel, now, limit)):
-        delivery = _delivery(db, bodies, row, whole=True)
+        try:
+            delivery = _delivery(db, bodies, row, whole=True)
+        except HermesError:  # its text is lost, as `hermes doctor` says: other chats go on
+            continue
         size += sum(len(one.data) for one in delivery.outgoing.files)
         if found and size > MOST_BYTES:
             break
