@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from hermes_agent.incidents.drills.episode import Episode, Verdict
 from hermes_agent.incidents.drills.format import find
@@ -13,6 +16,20 @@ SOON = 0.3
 
 def every_variant(*names: str) -> list[tuple[str, str]]:
     return [(name, variant) for name in names for variant in find(name).variants]
+
+
+def quick_first(*names: str) -> list[Any]:
+    """Every variant; all but one that is practised and one that is held out of each are slow:
+    `make test-all` proves them."""
+    quick = {
+        (name, among[0])
+        for name in names
+        for among in (find(name).about.variants.train, find(name).about.variants.held)
+    }
+    return [
+        pytest.param(*one, marks=[] if one in quick else pytest.mark.slow)
+        for one in every_variant(*names)
+    ]
 
 
 def every_wrong(*names: str, seed: int = 1) -> list[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ from tests.incidents.drills.proving import (
     check_refuted,
     every_variant,
     every_wrong,
+    quick_first,
 )
 
 NAMES = (
@@ -20,16 +21,6 @@ NAMES = (
     "expired_certificate", "network_partition", "permission_change", "pool_exhaustion",
     "slow_dependency",
 )  # fmt: skip
-QUICK = {
-    (name, among[0])
-    for name in NAMES
-    for among in (find(name).about.variants.train, find(name).about.variants.held)
-}
-"""One of each kind; `make test-all` proves the rest."""
-VARIANTS = [
-    pytest.param(*one, marks=[] if one in QUICK else pytest.mark.slow)
-    for one in every_variant(*NAMES)
-]
 HARMFUL = [
     (name, variant, list(find(name).case(1, variant).wrong)[1])
     for name, variant in every_variant(*NAMES)
@@ -37,7 +28,7 @@ HARMFUL = [
 ]
 
 
-@pytest.mark.parametrize(("name", "variant"), VARIANTS)
+@pytest.mark.parametrize(("name", "variant"), quick_first(*NAMES))
 def test_neither_nothing_nor_a_restart_heals_it_but_the_experts_fix_does(
     name: str, variant: str, tmp_path: Path
 ) -> None:
@@ -60,7 +51,7 @@ def test_what_heals_by_doing_harm_does_not_pass(
     check_refuted(name, variant, wrong, 1, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "variant"), every_variant("no_fault_flap"))
+@pytest.mark.parametrize(("name", "variant"), quick_first("no_fault_flap"))
 def test_what_is_well_again_is_left_alone(name: str, variant: str, tmp_path: Path) -> None:
     check_proven(name, variant, 1, tmp_path)
 
@@ -76,8 +67,14 @@ def test_what_is_well_again_must_not_be_touched(
 def test_seeds_differ_and_what_is_held_out_has_names_of_its_own(name: str) -> None:
     drill = find(name)
     train, held = (
-        {drill.case(seed, variant).plan.front for variant in among for seed in range(8)}
+        {
+            program.name
+            for variant in among
+            for seed in range(4)
+            for program in drill.case(seed, variant).world.programs
+        }
         for among in (drill.about.variants.train, drill.about.variants.held)
     )
     assert len(train) > 3
-    assert not train & held
+    assert len(held) > 3
+    assert not train & held - {"nginx", "postgres"}

@@ -25,6 +25,10 @@ NOSUID, NODEV, BIND, RECURSIVE, PRIVATE = 2, 4, 4096, 16384, 1 << 18
 DETACH = 2
 SET_DUMPABLE = 4
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+SETGROUPS = {"x86_64": 116, "aarch64": 159}
+SET_SECCOMP, FILTER = 22, 2
+LOAD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
+ALLOWED, DONE = 0x7FFF0000, 0x00050000
 MOUNT_SETATTR = 442
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 READ_ONLY, NO_SUID = 1, 2
@@ -38,7 +42,8 @@ ETC = (
 FOLDERS = {
     "root": 0o700, "tmp": 0o1777, "var": 0o755, "var/log": 0o755, "var/lib": 0o755,
     "var/tmp": 0o1777, "var/cache": 0o755, "run": 0o755, "home": 0o755, "srv": 0o755,
-    "etc": 0o755, "opt/bin": 0o755, "var/log/supervisor": 0o755, "etc/supervisor/conf.d": 0o755,
+    "etc": 0o755, "opt/bin": 0o755, "var/opt": 0o755, "var/log/supervisor": 0o755,
+    "etc/supervisor/conf.d": 0o755,
 }  # fmt: skip
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -73,6 +78,7 @@ def main() -> None:
     for number in range(3):  # else they would tell where the box's log lies
         os.dup2(nothing, number)
     os.closerange(3, nothing + 64)
+    _no_groups()
     os.execve(spec["init"][0], spec["init"], spec["environment"])  # noqa: S606
 
 
@@ -109,6 +115,7 @@ def _lay_out(spec: dict[str, Any], who: int) -> None:
     for name in ("shm", "pts"):
         os.mkdir(f"{root}/dev/{name}")
     _mount("tmpfs", f"{root}/dev/shm", "tmpfs", NOSUID | NODEV, f"mode=1777,size=64m,{own}")
+    os.symlink("/run", f"{root}/var/run")
     for name, there in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(f"/proc/self/{there}", f"{root}/dev/{name}")
     for source, target in spec["shown"]:
@@ -171,6 +178,20 @@ def _enter(who: int, hostname: str) -> None:
         ports.write("0")
     _mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=620")
     os.symlink("pts/ptmx", "/dev/ptmx")
+
+
+def _no_groups() -> None:
+    """Nobody may set groups in a namespace like ours, and daemons that change users insist on it:
+    they are told that it is done, and nothing is."""
+    steps = (
+        (LOAD, 0, 0, 0),
+        (JUMP_EQUAL, 0, 1, SETGROUPS[os.uname().machine]),
+        (RETURN, 0, 0, DONE),
+        (RETURN, 0, 0, ALLOWED),
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    _good(_libc.prctl(SET_SECCOMP, FILTER, program, 0, 0), "a filter for setgroups")
 
 
 def _gathered() -> Any:

@@ -136,10 +136,12 @@ class Episode:
         for command in commands:
             self.box.run(command, check=False)
 
-    def judge(self, *, settle: float = SETTLE_SECONDS, again: float = AGAIN_SECONDS) -> Verdict:
+    def judge(self, *, settle: float | None = None, again: float = AGAIN_SECONDS) -> Verdict:
         """Looked at from outside, twice, and what else was done to the box."""
         if not self.box.alive:
             return Verdict(False, ("the whole machine is gone",))
+        if settle is None:
+            settle = self.case.drill.about.settle
         wrong = self._until(lambda: self.case.healthy(self.probe), settle)
         if not wrong:
             time.sleep(again)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import CATEGORIES, Service, Severity, WatchedCheck
-from hermes_agent.incidents.drills import needs
+from hermes_agent.incidents.drills import needs, scene
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
@@ -38,8 +38,12 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
     severity: Severity = "P2"
     needs: tuple[str, ...] = ()
     """Programs of this machine."""
+    held_needs: tuple[str, ...] = ()
+    """Further ones, for what is held out."""
     minutes: float = 3.0
     """The longest that a run may take."""
+    settle: float = 10.0
+    """Seconds that health may take to come back once all is done."""
     fault: bool = True
     """False: nothing is wrong, and nothing is to be done."""
 
@@ -62,6 +66,11 @@ class Drill:
         return needs.lacking(self.about.needs)
 
     @property
+    def lacking_held(self) -> list[str]:
+        """Likewise, for what is held out."""
+        return needs.lacking((*self.about.needs, *self.about.held_needs))
+
+    @property
     def variants(self) -> tuple[str, ...]:
         return (*self.about.variants.train, *self.about.variants.held)
 
@@ -81,8 +90,13 @@ class Drill:
         return variant or among[seed % len(among)]
 
     def case(self, seed: int, variant: str) -> "Case":
-        module = import_module(f"hermes_agent.incidents.drills.{self.name}.drill")
-        pick = Pick(Random(f"{self.name}/{variant}/{seed}"), held=self.is_held(variant))
+        held = self.is_held(variant)
+        pick = Pick(Random(f"{self.name}/{variant}/{seed}"), held=held)
+        home = f"hermes_agent.incidents.drills.{self.name}"
+        if held:
+            made = scene.scene_of(import_module(f"{home}.held"), variant)(pick)
+            return Case(self, scene, made, seed, variant)
+        module = import_module(f"{home}.drill")
         return Case(self, module, module.plan(pick, variant), seed, variant)
 
 

@@ -278,11 +278,11 @@ def changed(probe: Probe, before: Mapping[str, str]) -> list[str]:
     return said
 
 
-def supervised(probe: Probe, name: str) -> bool:
+def supervised(probe: Probe, name: str, top: str = "/srv") -> bool:
     """Whether the supervisor itself runs it: what it says goes to the supervisor's own pipe."""
     running = probe.processes()
     first = {link for process in running if process.inner == 1 for link in _open(process.pid)}
-    ours = (process for process in running if f"/srv/{name}/" in process.command)
+    ours = (process for process in running if f"{top}/{name}/" in process.command)
     return any(link in first for process in ours for link in _open(process.pid, ("1",)))
 
 

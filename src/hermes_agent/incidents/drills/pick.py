@@ -12,19 +12,19 @@ SERVICES = (
     "stock", "invoice", "gateway", "reviews", "pricing", "tickets", "uploads",
 )  # fmt: skip
 HELD_SERVICES = (
-    "parcels", "harbor", "atlas", "quotes", "beacon", "meter", "fleet", "roster", "vault",
-    "claims", "notary", "transit", "archive", "kiosk", "wallet", "radar",
+    "lantern", "quarry", "orchard", "tannery", "saddle", "mason", "cooper", "ferry", "mill",
+    "granary", "smithy", "tiller", "drover", "weaver", "chandler", "glazier",
 )  # fmt: skip
 HOSTS = ("app-01", "web-2", "node-17", "prod-a3", "eu-west-5", "srv-08", "core-4", "api-12")
-HELD_HOSTS = ("mx-hel-2", "rack7-u12", "blue-0", "k-31", "dc2-app9", "worker-b6")
+HELD_HOSTS = ("osl-r2-n4", "vm-0c11", "green-7", "hyp3-guest2", "pdx-b-19", "edge-lis-1")
 WORDS = (
     "nightly", "export", "report", "batch", "sync", "import", "cleanup", "rollup", "index", "feed",
 )  # fmt: skip
 HELD_WORDS = (
-    "digest", "harvest", "reconcile", "mirror", "ingest", "replay", "snapshot", "transform",
+    "backfill", "purge", "invoice-run", "enrich", "thumbs", "statements", "audit", "translate",
 )  # fmt: skip
 PORTS = range(7000, 9000)
-HELD_PORTS = range(3100, 6400)
+HELD_PORTS = range(10200, 19800)
 LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 
 

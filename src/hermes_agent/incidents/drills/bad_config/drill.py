@@ -27,11 +27,7 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 def plan(pick: Pick, variant: str) -> Plan:
     fields = tiers.pair(pick, variant)
     return Plan(
-        aside=pick.choice(
-            ("/etc/nginx/previous", "/srv/deploy/old")
-            if pick.held
-            else ("/var/backups/nginx", "/etc/nginx/backup")
-        ),
+        aside=pick.choice(("/var/backups/nginx", "/etc/nginx/backup", "/srv/deploy/old")),
         wrong_port=next(p for p in pick.ports(9) if p not in fields.values()),
         release=f"r{pick.size(100, 900)}",
         **fields,

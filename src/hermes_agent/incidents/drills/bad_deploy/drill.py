@@ -43,7 +43,7 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 
 def plan(pick: Pick, variant: str) -> Plan:
     number = pick.size(20, 400)
-    form = "v1.{}.0" if pick.held else "{}"
+    form = pick.choice(("v1.{}.0", "{}"))
     return Plan(
         old=form.format(number),
         new=form.format(number + pick.size(1, 3)),

@@ -23,7 +23,7 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 def plan(pick: Pick, variant: str) -> Plan:
     fields = tiers.pair(pick, variant)
     return Plan(
-        edge=f"{pick.choice(('door', 'entry') if pick.held else ('edge', 'public'))}-api",
+        edge=f"{pick.choice(('edge', 'public', 'entry'))}-api",
         edge_port=next(p for p in pick.ports(9) if p not in fields.values()),
         moved=pick.token(5),
         **fields,

@@ -28,7 +28,7 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 
 
 def plan(pick: Pick, variant: str) -> Plan:
-    sign = "+" if variant == "ahead" else pick.choice("+-") if pick.held else "-"
+    sign = {"ahead": "+", "behind": "-"}.get(variant) or pick.choice("+-")
     shift = f"{sign}{pick.size(2, 400)}{pick.choice('dh')}"
     return Plan(shift=shift, **tiers.pair(pick, variant))
 

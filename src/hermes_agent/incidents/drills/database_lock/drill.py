@@ -27,7 +27,7 @@ def plan(pick: Pick, variant: str) -> Plan:
     return Plan(
         port=next(p for p in pick.ports(9) if p not in fields.values()),
         base=f"{fields['store']}_{pick.token(3)}",
-        table=pick.choice(("parcels", "claims", "fares") if pick.held else ("orders", "carts")),
+        table=pick.choice(("orders", "carts", "parcels", "claims")),
         holder=f"{holder}-{pick.token(4)}",
         reader=f"{reader}-reader",
         **fields,

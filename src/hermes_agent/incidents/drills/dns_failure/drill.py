@@ -30,7 +30,7 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 
 def plan(pick: Pick, variant: str) -> Plan:
     return Plan(
-        domain=pick.choice(("lan", "corp") if pick.held else ("internal", "lab")),
+        domain=pick.choice(("internal", "lab", "lan", "corp")),
         dead=f"127.0.{pick.size(2, 200)}.{pick.size(2, 250)}",
         address=f"127.1.{pick.size(2, 200)}.{pick.size(2, 250)}",
         **tiers.pair(pick, variant),

@@ -31,12 +31,12 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 
 def plan(pick: Pick, variant: str) -> Plan:
     fields = tiers.pair(pick, variant)
-    domain = pick.choice(("lan", "corp") if pick.held else ("internal", "lab"))
+    domain = pick.choice(("internal", "lab", "lan", "corp"))
     return Plan(
         name=f"{fields['front']}.{domain}",
         other=f"{fields['beside']}.{domain}",
         hours=pick.size(2, 90),
-        tls=pick.choice(("/etc/nginx/keys", "/etc/tls") if pick.held else ("/etc/nginx/tls",)),
+        tls=pick.choice(("/etc/nginx/tls", "/etc/nginx/keys", "/etc/tls")),
         tools=pick.choice(("/opt/pki", "/opt/certificates")),
         **fields,
     )

@@ -17,8 +17,7 @@ class Plan(tiers.Pair, frozen=True, kw_only=True):
 
 def plan(pick: Pick, variant: str) -> Plan:
     return Plan(
-        node=f"{pick.choice(('east', 'west', 'store') if pick.held else ('db', 'back', 'far'))}"
-        f"-{pick.size(1, 9)}",
+        node=f"{pick.choice(('db', 'back', 'far', 'east'))}-{pick.size(1, 9)}",
         address=f"10.77.0.{pick.size(2, 200)}",
         admin_port=pick.port(),
         comment=f"{pick.word()} {pick.token(4)}",

@@ -32,7 +32,7 @@ def plan(pick: Pick, variant: str) -> Plan:
     return Plan(
         port=next(p for p in pick.ports(9) if p not in fields.values()),
         base=f"{fields['store']}_{pick.token(3)}",
-        table=pick.choice(("parcels", "claims", "fares") if pick.held else ("orders", "carts")),
+        table=pick.choice(("orders", "carts", "parcels", "claims")),
         most=pick.size(12, 18),
         worker=f"{worker}-worker",
         forgotten=f"{forgotten}-{pick.token(4)}",

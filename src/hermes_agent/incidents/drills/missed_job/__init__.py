@@ -1,0 +1,1 @@
+"""A job that cron no longer runs."""
