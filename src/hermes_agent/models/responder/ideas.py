@@ -81,7 +81,9 @@ def earlier(case: Case, path: str) -> Copy:
 
 
 def _is_named_so(copy: str, path: str) -> bool:
-    return PurePosixPath(copy).name.removeprefix(".").startswith(PurePosixPath(path).name)
+    """By the same name, or by that with what shows a copy; other endings are other files."""
+    stem, name = PurePosixPath(copy).name.removeprefix("."), PurePosixPath(path).name
+    return stem == name or (stem.startswith(name) and probes.BACKUPS.search(stem) is not None)
 
 
 def _is_copy(copy: str, path: str) -> bool:
