@@ -216,10 +216,10 @@ def test_whatever_is_brought_the_channel_goes_on(
     name: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp(name)
-    asyncio.run(_fuzz(name, folder, data))
+    asyncio.run(check_it_goes_on(name, folder, data))
 
 
-async def _fuzz(name: str, folder: Path, data: st.DataObject) -> None:
+async def check_it_goes_on(name: str, folder: Path, data: st.DataObject) -> None:
     async with world(name, folder) as here:
         for _ in range(40):
             await here.platform.bring(data.draw(damaged(here.platform.sound())))
