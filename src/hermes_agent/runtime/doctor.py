@@ -31,8 +31,8 @@ LOW_BYTES = 500_000_000
 """With less room than this a warning is given."""
 
 NOT_YET = (
-    "chat channels", "a dashboard",
-    "a board", "speech", "a hub of skills",
+    "WhatsApp, Signal and other channels", "a dashboard",
+    "a board", "answers that are spoken", "a hub of skills",
     "`hermes undo`", "`hermes update`",
 )  # fmt: skip
 

@@ -155,6 +155,7 @@ _PLATFORMS = {
     "slack": "tests.support.platforms.slack:SlackPlatform",
     "telegram": "tests.support.platforms.telegram:TelegramPlatform",
     "webhook": "tests.support.platforms.webhook:WebhookPlatform",
+    "matrix": "tests.support.platforms.matrix:MatrixPlatform",
     "ntfy": "tests.support.platforms.ntfy:NtfyPlatform",
 }
 

@@ -1,0 +1,1 @@
+"""Rooms of a Matrix homeserver."""

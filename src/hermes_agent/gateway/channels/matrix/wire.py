@@ -1,0 +1,135 @@
+"""The Matrix client-server API, as far as a channel needs it, over HTTP."""
+
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.messages import Media
+from hermes_agent.gateway.channel import Refused, SendError
+from hermes_agent.gateway.channels.shared import MOST_BYTES, Unfetched
+
+CLIENT = "/_matrix/client/v3"
+SECONDS = 30.0
+OURS = "`hermes gateway setup matrix` takes a new token"
+
+
+class MatrixError(HermesError):
+    """What the homeserver says is wrong."""
+
+    def __init__(self, status: int, code: str, message: str, after: float | None) -> None:
+        super().__init__(f"the homeserver says {status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.after = after
+
+
+class Unreachable(HermesError):
+    """No answer; `sent` when the request may have arrived."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Wire:
+    def __init__(self, address: str, token: str) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        self._client = httpx.AsyncClient(base_url=address, headers=headers, timeout=SECONDS)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def call(self, method: str, path: str, *parts: str, **options: Any) -> dict[str, Any]:
+        """One request; `parts` take the place of the braces in the path."""
+        url = CLIENT + path.format(*(quote(part, safe="") for part in parts))
+        answer = await self._request(method, url, **options)
+        try:
+            found = msgspec.json.decode(answer.content)
+        except msgspec.MsgspecError:
+            raise MatrixError(answer.status_code, "", "what it says is no JSON", None) from None
+        return found if isinstance(found, dict) else {}
+
+    async def _request(self, method: str, url: str, **options: Any) -> httpx.Response:
+        try:
+            answer = await self._client.request(method, url, **options)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Unreachable(
+                f"the homeserver is not reached: {_said(error)}", sent=False
+            ) from None
+        except httpx.HTTPError as error:
+            raise Unreachable(
+                f"the homeserver does not answer: {_said(error)}", sent=True
+            ) from None
+        if answer.status_code >= 400:
+            raise _error(answer)
+        return answer
+
+    async def upload(self, file: Media) -> str:
+        """Where a file is kept, as `mxc://…`. Uploading it again is another file."""
+        answer = await self._request(
+            "POST", "/_matrix/media/v3/upload", params={"filename": file.name or "file"},
+            content=file.data, headers={"Content-Type": file.type},
+        )  # fmt: skip
+        return str(msgspec.json.decode(answer.content)["content_uri"])
+
+    async def download(self, address: str, name: str, kind: str) -> Media:
+        server, _, id = address.removeprefix("mxc://").partition("/")
+        if not address.startswith("mxc://") or not server or not id:
+            raise Unfetched("its address cannot be read")
+        place = f"{quote(server, safe='')}/{quote(id, safe='')}"
+        url = f"/_matrix/client/v1/media/download/{place}"
+        data = bytearray()
+        try:
+            async with self._client.stream("GET", url) as answer:
+                if answer.status_code != 200:
+                    passing = answer.status_code >= 500 or answer.status_code == 429
+                    raise Unfetched(f"status {answer.status_code}", passing=passing)
+                async for piece in answer.aiter_bytes():
+                    data += piece
+                    if len(data) > MOST_BYTES:
+                        raise Unfetched("it is too large")
+        except httpx.HTTPError as error:
+            raise Unfetched(_said(error), passing=True) from None
+        return Media(kind or "application/octet-stream", bytes(data), name)
+
+
+def refusal(error: HermesError) -> HermesError:
+    """Trouble of receiving, as the gateway wants to know it."""
+    if isinstance(error, MatrixError) and error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
+        return Refused("the homeserver does not accept our token", OURS)
+    return error
+
+
+def send_error(error: HermesError) -> SendError:
+    """Trouble of sending. Under one transaction id a message is sent once: trying again never
+    doubles it."""
+    if isinstance(error, Unreachable):
+        return SendError(error.message, channel=not error.sent)
+    assert isinstance(error, MatrixError)
+    if error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
+        return SendError("the homeserver does not accept our token", OURS, channel=True)
+    if error.status == 429:
+        return SendError(error.message, after=error.after)
+    return SendError(error.message, again=error.status >= 500)
+
+
+def _error(answer: httpx.Response) -> MatrixError:
+    try:
+        told = msgspec.json.decode(answer.content)
+    except msgspec.MsgspecError:
+        told = {}
+    told = told if isinstance(told, dict) else {}
+    after = None
+    if answer.status_code == 429:
+        given = answer.headers.get("retry-after", "")
+        wait = told.get("retry_after_ms")
+        after = float(given) if given.isdigit() else float(wait) / 1000 if wait else 5.0
+    code, text = str(told.get("errcode", "")), str(told.get("error", ""))[:200]
+    return MatrixError(answer.status_code, code, text, after)
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
