@@ -112,16 +112,21 @@ async def test_a_platform_that_takes_no_drafts_gets_the_answer(tmp_path: Path) -
         await r.know("ada")
         session = await talk(r)
         await r.rest()
+        before = len(r.pad.every)
         r.pad.trouble = SendError("too many", after=100.0)
         await r.say("hi")
         for _ in range(20):
             r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
             await asyncio.sleep(0)
 
-        async def idle() -> bool:
-            return not r.runtime.working
+        async def told() -> bool:
+            return bool(await r.runtime.store.gateway.deliveries(key=f"{session}/"))
 
-        await until(idle)
+        await until(told)
+        r.pad.trouble = None
+        await r.hears("Hello")
+        await r.rest()
+        assert [one.text for one in r.pad.every[before:]] == ["Hello"]
 
 
 async def test_consent_is_given_by_a_button_and_shown(tmp_path: Path) -> None:

@@ -151,7 +151,12 @@ async def _carry(room: Room) -> None:
     while True:
         for one in await gateway.due("pad", room.runtime.clock()):
             if await gateway.sending(one.id, one.attempts):
-                await gateway.sent(one.id, await room.pad.send(one.outgoing, one.key))
+                try:
+                    receipt = await room.pad.send(one.outgoing, one.key)
+                except SendError as error:
+                    await gateway.not_sent(one.id, error.message, room.runtime.clock(), False)
+                else:
+                    await gateway.sent(one.id, receipt)
         await asyncio.sleep(0.01)
 
 
