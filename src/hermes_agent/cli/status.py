@@ -20,7 +20,7 @@ ANSWER_SECONDS = 10.0
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
     "parked", "questions", "listeners", "models", "today", "day_dollars", "learning",
-    "watch", "jobs",
+    "watch", "jobs", "gateway", "door",
 )  # fmt: skip
 
 
@@ -139,6 +139,19 @@ def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
     return lines + [f"jobs       {one_line(why, 200)}" for why in jobs.get("troubles", ())]
 
 
+def _faces(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
+    lines = []
+    if gateway.get("channels"):
+        from hermes_agent.cli.gateway import status_lines as told
+
+        lines += [f"channel    {line}" for line in told(gateway)]
+    if door.get("address"):
+        lines.append(f"HTTP API   on {door['address']}")
+    if door.get("trouble"):
+        lines.append(f"HTTP API   {one_line(door['trouble'], 200)}")
+    return lines
+
+
 def status_lines(status: dict[str, Any]) -> list[str]:
     lines = [f"state      {status['state']}"]
     if status["reason"]:
@@ -161,6 +174,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
     lines += _watch(status["watch"] or {})
     lines += _jobs(status["jobs"] or {}, time.time())
+    lines += _faces(status["gateway"] or {}, status["door"] or {})
     lines += _learning(status["learning"] or {})
     if status["day_dollars"] is not None:
         lines.append(
