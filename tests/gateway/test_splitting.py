@@ -30,7 +30,9 @@ def test_a_text_is_parted_between_paragraphs_and_numbered() -> None:
 
 
 def test_code_that_is_parted_is_closed_and_opened_again() -> None:
-    text = "Look:\n\n```python\n" + "\n".join(f"value_{n} = {n}" for n in range(60)) + "\n```\nDone."
+    text = (
+        "Look:\n\n```python\n" + "\n".join(f"value_{n} = {n}" for n in range(60)) + "\n```\nDone."
+    )
     parts = bare(split(text, 200))
     assert len(parts) > 3
     for part in parts:
