@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import apsw
@@ -75,14 +76,12 @@ async def measure(folder: Path, count: int) -> list[Figure]:
     before = memory_mb()
     started = time.perf_counter()
     spec = JobSpec("Check the disks and say what is amiss")
-    waiting = [
-        add_job(store.jobs, spec, schedule, "cli", "", START)
-        for schedule in schedules(count, chance)
-    ]
-    for place in range(0, count, TOGETHER):
-        await asyncio.gather(*waiting[place : place + TOGETHER])
+    left = schedules(count, chance)
+    while some := list(islice(left, TOGETHER)):
+        await asyncio.gather(
+            *(add_job(store.jobs, spec, schedule, "cli", "", START) for schedule in some)
+        )
     added = time.perf_counter() - started
-    del waiting
     grown = memory_mb() - before
 
     started = time.process_time()

@@ -188,6 +188,16 @@ async def test_runs_by_hand_are_apart_from_slots(tmp_path: Path) -> None:
         assert len(await store.jobs.runs(since=40.0005, states=DUE)) == 2
 
 
+async def test_a_job_with_many_waiting_runs_does_not_hide_the_others(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        many = await planned(store, *(float(n) for n in range(1, 21)))
+        (late,) = await planned(store, 100.0)
+        await store.jobs.claim(many[5].id, 101.0)
+        some = await store.jobs.open(10, each=2)
+        assert [run.id for run in some] == [many[0].id, many[1].id, many[5].id, late.id]
+        assert len(await store.jobs.open(10)) == 10
+
+
 async def test_a_change_of_schedule_ends_a_span_and_a_pause_begins_none(tmp_path: Path) -> None:
     clock = Clock(100.0)
     daily = Schedule("every", "every 1d", seconds=86_400.0, start=0.0)

@@ -102,7 +102,7 @@ def test_intervals_count_from_now(text: str, seconds: float) -> None:
         ("2026-12-24 12:00 America/New_York", "2026-12-24T18:00"),
     ],
 )
-def test_single_moments(text: str, when: str) -> None:
+def test_single_moments_are_due_once(text: str, when: str) -> None:
     schedule = parse(text, NOW, BERLIN)
     assert (schedule.kind, schedule.start) == ("once", at(when))
     assert slots(schedule, NOW, NOW + 1e9) == [at(when)]

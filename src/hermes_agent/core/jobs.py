@@ -1,7 +1,7 @@
 """Jobs and their runs, as values, and the part of the store that keeps them. A job is a turn that
 is due later or again; a run is one row of it, and each slot of a schedule has exactly one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -258,6 +258,12 @@ class Jobs(Protocol):
 
     async def slots(self, job: str, since: float, until: float) -> Sequence[float]:
         """Slots with a row, by schedule, in `since < slot <= until`, in order: for the checker."""
+        ...
+
+    async def all_slots(
+        self, first: str, last: str, since: float, until: float
+    ) -> Mapping[str, Sequence[float]]:
+        """The same, of all jobs from one to another."""
         ...
 
     async def tidy(self, keep: int) -> int:

@@ -78,10 +78,15 @@ def open_runs(db: apsw.Connection, limit: int, each: int | None = None) -> list[
     return _runs(db, rest + "order by r.slot, r.id limit ?", [*values, limit])
 
 
-def slots(db: apsw.Connection, job: str, since: float, until: float) -> list[float]:
-    ask = "select slot from job_runs where job = ? and slot > ? and slot <= ? and hand = 0 "
-    found = rows(db, ask + "order by slot", (job_rows.number_of(job), since, until))
-    return [slot for (slot,) in found]
+def all_slots(
+    db: apsw.Connection, first: str, last: str, since: float, until: float
+) -> dict[str, list[float]]:
+    ask = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
+    numbers = job_rows.number_of(first), job_rows.number_of(last)
+    found: dict[str, list[float]] = {}
+    for number, slot in rows(db, ask + "and hand = 0 order by job, slot", (*numbers, since, until)):
+        found.setdefault(f"job-{number}", []).append(slot)
+    return found
 
 
 def _reason(db: apsw.Connection, text: str) -> int | None:

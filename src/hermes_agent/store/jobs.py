@@ -1,6 +1,6 @@
 """Jobs: `core.jobs.Jobs` in the same database, with the same writer and readers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import apsw
 
@@ -140,7 +140,13 @@ class StoredJobs(Jobs):
         return await self._read(lambda db: job_rows.spans(db, job, after, count))
 
     async def slots(self, job: str, since: float, until: float) -> Sequence[float]:
-        return await self._read(lambda db: job_runs.slots(db, job, since, until))
+        found = await self.all_slots(job, job, since, until)
+        return found.get(job, [])
+
+    async def all_slots(
+        self, first: str, last: str, since: float, until: float
+    ) -> Mapping[str, Sequence[float]]:
+        return await self._read(lambda db: job_runs.all_slots(db, first, last, since, until))
 
     async def tidy(self, keep: int) -> int:
         gone = 0

@@ -15,7 +15,7 @@ from hermes_agent.work.slots import slots
 
 PATIENCE = 60.0
 """Seconds after which a slot without a row is amiss."""
-PAGE = 500
+PAGE = 200
 """Jobs looked at together."""
 
 
@@ -56,37 +56,41 @@ async def faults_of(jobs: Jobs, now: float) -> list[Faults]:
     after = ""
     while spans := await jobs.spans(after=after, count=PAGE):
         after = spans[-1].job
+        ends = [_end(span, now) for span in spans]
+        rows = await jobs.all_slots(spans[0].job, after, min(s.begin for s in spans), max(ends))
         for job, theirs in groupby(spans, key=lambda span: span.job):
-            if not await _check_job(jobs, job, list(theirs), now):
+            if not _compare(job, list(theirs), rows.get(job, ()), now):
                 continue
             # Whoever tidied up or changed the job meanwhile is no fault: look again.
-            if again := await _check_job(jobs, job, await jobs.spans(job), now):
+            fresh = await jobs.spans(job)
+            there = (await jobs.all_slots(job, job, -math.inf, now)).get(job, ())
+            if again := _compare(job, fresh, there, now):
                 found.append(again)
     return found
 
 
-async def _check_job(jobs: Jobs, job: str, spans: Sequence[JobSpan], now: float) -> Faults:
-    if not spans:
+def _end(span: JobSpan, now: float) -> float:
+    return now - PATIENCE if span.end is None else span.end
+
+
+def _compare(
+    job: str, spans: Sequence[JobSpan], rows: Sequence[float], now: float
+) -> Faults:  # fmt: skip
+    held = [span for span in spans if _end(span, now) > span.begin]
+    if not held:
         return Faults(job, "UTC")
-    zone = spans[-1].schedule.zone
-    wanted: Counter[float] = Counter()
-    since, until = math.inf, -math.inf
-    for span in spans:
-        end = now - PATIENCE if span.end is None else span.end
-        if end <= span.begin:
-            continue
-        since, until = min(since, span.begin), max(until, end)
-        try:
-            wanted.update(slots(span.schedule, span.begin, end))
-        except HermesError as trouble:
-            return Faults(job, "UTC", trouble=trouble.message)
-    if since >= until:
-        return Faults(job, zone)
-    rows = Counter(await jobs.slots(job, since, until))
+    since, until = min(span.begin for span in held), max(_end(span, now) for span in held)
+    wanted: set[float] = set()
+    try:
+        for span in held:
+            wanted.update(slots(span.schedule, span.begin, _end(span, now)))
+    except HermesError as trouble:
+        return Faults(job, "UTC", trouble=trouble.message)
+    there = Counter(slot for slot in rows if since < slot <= until)
     return Faults(
         job,
-        zone,
-        tuple(sorted(wanted.keys() - rows.keys())),
-        tuple(sorted(rows.keys() - wanted.keys())),
-        tuple(sorted(slot for slot, count in rows.items() if count > 1)),
+        spans[-1].schedule.zone,
+        tuple(sorted(wanted - there.keys())),
+        tuple(sorted(there.keys() - wanted)),
+        tuple(sorted(slot for slot, count in there.items() if count > 1)),
     )
