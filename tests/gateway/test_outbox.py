@@ -218,6 +218,7 @@ async def test_what_fails_again_and_again_is_given_up_and_the_next_goes(tmp_path
             await one.time.move(700.0)
         await one.reaches(1)
         await one.becomes("dead", "sent")
+        assert one.wire.sent == [("here", "good")]
         one.wire.answer = lambda _outgoing: None
         dead = (await one.ledger.deliveries(state="dead"))[0]
         await one.ledger.again(dead.id, one.time())
