@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import (
@@ -85,6 +86,45 @@ async def test_what_does_not_arrive_is_tried_later_and_keeps_no_other_from_being
         here.clock.now += 2.0
         await notices.send_due()
         assert max(one.attempts for one in await here.store.notices()) == 2
+
+
+async def test_the_end_is_never_told_before_the_beginning(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        here.webhook = "set"
+        told: list[Notice] = []
+        await here.raise_signal(WEB)
+        await ledger(here, webhook=_Broken(), **ways(tmp_path, [])).send_due()
+        incident = await here.store.incident("inc-1")
+        end = here.notices(incident, "resolved", 1, "resolved: inc-1")
+        await here.store.change("inc-1", [("resolved", "it is over", {})], end, state="resolved")
+        notices = ledger(here, webhook=TerminalChannel(told.append), **ways(tmp_path, []))
+        await notices.send_due()
+        assert told == [], "the first one is not due yet"
+        here.clock.now += 2.0
+        await notices.send_due()
+        assert [one.kind for one in told] == ["declared", "resolved"]
+
+
+async def test_the_log_is_begun_anew_when_it_is_large(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        path = tmp_path / "notices.log"
+        log = LogChannel(path, most=100)
+        for number in range(1, 7):
+            await here.raise_signal(
+                replace(WEB, fingerprint=f"check:{number}", service=f"s{number}")
+            )
+            id = f"inc-{number}"
+            (notice,) = [
+                one for one in await here.store.notices(incident=id) if one.channel == "log"
+            ]
+            for _ in range(2):
+                await log.send(notice, await here.store.incident(id))
+        kept = path.with_name("notices.log.1").read_text() + path.read_text()
+        assert sorted(one.name for one in tmp_path.glob("notices.log*")) == [
+            "notices.log", "notices.log.1",
+        ]  # fmt: skip
+        assert (kept.count("inc-5/declared/1"), kept.count("inc-6/declared/1")) == (1, 1)
+        assert "inc-1/" not in kept
 
 
 async def test_the_runtime_is_needed_while_something_is_left_to_be_told(tmp_path: Path) -> None:

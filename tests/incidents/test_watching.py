@@ -210,4 +210,18 @@ def test_daily_checks_run_at_eight_in_the_morning() -> None:
 
 def test_a_clock_that_was_set_back_does_not_stop_the_watching() -> None:
     hourly = Watched(WatchedCheck("x", Check("true")), 3_600.0)
-    assert next_due(hourly, CheckState("x", True, 9e9, 9e9), 1_000.0) == 4_600.0
+    assert next_due(hourly, CheckState("x", True, 9e9, 9e9), 1_000.0) == 1_000.0
+    assert next_due(hourly, CheckState("x", False, 9e9, 9e9, 1), 1_000.0) == 1_000.0
+
+
+async def test_a_clock_that_was_set_back_hides_no_failure(tmp_path: Path) -> None:
+    async with post(tmp_path) as here:
+        bench = Bench(here, tmp_path)
+        (bench.checks / "a.yaml").write_text(TEXT)
+        await bench.round(0, BAD)
+        await bench.round(15)
+        assert (await here.store.incident("inc-1")).signals == 1
+        here.clock.now -= 86_400.0
+        await bench.round(15)
+        await bench.round(15)
+        assert (await here.store.incident("inc-1")).signals == 2, "it goes on to say so"

@@ -110,7 +110,7 @@ async def report(world: World, id: str) -> Report:
         owner=incident.owner,
         opened=incident.opened,
         ended=incident.ended,
-        seconds=incident.seconds,
+        seconds=incident.seconds if incident.state != "closed" else None,
         impact=_impact(incident),
         diagnosis=diagnosis,
         evidence=_pointers(incident, work.seen),

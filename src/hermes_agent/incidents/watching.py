@@ -64,13 +64,13 @@ class Standing(Struct, frozen=True, omit_defaults=True):
 
 
 def next_due(watched: Watched, state: CheckState, now: float) -> float:
-    """When a check is to be run next; at once when it never was."""
-    if not state.last:
+    """When a check is to be run next; at once when it never was, or when the clock was set back
+    since."""
+    if not state.last or state.last > now:
         return now
-    last = min(state.last, now)  # a clock that was set back must not stop the watching
     if state.failures:
-        return last + min(watched.every, AGAIN_SECONDS)
-    return morning_after(last) if watched.daily else last + watched.every
+        return state.last + min(watched.every, AGAIN_SECONDS)
+    return morning_after(state.last) if watched.daily else state.last + watched.every
 
 
 def runs_by_itself(watched: Watched, state: CheckState) -> bool:

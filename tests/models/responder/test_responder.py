@@ -1,4 +1,5 @@
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.incidents import CATEGORIES
+from hermes_agent.core.messages import ToolCall, ToolMessage
 from hermes_agent.core.settings import ModelSettings
 from hermes_agent.learning.skill_file import problems
 from hermes_agent.models.responder.model import NAME, WHAT_IT_IS, ResponderModel, open_named
@@ -49,6 +51,10 @@ def acted(machine: Machine, action: str) -> dict[str, object]:
     found = [act for act in machine.acts if act["action"] == action]
     assert len(found) == 1
     return found[0]
+
+
+def acted_last(machine: Machine, action: str) -> dict[str, object]:
+    return [act for act in machine.acts if act["action"] == action][-1]
 
 
 async def test_it_says_what_it_is() -> None:
@@ -129,6 +135,48 @@ async def test_a_skill_that_does_not_help_is_left_for_the_whole_investigation() 
     skill = {"name": "service-crash-prevention", "state": "candidate", "fits": False}
     await converse(machine, brief(skills=[skill]))
     assert acted(machine, "resolve")["category"] == "disk-full"
+
+
+async def test_what_only_looks_like_a_skill_is_told_apart_before_anything_is_done() -> None:
+    machine = Machine({**GONE, **DISK}, lambda command: command.startswith("rm -f"))
+    skill = {"name": "port-conflict-prevention", "state": "proven", "fits": True}
+    talk = await converse(machine, brief(skills=[skill]))
+    assert acted(machine, "resolve")["category"] == "disk-full"
+    assert "The signs of port-conflict-prevention are there" in talk[1].text
+    assert not [one for one in machine.commands if re.search(r"\bkill\b", one)]
+
+
+async def test_a_second_encounter_takes_a_few_calls_and_no_whole_triage() -> None:
+    mends = "supervisorctl restart stock".__eq__
+    skill = {"name": "service-crash-prevention", "state": "candidate", "fits": True}
+    first, second = Machine(GONE, mends), Machine(GONE, mends)
+    await converse(first, brief())
+    await converse(second, brief(skills=[skill]))
+    assert acted(second, "resolve")["category"] == "service-crash"
+    assert 2 * len(second.commands) <= len(first.commands)
+
+
+async def test_a_remedy_that_did_not_help_is_followed_by_the_whole_investigation() -> None:
+    machine = Machine({**GONE, **DISK}, lambda command: command.startswith("rm -f"))
+    skill = {"name": "service-crash-prevention", "state": "candidate", "fits": True}
+    talk = await converse(machine, brief(skills=[skill]))
+    assert acted_last(machine, "resolve")["category"] == "disk-full"
+    assert any(call.name == "delegate" for one in replies(talk) for call in one.calls)
+
+
+async def test_what_the_gate_refused_was_not_tried() -> None:
+    machine = Refusing(GONE)
+    await converse(machine, brief())
+    assert "Tried: nothing was changed" in str(acted(machine, "escalate")["summary"])
+
+
+class Refusing(Machine):
+    """A machine whose gate lets nobody restart anything."""
+
+    def answer(self, call: ToolCall, child: Callable[[str], str]) -> ToolMessage:
+        if call.name == "terminal" and "restart" in call.input()["command"]:
+            return ToolMessage(call.id, call.name, "refused by policy: no restarts", ok=False)
+        return super().answer(call, child)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,28 @@
+"""A report as people read it: nothing in it steers a terminal."""
+
+from hermes_agent.core.incidents import Diagnosis, Entry
+from hermes_agent.incidents.report import Action, Pointer, Report
+from hermes_agent.incidents.report_text import markdown
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2Jgone"
+
+
+def report(state: str) -> Report:
+    return Report(
+        "inc-1", f"web {ESCAPE}", "P1", state, "check", "web", "", 1_000.0, 1_060.0, 60.0,
+        "web", Diagnosis("web", "disk-full", ESCAPE, ESCAPE),
+        (Pointer(ESCAPE, "s", 3, "call", "terminal", f"cat {ESCAPE}"),), (),
+        (Action(1_010.0, f"rm {ESCAPE}", True, ESCAPE, "s", 4, "call"),), (),
+        (Entry("inc-1", 1, 1_000.0, "declared", ESCAPE, {}),), (ESCAPE,),
+    )  # fmt: skip
+
+
+def test_what_would_steer_a_terminal_is_shown_and_not_sent() -> None:
+    text = markdown(report("resolved"))
+    assert "\\x1b" in text
+    assert [sign for sign in text if not sign.isprintable() and sign != "\n"] == []
+
+
+def test_a_false_alarm_has_no_time_to_recover() -> None:
+    assert "| time to recover | 1 min 0 s |" in markdown(report("resolved"))
+    assert "time to recover" not in markdown(report("closed"))
