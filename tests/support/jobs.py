@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.gateway import Delivery
-from hermes_agent.core.jobs import Job, JobSpec, Run, RunState
+from hermes_agent.core.jobs import Job, Jobs, JobSpec, Run, RunState
 from hermes_agent.core.settings import JobSettings
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.house import House, house, until
@@ -43,7 +43,7 @@ class Workplace:
         return self.house.runtime
 
     @property
-    def jobs(self) -> Any:
+    def jobs(self) -> Jobs:
         return self.runtime.store.jobs
 
     async def add(self, when: str = "every 1h", **fields: Any) -> Job:
@@ -87,16 +87,14 @@ class Workplace:
             return run.state in ("done", "failed", "missed", "parked")
 
         await until(over)
-        run: Run = await self.jobs.run(asked.id)
-        return run
+        return await self.jobs.run(asked.id)
 
     async def in_state(self, run: int, state: RunState) -> Run:
         async def there() -> bool:
             return (await self.jobs.run(run)).state == state
 
         await until(there)
-        found: Run = await self.jobs.run(run)
-        return found
+        return await self.jobs.run(run)
 
     async def sent(self, key: str = "run:") -> Sequence[Delivery]:
         """What is in the ledger, oldest first."""
