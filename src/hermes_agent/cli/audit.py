@@ -13,9 +13,9 @@ from typing import Any
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.sessions import find
-from hermes_agent.cli.show import clean
 from hermes_agent.cli.words import moment, print_json, stamp
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.shown import clean
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,10 +36,11 @@ from rich.text import Text
 from hermes_agent.cli.chat_slash import SLASHES, is_slash, run_slash
 from hermes_agent.cli.chat_talk import Talk, listen, split_journal
 from hermes_agent.cli.chat_view import Event, Piece, View, answer_to, warning
-from hermes_agent.cli.show import clean, consent_prompt, one_line
+from hermes_agent.cli.show import consent_prompt, one_line
 from hermes_agent.cli.transcript import plain
 from hermes_agent.cli.words import dollars
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.shown import clean
 
 RECAP = 6
 """Lines of the past that are shown when a session is taken up again."""

@@ -8,13 +8,13 @@ from hermes_agent.cli.show import (
     MARKS,
     budget_said,
     call_line,
-    clean,
     consent_typed,
     one_line,
     question_lines,
     route_said,
 )
 from hermes_agent.cli.transcript import tool_line
+from hermes_agent.core.shown import clean
 
 TEXT_LINES = 8
 """Lines of an unfinished paragraph that are shown while it arrives."""

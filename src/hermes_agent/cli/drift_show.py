@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import stamp, table
+from hermes_agent.core.shown import clean
 
 CALLED = {"harmless": "harmless", "look": "needs a look", "dangerous": "DANGEROUS"}
 DO = {

@@ -11,8 +11,9 @@ from urllib.parse import quote
 from hermes_agent.cli.actions import add_action
 from hermes_agent.cli.actions import runtime as started
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import print_json, stamp, sure, table
+from hermes_agent.core.shown import clean
 
 Row = dict[str, Any]
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TextIO
 
-from hermes_agent.cli.show import clean
+from hermes_agent.core.shown import clean
 
 TONES = {
     "good": "32", "bad": "31", "think": "35", "act": "33", "look": "36", "faint": "2", "bold": "1",

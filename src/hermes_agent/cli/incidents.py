@@ -8,9 +8,10 @@ from urllib.parse import quote
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import ago, span, stamp, table
 from hermes_agent.core.errors import NotFound
+from hermes_agent.core.shown import clean
 
 Row = dict[str, Any]
 

@@ -5,8 +5,8 @@ import os
 import time
 
 from hermes_agent.cli.arguments import positive
-from hermes_agent.cli.show import clean
 from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.shown import clean
 from hermes_agent.runtime.places import find_home, log_path
 
 

@@ -10,9 +10,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.show import clean
 from hermes_agent.cli.words import print_json, table
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.shown import clean
 from hermes_agent.runtime.places import find_home
 
 if TYPE_CHECKING:

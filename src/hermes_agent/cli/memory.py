@@ -11,9 +11,10 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, natural, positive
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import ago, stamp, table
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.shown import clean
 
 FILES = {"memory": "MEMORY.md", "user": "USER.md"}
 SOURCE = "cli"

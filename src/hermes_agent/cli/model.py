@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import absolute_model, effort_option, json_option, positive
 from hermes_agent.cli.model_facts import price_of, state_of, window
-from hermes_agent.cli.show import clean
 from hermes_agent.cli.words import dollars, print_json, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.shown import clean
 
 if TYPE_CHECKING:
     from hermes_agent.core.settings import Settings

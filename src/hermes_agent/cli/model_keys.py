@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.model import home_and_settings, open_models
 from hermes_agent.cli.model_facts import check_service
-from hermes_agent.cli.show import clean
 from hermes_agent.cli.words import print_json, table
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.shown import clean
 
 if TYPE_CHECKING:
     from hermes_agent.core.services import Service

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import json_option
-from hermes_agent.cli.show import visible
 from hermes_agent.cli.words import print_json, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.shown import visible
 from hermes_agent.runtime.places import find_home
 
 if TYPE_CHECKING:

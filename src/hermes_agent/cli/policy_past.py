@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import moment, print_json, stamp
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.records import Judgement
+from hermes_agent.core.shown import clean
 from hermes_agent.core.tools import AT
 from hermes_agent.policy import explain
 from hermes_agent.policy.gate import Judged

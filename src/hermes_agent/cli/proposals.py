@@ -10,10 +10,11 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.show import one_line, visible
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.skills_show import file_text, skill_path
 from hermes_agent.cli.words import ago, stamp, table
 from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.shown import visible
 
 Row = dict[str, Any]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
 from hermes_agent.cli.client import Api, session_path
-from hermes_agent.cli.show import clean, one_line, tokens_said
+from hermes_agent.cli.show import one_line, tokens_said
 from hermes_agent.cli.words import ago, dollars, moment, print_json, stamp, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.shown import clean
 
 ALL = 1_000_000_000
 

@@ -3,8 +3,7 @@
 import sys
 from typing import Any, TextIO
 
-from hermes_agent.core.shown import clean as clean
-from hermes_agent.core.shown import visible as visible
+from hermes_agent.core.shown import clean, visible
 
 Event = dict[str, Any]
 

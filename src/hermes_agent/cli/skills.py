@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes_agent.cli.actions import add_action, runtime
 from hermes_agent.cli.arguments import json_option, natural, positive, terminal_option
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.skills_edit import check, edit, new
 from hermes_agent.cli.skills_show import (
     MAIN,
@@ -22,6 +22,7 @@ from hermes_agent.cli.skills_show import (
 )
 from hermes_agent.cli.words import print_json, stamp, table
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.shown import clean
 
 STRAY_WORDS = "options go before a skill's name: hermes skills run --policy NAME SKILL ARG"
 

@@ -8,7 +8,6 @@ import sys
 from hermes_agent.cli.actions import runtime
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.editor import edited, has_terminal, kept_on_trouble
-from hermes_agent.cli.show import clean
 from hermes_agent.cli.skills_show import (
     MAIN,
     Row,
@@ -18,6 +17,7 @@ from hermes_agent.cli.skills_show import (
 )
 from hermes_agent.cli.words import print_json
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.shown import clean
 
 Files = dict[str, str]
 

@@ -10,7 +10,8 @@ from hermes_agent.cli.arguments import chosen_terminals
 from hermes_agent.cli.ask import answering, tell, watch
 from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.follow import follow
-from hermes_agent.cli.show import Printer, clean
+from hermes_agent.cli.show import Printer
+from hermes_agent.core.shown import clean
 
 ENDS = {"stopped:": 1, "this runbook is not for this case:": 3}
 """How the answer of a runbook begins that was not worked through, and its exit code."""

@@ -3,9 +3,10 @@
 import os
 from typing import Any
 
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import stamp, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.shown import clean
 
 Row = dict[str, Any]
 

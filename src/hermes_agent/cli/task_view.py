@@ -4,8 +4,9 @@ import sys
 from typing import Any
 
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import dollars, span, stamp, table
+from hermes_agent.core.shown import clean
 
 Row = dict[str, Any]
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import json_option, positive
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import print_json, stamp, table
 from hermes_agent.core.errors import NotFound, ToolError, UsageError
+from hermes_agent.core.shown import clean
 
 if TYPE_CHECKING:
     from hermes_agent.agent.written import WrittenTools

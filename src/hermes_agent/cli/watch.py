@@ -15,9 +15,10 @@ from hermes_agent.cli.actions import add_action
 from hermes_agent.cli.actions import runtime as started
 from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client import Api, Gone
-from hermes_agent.cli.show import clean, one_line
+from hermes_agent.cli.show import one_line
 from hermes_agent.cli.words import ago, print_json, span, table
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.shown import clean
 
 Row = dict[str, Any]
 
