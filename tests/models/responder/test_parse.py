@@ -100,3 +100,8 @@ def test_no_output_is_too_odd_to_be_read(text: str) -> None:
     task_of(f"```json\n{text}\n```")
     stamp(text)
     validity(text, 1.0)
+
+
+def test_who_may_not_be_looked_at_holds_nothing() -> None:
+    text = "[stderr]\nfind: \u2018/proc/429/fd\u2019: Permission denied\n/proc/7/fd/3 /run/a.pid\n"
+    assert parse.holders(text) == [7]

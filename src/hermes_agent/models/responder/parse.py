@@ -201,6 +201,11 @@ def descriptors(text: str) -> dict[int, str]:
     return {int(found[1]): found[2] for line in text.splitlines() if (found := _FD.search(line))}
 
 
+def holders(text: str) -> list[int]:
+    """`find /proc/PID/fd -lname FILE`: who has it open; what may not be looked at counts for none."""
+    return [int(pid) for pid in re.findall(r"^/proc/(\d{1,9})/fd/\d", text, re.MULTILINE)]
+
+
 def counted(text: str) -> Iterator[tuple[int, str, str]]:
     """`uniq -c`: how often, what, and the line."""
     for line in text.splitlines():

@@ -127,7 +127,12 @@ def _locked(case: Case, name: str, job: _Job) -> Iterator[Idea]:
         wants += case.missing((probes.show(path), probes.holders(path)))
         number = re.search(r"\d{1,8}", content.output) if content and content.ok else None
         holder = case.process(int(number[0])) if number else None
-        if wants or content is None or not content.ok or case.text(probes.holders(path)).strip():
+        if (
+            wants
+            or content is None
+            or not content.ok
+            or parse.holders(case.text(probes.holders(path)))
+        ):
             continue
         if holder is not None and job.script in holder.command:
             continue

@@ -165,7 +165,7 @@ def _unlocking(case: Case, service: str, path: str, line: str) -> Iterator[Idea]
     if found is None or not found.ok:
         yield Idea("stale-lock", service, claim, 0.55, path, lines(line), wants)
         return
-    held = [int(pid) for pid in re.findall(r"/proc/(\d{1,9})/fd", case.text(open_by))]
+    held = parse.holders(case.text(open_by))
     held = [pid for pid in held if pid not in case.pids(service)]
     if held:
         yield from _holding(case, service, path, line, held[0])
