@@ -1,5 +1,6 @@
 """`hermes drill` as a person runs it: something is broken for real, and healed without a model."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.cli.drill_sweep import Planned, Sweep
 from hermes_agent.incidents.drills.box import Box, boxes
 from hermes_agent.incidents.drills.results import Result, keep
 from hermes_agent.incidents.drills.world import World
@@ -77,9 +79,14 @@ def test_a_model_that_cannot_be_had_is_refused_before_anything_is_broken(house: 
 
 @pytest.mark.timeout(120)
 def test_a_fault_is_detected_healed_judged_and_kept(house: House) -> None:
-    done = drilled(house, "run", "crashed_service", "--seed", "4", "--json")
-    found = told(done)
+    words = ["repeat", "crashed_service", "--variant", "killed", "--times", "1", "--seed", "4"]
+    done = drilled(house, *words, "--json")
+    (found,) = told(done)
     assert (done.returncode, found["resolved"], found["cause"]) == (0, True, True), found
+    assert "[1/1] crashed_service, killed, seed 4: resolved" in done.stderr
+    again = drilled(house, *words, "--json", "--resume")
+    assert told(again) == [found]
+    assert "1 runs are known already" in again.stderr
     assert (found["state"], found["harm"], found["report"]) == ("resolved", [], True)
     assert found["steps"] > 0
     assert found["calls"] > 0
@@ -120,6 +127,10 @@ def test_figures_tell_splits_and_arms_apart(house: House, tmp_path: Path) -> Non
         ("", True, False, 1),
     ]  # fmt: skip
     assert [(one["first"], one["later"], one["less"]) for one in score["lifts"]] == [(10, 4, 0.6)]
+    published = house.good("drill", "score", "--markdown", HERMES_HOME=str(home))
+    train, _, held = published.partition("### Held-out variants")
+    assert "| `disk_full` | 2 | 100% | 100% | 0 | 10 | 4 | 0 s |" in train
+    assert "| **all** | 1 | 100% | 100% | 0 | 12 | - | 0 s |" in held
     drawn = tmp_path / "drawn.svg"
     house.good("drill", "score", "--image", str(drawn), HERMES_HOME=str(home))
     assert drawn.read_text().startswith("<svg")
@@ -138,3 +149,85 @@ def test_what_was_left_behind_is_removed(house: House, tmp_path: Path) -> None:
     assert said == {"removed": ["0a1b"]}
     assert not left.alive
     assert [path.name for path in (home / "checks").iterdir()] == ["mine.yaml"]
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from hermes_agent.incidents.drills.box import Box
+from hermes_agent.incidents.drills.world import World
+for name in ("0dead", "0kept"):
+    Box(Path(sys.argv[1], "drills", name)).boot(World(()))
+Box(Path(sys.argv[1], "drills", "0kept")).keep()
+print("made", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_drill_left_is_swept_by_the_next_command(
+    house: House, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"made\n"
+        assert house.run("drill", "list", HERMES_HOME=str(home)).stderr == ""
+        process.kill()
+    (home / "checks").mkdir()
+    for name in ("drill-0dead", "drill-0kept", "mine"):
+        (home / "checks" / f"{name}.yaml").write_text("{}")
+    doctor = house.run("doctor", HERMES_HOME=str(home)).stdout
+    assert "left by drills that were killed: the boxes 0dead" in doctor
+    swept = house.run("drill", "list", HERMES_HOME=str(home))
+    assert "removed the box 0dead" in swept.stderr
+    (kept,) = boxes(home / "drills")
+    assert kept.alive
+    left = sorted(path.name for path in (home / "checks").iterdir())
+    assert left == ["drill-0kept.yaml", "mine.yaml"]
+    kept.remove()
+
+
+def test_one_run_that_fails_does_not_end_the_sweep(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = argparse.Namespace(
+        no_learning=False, resume=False, at_once=2, quiet=True, json=True, model=""
+    )
+    todo = [Planned("no_such", "a", 1), Planned("no_such", "a", 2), Planned("nor_this", "b", 1)]
+    assert Sweep(str(home), todo, options).through() == 1
+    printed = capsys.readouterr()
+    assert printed.out.strip() == "[]"
+    assert "[3/3]" in printed.err
+    assert "failed: no_such, a, seed 2: no drill called 'no_such'" in printed.err
+
+
+FULL = """
+set -eu
+mount -t tmpfs -o size=24m,mode=700 tmpfs "$HERMES_HOME"
+"$@" status >/dev/null
+head -c 40m /dev/zero > "$HERMES_HOME/fill" 2>/dev/null || true
+"$@" drill run crashed_service && exit 9
+rm "$HERMES_HOME/fill"
+"$@" down >/dev/null
+mount -o remount,ro "$HERMES_HOME"
+"$@" drill run crashed_service && exit 9
+"$@" down >/dev/null || true
+"""
+
+
+def test_a_home_that_cannot_be_written_is_said_in_a_sentence(house: House, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    given = {name: value for name, value in house.environ.items() if value}
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "bash", "-c", FULL, "-",
+         sys.executable, "-m", "hermes_agent"],
+        env={**given, "HERMES_HOME": str(home)}, cwd=house.work, capture_output=True, text=True,
+        timeout=RUN_SECONDS, check=False,
+    )  # fmt: skip
+    assert "No space left on device" in done.stderr, done.stdout + done.stderr
+    assert "Read-only file system" in done.stderr, done.stdout + done.stderr
+    assert "HERMES_HOME names another" in done.stderr
+    assert "bug" not in done.stderr

@@ -8,12 +8,13 @@ namespaces of their own; nothing outside of the box is touched."""
 import argparse
 import secrets
 import signal
+import sys
 from typing import Any
 
 from hermes_agent.cli.actions import add_action
 from hermes_agent.cli.arguments import json_option, natural, positive
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.words import dollars, print_json, table
+from hermes_agent.cli.words import print_json, table
 from hermes_agent.core.errors import HermesError, UsageError
 
 SEEDS = 1_000_000
@@ -31,19 +32,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--all", action="store_true", help="every drill that can run here")
     run.add_argument("--seeds", type=positive, default=1, metavar="N", help="so many runs of each")
     _how(run)
+    _how_many(run)
     again = add_action(actions, "repeat", _repeat, "the same drill again and again, each anew")
     again.add_argument("name", metavar="NAME")
     again.add_argument("--times", type=positive, default=2, metavar="N", help="default: 2")
     _how(again)
+    _how_many(again)
     score = add_action(actions, "score", _score, "figures over all runs that were kept")
     score.add_argument("--image", default="", metavar="FILE.svg", help="also draw them")
     score.add_argument("--plot", action="store_true", help="also draw them here")
+    score.add_argument("--markdown", action="store_true", help="print a table to publish")
     clean = add_action(actions, "clean", _clean, "remove boxes and checks that were left behind")
     clean.add_argument("--results", action="store_true", help="also what runs came to")
 
 
 def _how(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=natural, default=None, metavar="N", help="default: random")
+    parser.add_argument(
+        "--seed", type=natural, default=None, metavar="N",
+        help="of the first run; default: random, and 1 for a sweep",
+    )  # fmt: skip
     parser.add_argument("--variant", default="", metavar="NAME", help="default: by the seed")
     parser.add_argument("--held", action="store_true", help="one of the held-out variants")
     parser.add_argument(
@@ -57,9 +64,34 @@ def _how(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="print the outcome and nothing else")
 
 
+def _how_many(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--at-once", type=positive, default=1, metavar="N", help="so many boxes; default: 1"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out runs whose results were kept already"
+    )
+
+
 def run(options: argparse.Namespace) -> int:
+    _sweep_up()
     code: int = options.act(options)
     return code
+
+
+def _sweep_up() -> None:
+    """Remove what drills that were killed have left behind."""
+    from pathlib import Path
+
+    home = Path(Api().home)
+    if not any((home / "drills").glob("*/owner")):
+        return
+    from hermes_agent.cli.drill_run import close_incident
+    from hermes_agent.incidents.drills import left
+
+    for id in left.sweep(home):
+        print(f"removed the box {id}, which a drill that was killed had left", file=sys.stderr)
+        close_incident(Api(), f"drill-{id}")
 
 
 # looking
@@ -123,53 +155,58 @@ def _run(options: argparse.Namespace) -> int:
     if bool(options.name) == options.all:
         raise UsageError("name a drill, or say --all", "`hermes drill list` shows them")
     chosen = list(drills().values()) if options.all else [find(options.name)]
-    seed = secrets.randbelow(SEEDS) if options.seed is None else options.seed
-    todo = [(drill, seed + more) for drill in chosen for more in range(options.seeds)]
-    return _rows_of_runs(options, todo, several=options.all or options.seeds > 1)
+    several = options.all or options.seeds > 1
+    first = options.seed
+    if first is None:
+        first = 1 if several else secrets.randbelow(SEEDS)
+    todo = [(drill, first + more) for drill in chosen for more in range(options.seeds)]
+    return _several(options, todo) if several else _one(options, *todo[0])
 
 
 def _repeat(options: argparse.Namespace) -> int:
     from hermes_agent.incidents.drills.format import find
 
-    seed = secrets.randbelow(SEEDS) if options.seed is None else options.seed
-    todo = [(find(options.name), seed + more) for more in range(options.times)]
-    return _rows_of_runs(options, todo, several=True)
+    first = secrets.randbelow(SEEDS) if options.seed is None else options.seed
+    todo = [(find(options.name), first + more) for more in range(options.times)]
+    return _several(options, todo)
 
 
-def _rows_of_runs(options: argparse.Namespace, todo: list[tuple[Any, int]], several: bool) -> int:
+def _ready(options: argparse.Namespace) -> Api:
+    """The runtime, with a model that can be had."""
+    signal.signal(signal.SIGTERM, _ended)
+    api = Api()
+    api.ensure()
+    if options.model:
+        api.post("/v1/models/test", {"model": options.model, "ask": False})
+    return api
+
+
+def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
     from msgspec import to_builtins
 
     from hermes_agent.cli.drill_run import Manner, run_drill
     from hermes_agent.incidents.drills.needs import advice
 
-    if not several and (lacking := todo[0][0].lacking):
+    held = options.held or drill.is_held(options.variant)
+    if lacking := drill.lacking_held if held else drill.lacking:
         raise HermesError(f"this drill needs {', '.join(lacking)}", advice(lacking))
     manner = Manner(
         options.variant, options.held, not options.no_learning, options.model, options.keep,
-        options.quiet or options.json, options.runbook,
+        options.quiet or options.json,
     )  # fmt: skip
-    signal.signal(signal.SIGTERM, _ended)
-    api, results, failed = Api(), [], []
-    api.ensure()
-    if options.model:
-        api.post("/v1/models/test", {"model": options.model, "ask": False})
-    for drill, seed in todo:
-        if drill.lacking or (options.held and not drill.about.variants.held):
-            continue
-        try:
-            results.append(run_drill(api, drill, seed, manner))
-        except HermesError as error:
-            if not several:
-                raise
-            failed.append(f"{drill.name}, seed {seed}: {error.message}")
+    result = run_drill(_ready(options), drill, seed, manner)
     if options.json:
-        told = [to_builtins(one) for one in results]
-        print_json(told if several else told[0])
-    elif several:
-        print(_outcomes(results))
-    for line in [] if options.json else failed:
-        print(f"discarded: {line}")
-    return 0 if results and all(one.resolved for one in results) and not failed else 1
+        print_json(to_builtins(result))
+    return 0 if result.resolved else 1
+
+
+def _several(options: argparse.Namespace, todo: list[tuple[Any, int]]) -> int:
+    from hermes_agent.cli.drill_sweep import Sweep, planned
+
+    if options.keep:
+        raise UsageError("boxes of several runs are not kept", "leave out --keep, or run one")
+    found = planned(todo, options.variant, held=options.held)
+    return Sweep(_ready(options).home, found, options).through()
 
 
 def _ended(number: int, frame: object) -> None:  # noqa: ARG001 as signals call it
@@ -177,108 +214,31 @@ def _ended(number: int, frame: object) -> None:  # noqa: ARG001 as signals call 
     raise SystemExit(128 + number)
 
 
-def _outcomes(results: list[Any]) -> str:
-    rows = [
-        (one.drill, one.variant, str(one.seed), "yes" if one.resolved else "NO",
-         "yes" if one.cause else "no", str(one.steps), str(one.calls), f"{one.seconds:.0f} s",
-         one.skill or "-")
-        for one in results
-    ]  # fmt: skip
-    heads = ("DRILL", "VARIANT", "SEED", "RESOLVED", "CAUSE", "STEPS", "CALLS", "TIME", "BY SKILL")
-    return table(heads, rows)
-
-
 # afterwards
 
 
 def _score(options: argparse.Namespace) -> int:
-    from pathlib import Path
+    from hermes_agent.cli.drill_score import show
 
-    from msgspec import to_builtins
-
-    from hermes_agent.incidents.drills import score
-    from hermes_agent.incidents.drills.results import load
-
-    results = load(Path(Api().home, "drills"))
-    rows, lifts = score.rows(results), score.lifts(results)
-    if options.image:
-        _draw(options.image, score.plots(results))
-    if options.json:
-        lift = [{**to_builtins(one), "less": one.less} for one in lifts]
-        print_json({"rows": to_builtins(rows), "lifts": lift, "runs": len(results)})
-        return 0
-    if not results:
-        print("no drill was run yet: `hermes drill run NAME`")
-        return 0
-    print(table(HEADS, [_cells(row) for row in rows]))
-    if lifts:
-        print("\nmet again, by the skill that was learned (steps, medians):")
-        lines = [
-            (one.drill, f"{one.first:g}", f"{one.later:g}", f"-{one.less:.0%}", str(one.runs))
-            for one in lifts
-        ]
-        print(table(("DRILL", "FIRST", "LATER", "", "RUNS"), lines))
-    if options.plot:
-        _chart(score.plots(results))
-    return 0
-
-
-HEADS = (
-    "DRILL", "VARIANTS", "LEARNING", "RUNS", "RESOLVED", "CAUSE", "EVIDENCE", "REPORT", "HARM",
-    "STEPS", "CALLS", "TIME", "TOKENS", "COST",
-)  # fmt: skip
-
-
-def _cells(row: Any) -> tuple[str, ...]:
-    return (
-        row.drill or "all", "held out" if row.held else "practised",
-        "on" if row.learning else "off", str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}",
-        f"{row.evidence:.0%}", f"{row.report:.0%}", str(row.harmed), f"{row.steps:g}",
-        f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:g}", dollars(row.cost),
-    )  # fmt: skip
-
-
-def _chart(plots: Any) -> None:
-    import os
-    import sys
-
-    from hermes_agent.cli.skills_report import can_draw
-    from hermes_agent.learning.plot import chart, key
-
-    plain = not can_draw(sys.stdout.encoding, os.environ)
-    for plot in plots:
-        print("\n" + "\n".join(chart(plot, plain=plain)))
-    print("\n" + key(plain=plain))
-
-
-def _draw(path: str, plots: Any) -> None:
-    from hermes_agent.learning.plot import image
-
-    if not path.endswith(".svg"):
-        raise UsageError(f"{path!r} is no name of an SVG image", "name it FILE.svg")
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(image("Drills: steps until it was healed", plots))
-    except OSError as error:
-        raise HermesError(f"cannot write {path}: {error.strerror}", "name another file") from None
+    return show(options)
 
 
 def _clean(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from hermes_agent.cli.drill_run import checks_left
     from hermes_agent.incidents.drills.box import boxes
+    from hermes_agent.incidents.drills.left import checks
     from hermes_agent.incidents.drills.results import NAME
 
     home = Path(Api().home)
-    left = boxes(home / "drills")
-    for path in checks_left(home):
+    found = boxes(home / "drills")
+    for path in checks(home):
         path.unlink(missing_ok=True)
-    for box in left:
+    for box in found:
         box.remove()
     if options.results:
         (home / "drills" / NAME).unlink(missing_ok=True)
-    removed = [box.folder.name for box in left]
+    removed = [box.folder.name for box in found]
     if options.json:
         print_json({"removed": removed})
     else:

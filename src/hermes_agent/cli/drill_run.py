@@ -1,9 +1,11 @@
 """One run of a drill: the box is made and broken here, the runtime finds out by a health check and
 heals it, and what became of it is judged here again."""
 
+import errno
 import json
 import secrets
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from hermes_agent.cli.incident_feed import Feed
 from hermes_agent.cli.incident_view import Said, View
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import Diagnosis
-from hermes_agent.incidents.drills import results
+from hermes_agent.incidents.drills import left, results
 from hermes_agent.incidents.drills.episode import Discarded, Episode
 from hermes_agent.incidents.drills.format import Case, Drill
 from hermes_agent.incidents.drills.results import Result
@@ -27,6 +29,11 @@ TRIES = 3
 """Episodes that are made before one must prove itself."""
 DETECTION_SECONDS = 60.0
 LOOK_SECONDS = 0.25
+ROOM = 1 << 18
+"""Bytes that a run takes of the home: its check, its log and its result."""
+ENDED = ("resolved", "escalated", "closed")
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM})
+"""What the home may have against it, which is no mistake of ours."""
 AFTERMATH_SECONDS = 120.0
 """How long the report and the skill may take once it is over."""
 
@@ -57,12 +64,26 @@ def run_drill(api: Api, drill: Drill, seed: int, manner: Manner) -> Result:
     one = Run(api, case, manner)
     try:
         return one.through()
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise HermesError(
+            f"cannot write {error.filename or api.home}: {error.strerror}",
+            "a drill needs room and the right to write in the home; HERMES_HOME names another",
+        ) from None
     finally:
         one.clear_up()
 
 
-def checks_left(home: Path) -> list[Path]:
-    return sorted((home / "checks").glob("drill-*.yaml"))
+def close_incident(api: Api, terminal: str) -> None:
+    """The incident of a box that is gone, where a runtime is there to close it."""
+    try:
+        for one in api.get("/v1/incidents", source="drill"):
+            if one["terminal"] == terminal and one["state"] not in ENDED:
+                why: dict[str, object] = {"why": "the drill was killed", "by": "drill"}
+                api.post(f"/v1/incidents/{one['id']}/close", why)
+    except Gone:
+        return
 
 
 class Run:
@@ -83,10 +104,11 @@ class Run:
 
     @property
     def _check_file(self) -> Path:
-        return self._home / "checks" / f"{self._name}.yaml"
+        return left.check_of(self._home, self._id)
 
     def through(self) -> Result:
         drill = self._case.drill
+        self._try_room()
         self._heading(f"drill {drill.name}, {self._case.variant}, seed {self._case.seed}")
         episode = self._prepared()
         injected = time.time()
@@ -100,6 +122,14 @@ class Run:
         results.keep(self._home / "drills", result)
         self._tell_outcome(result)
         return result
+
+    def _try_room(self) -> None:
+        """Raises where the home has no room for a box and its results."""
+        folder = self._home / "drills"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(ROOM))
+            file.flush()
 
     def _prepared(self) -> Episode:
         """A box that was well and is broken."""
@@ -276,6 +306,8 @@ class Run:
         if self._manner.keep and self._incident:
             print(f"the box stays: terminal {self._name}; `hermes drill clean` removes it",
                   file=sys.stderr)  # fmt: skip
+            if self._episode is not None:
+                self._episode.box.keep()
             return
         self._check_file.unlink(missing_ok=True)
         if self._incident:
@@ -287,7 +319,7 @@ class Run:
         """An incident whose box goes is over, whoever ended the drill."""
         try:
             found = self._api.get(f"/v1/incidents/{self._incident}")["incident"]
-            if found["state"] not in ("resolved", "escalated", "closed"):
+            if found["state"] not in ENDED:
                 why: dict[str, object] = {"why": "the drill has ended", "by": "drill"}
                 self._api.post(f"/v1/incidents/{self._incident}/close", why)
         except HermesError as error:

@@ -19,7 +19,7 @@ from hermes_agent.core.settings import Settings
 from hermes_agent.models.house import Models
 from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime import doctor_jobs, offline, places, toolbox
+from hermes_agent.runtime import doctor_drills, doctor_jobs, offline, places, toolbox
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
@@ -83,6 +83,7 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield from _watching(home, settings, running)
     status = running.status if running is not None else None
     yield from (Finding("jobs", *told) for told in doctor_jobs.look(home, environ, status))
+    yield from (Finding("drills", *told) for told in doctor_drills.look(home))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)

@@ -37,6 +37,8 @@ START_SECONDS = 60.0
 LIMITS = Limits(memory_mb=768, processes=256, cpus=2.0)
 POLL_SECONDS = 0.02
 GOING_SECONDS = 5.0
+OWNER = "owner"
+"""The file that says whose box it is: when that process is gone, nobody wants it any more."""
 
 
 class Ran(Struct, frozen=True):
@@ -71,6 +73,7 @@ class Box:
     def boot(self, world: World) -> None:
         """Make it, and wait until its programs are up."""
         self.folder.mkdir(mode=0o700, parents=True)
+        (self.folder / OWNER).write_text(f"{os.getpid()} {started_at(os.getpid())}\n")
         (self.folder / "root").mkdir()
         groups = sandbox_limits.join(LIMITS, self.folder)
         spec = _spec(world, self.folder / "root", sorted(set(groups.values())))
@@ -139,6 +142,19 @@ class Box:
                 f"{what} did not come in the box within {seconds:g} s: {said.strip()[-1500:]}"
             ) from None
 
+    def keep(self) -> None:
+        """It is to stay when its owner goes."""
+        (self.folder / OWNER).unlink(missing_ok=True)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its owner went without removing it."""
+        try:
+            pid, started = (self.folder / OWNER).read_text().split()
+        except (OSError, ValueError):
+            return False
+        return started_at(int(pid)) != started
+
     def remove(self) -> None:
         """End all that runs in it, and forget it."""
         with contextlib.suppress(HermesError):
@@ -153,8 +169,8 @@ class Box:
 
 def boxes(drills: Path) -> list[Box]:
     """All that there are below a folder, running or not."""
-    found = sorted(drills.glob("*/pid")) if drills.is_dir() else []
-    return [Box(path.parent) for path in found]
+    found = [*drills.glob("*/pid"), *drills.glob(f"*/{OWNER}")] if drills.is_dir() else []
+    return [Box(folder) for folder in sorted({path.parent for path in found})]
 
 
 def _launch(spec: dict[str, Any], folder: Path) -> int:

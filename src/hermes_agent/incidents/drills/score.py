@@ -87,6 +87,47 @@ def lifts(results: Iterable[Result]) -> list[Lift]:
     ]
 
 
+class Published(Struct, frozen=True):
+    """A row of what is published."""
+
+    drill: str
+    """Empty for all of them together."""
+    runs: int
+    resolved: float
+    """Shares from 0 to 1."""
+    cause: float
+    harmed: int
+    first: float | None
+    """Steps, as a median, where no skill was at hand."""
+    again: float | None
+    """Likewise, by a skill that was learned."""
+    seconds: float
+
+
+def published(results: Sequence[Result], *, held: bool) -> list[Published]:
+    """One for each drill, then all together."""
+    groups: dict[str, list[Result]] = defaultdict(list)
+    for one in results:
+        if one.held == held:
+            groups[one.drill].append(one)
+            groups[""].append(one)
+    return [
+        Published(
+            name, len(runs), _share(runs, lambda one: one.resolved),
+            _share(runs, lambda one: one.cause), sum(bool(one.harm) for one in runs),
+            _middle(one.steps for one in runs if one.resolved and not one.skill),
+            _middle(one.steps for one in runs if one.resolved and one.skill),
+            median(one.seconds for one in runs),
+        )
+        for name, runs in sorted(groups.items(), key=lambda group: (not group[0], group[0]))
+    ]  # fmt: skip
+
+
+def _middle(counts: Iterable[int]) -> float | None:
+    found = list(counts)
+    return median(found) if found else None
+
+
 def plots(results: Sequence[Result]) -> list[Plot]:
     """Steps of each run, in the order in which they were made, for each drill."""
     names = sorted({one.drill for one in results})

@@ -92,8 +92,6 @@ POLLING = """import subprocess
 import sys
 import time
 
-from msgspec.structs import replace
-
 while True:
     subprocess.run(sys.argv[1:], input=b"select 1 from pg_class limit 1;" * 40,
                    stdout=subprocess.DEVNULL)
@@ -150,7 +148,11 @@ def statements(pick: Pick) -> Scene:
     def healthy(probe: Probe) -> list[str]:
         tight = parts.free_share(probe, root) < 0.4
         full = f"{root} has hardly any room" if tight else ""
-        return said(yard.stores(probe, port), full, _grows(probe, root), base.lost(probe))
+        every = base.ask(probe, "show log_statement") == "all"
+        return said(
+            yard.stores(probe, port), full, _grows(probe, root), base.lost(probe),
+            "every statement is written down" if every else "",
+        )  # fmt: skip
 
     return Scene(
         world=world,

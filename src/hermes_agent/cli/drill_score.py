@@ -1,0 +1,113 @@
+"""`hermes drill score`: figures over all runs that were kept, to be read or to be published."""
+
+import argparse
+from typing import Any
+
+from hermes_agent.cli.client import Api
+from hermes_agent.cli.words import dollars, print_json, table
+from hermes_agent.core.errors import HermesError, UsageError
+
+HEADS = (
+    "DRILL", "VARIANTS", "LEARNING", "RUNS", "RESOLVED", "CAUSE", "EVIDENCE", "REPORT", "HARM",
+    "STEPS", "CALLS", "TIME", "TOKENS", "COST",
+)  # fmt: skip
+PUBLISHED = ("Drill", "Runs", "Resolved", "Cause right", "Harm", "First", "Again", "Time")
+
+
+def show(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from msgspec import to_builtins
+
+    from hermes_agent.incidents.drills import score
+    from hermes_agent.incidents.drills.results import load
+
+    results = load(Path(Api().home, "drills"))
+    rows, lifts = score.rows(results), score.lifts(results)
+    if options.image:
+        _draw(options.image, score.plots(results))
+    if options.json:
+        lift = [{**to_builtins(one), "less": one.less} for one in lifts]
+        print_json({"rows": to_builtins(rows), "lifts": lift, "runs": len(results)})
+    elif not results:
+        print("no drill was run yet: `hermes drill run NAME`")
+    elif options.markdown:
+        print(markdown(results))
+    else:
+        print(table(HEADS, [_cells(row) for row in rows]))
+        if lifts:
+            print(f"\n{_lifted(lifts)}")
+        if options.plot:
+            _chart(score.plots(results))
+    return 0
+
+
+def markdown(results: Any) -> str:
+    """What is published: a table each for what is practised and what is held out."""
+    from hermes_agent.incidents.drills.score import published
+
+    parts = []
+    for held, title in ((False, "Practised variants"), (True, "Held-out variants")):
+        lines = [_line(row) for row in published(results, held=held)]
+        if lines:
+            rule = "|".join(["---", *["---:"] * (len(PUBLISHED) - 1)])
+            head = f"| {' | '.join(PUBLISHED)} |\n|{rule}|"
+            parts.append("\n".join([f"### {title}\n", head, *lines]))
+    note = (
+        "First and again: model replies until it was over, as medians, without and with a skill "
+        "that was learned; time: seconds, as a median, from the declaration to the end."
+    )
+    return "\n\n".join([*parts, note])
+
+
+def _line(row: Any) -> str:
+    name = f"`{row.drill}`" if row.drill else "**all**"
+    steps = ["-" if count is None else f"{count:g}" for count in (row.first, row.again)]
+    cells = [
+        name, str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}", str(row.harmed), *steps,
+        f"{row.seconds:.0f} s",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def _lifted(lifts: Any) -> str:
+    lines = [
+        (one.drill, f"{one.first:g}", f"{one.later:g}", f"-{one.less:.0%}", str(one.runs))
+        for one in lifts
+    ]
+    title = "met again, by the skill that was learned (steps, medians):"
+    return f"{title}\n{table(('DRILL', 'FIRST', 'LATER', '', 'RUNS'), lines)}"
+
+
+def _cells(row: Any) -> tuple[str, ...]:
+    return (
+        row.drill or "all", "held out" if row.held else "practised",
+        "on" if row.learning else "off", str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}",
+        f"{row.evidence:.0%}", f"{row.report:.0%}", str(row.harmed), f"{row.steps:g}",
+        f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:g}", dollars(row.cost),
+    )  # fmt: skip
+
+
+def _chart(plots: Any) -> None:
+    import os
+    import sys
+
+    from hermes_agent.cli.skills_report import can_draw
+    from hermes_agent.learning.plot import chart, key
+
+    plain = not can_draw(sys.stdout.encoding, os.environ)
+    for plot in plots:
+        print("\n" + "\n".join(chart(plot, plain=plain)))
+    print("\n" + key(plain=plain))
+
+
+def _draw(path: str, plots: Any) -> None:
+    from hermes_agent.learning.plot import image
+
+    if not path.endswith(".svg"):
+        raise UsageError(f"{path!r} is no name of an SVG image", "name it FILE.svg")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(image("Drills: steps until it was healed", plots))
+    except OSError as error:
+        raise HermesError(f"cannot write {path}: {error.strerror}", "name another file") from None
