@@ -101,11 +101,9 @@ def _wanted(case: Case, tried: Tried, only: Sequence[str]) -> list[str]:
     """What is still to be seen before one of these causes is acted on, or given up."""
     fresh = fresh_ideas(case, tried.ideas)
     mine = [idea for idea in fresh if idea.category in only]
-    if mine and mine[0].score >= ACT and mine[0] is fresh[0] and not case.missing(mine[0].wants):
-        return []
     if mine and mine[0].score >= ACT:
-        rivals = [one for one in fresh if one not in mine and one.score >= mine[0].score - NEAR]
-        wants = [want for idea in [*mine[:2], *rivals[:2]] for want in idea.wants]
+        near = [one for one in fresh if one.score >= mine[0].score - NEAR]
+        wants = [want for idea in near[:4] for want in idea.wants]
     else:
         wants = [want for idea in [*mine[:3], *fresh[:3]] for want in idea.wants]
         wants += _configured(case, only)

@@ -202,7 +202,7 @@ def descriptors(text: str) -> dict[int, str]:
 
 
 def holders(text: str) -> list[int]:
-    """`find /proc/PID/fd -lname FILE`: who has it open; what may not be looked at counts for none."""
+    """`find /proc/PID/fd -lname FILE`: who has it open; what may not be seen counts for none."""
     return [int(pid) for pid in re.findall(r"^/proc/(\d{1,9})/fd/\d", text, re.MULTILINE)]
 
 

@@ -241,6 +241,7 @@ def _bringing_back(case: Case, service: str, path: str, line: str) -> Iterator[I
         return  # it is there again
     copies = [row for row in parse.sizes(case.text(search)) if row.path != path]
     copies = [row for row in copies if not row.path.startswith((KEEP, "/usr/"))]
+    copies = [row for row in copies if "/.cache/" not in row.path]
     used = {one.path for one in case.definitions.values()}
     versions = re.compile(rf"\.?{re.escape(here.name)}([.~_-].*)?")
     copies = [
