@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,13 +160,46 @@ def test_it_outlives_whoever_made_it_and_is_found_and_removed(tmp_path: Path) ->
     assert boxes(tmp_path / "drills") == []
 
 
-def test_it_is_made_where_nobody_is_root(tmp_path: Path) -> None:
-    """As root without its privileges, which is an ordinary user in all that counts here."""
-    less = ["setpriv", "--bounding-set=-sys_admin"] if os.geteuid() == 0 else []
-    prove = [sys.executable, "-m", "hermes_agent.incidents.drills.prove", "crashed_service"]
-    done = subprocess.run([*less, *prove], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "resolved=True" in done.stdout
+ANOTHER = 64_777
+"""A user whom nobody knows."""
+SHOWN = """
+set -eu
+for folder in $OPENED; do
+    mkdir -p "$HOME/shown"
+    mount --bind "$PREFIX" "$HOME/shown"
+    mount -t tmpfs -o mode=755 tmpfs "$folder"
+    mkdir -p "$PREFIX"
+    mount --bind "$HOME/shown" "$PREFIX"
+done
+cd "$HOME"
+exec setpriv --reuid="$USER" --regid="$USER" --clear-groups --inh-caps=-all --bounding-set=-all "$@"
+"""
+"""Run where only root may look at the interpreter: in a view of the files where others may, too."""
+
+
+def as_another(home: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command as an ordinary user, with no privileges at all."""
+    home.chmod(0o755)
+    prefix = Path(sys.base_prefix).resolve()
+    closed = [str(one) for one in prefix.parents if not one.stat().st_mode & 0o001]
+    environ = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "USER": str(ANOTHER),
+        "XDG_CACHE_HOME": str(home), "PREFIX": str(prefix), "OPENED": " ".join(closed[-1:]),
+    }  # fmt: skip
+    if os.geteuid() == 0:
+        os.chown(home, ANOTHER, ANOTHER)
+        words = ["unshare", "--mount", "bash", "-c", SHOWN, "-", *words]
+    return subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_it_is_made_by_an_ordinary_user_and_heals_there() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # where others may come, too
+        prove = [sys.executable, "-m", "hermes_agent.incidents.drills.prove"]
+        done = as_another(Path(folder), [*prove, "crashed_service", "killed"])
+        assert done.returncode == 0, done.stderr
+        assert "resolved=True" in done.stdout
+        who = as_another(Path(folder), [sys.executable, "-c", "import os; print(os.getuid())"])
+        assert who.stdout.strip() == str(ANOTHER if os.geteuid() == 0 else os.geteuid())
 
 
 async def test_a_terminal_of_a_box_that_is_gone_says_so(own: Box, tmp_path: Path) -> None:
