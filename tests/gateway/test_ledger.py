@@ -182,13 +182,39 @@ async def test_telling_and_how_far_was_told_are_one(tmp_path: Path) -> None:
         (behind,) = await store.gateway.bonds(behind=True)
         assert behind.session == session.id
         last = await store.last_number(session.id)
-        await store.gateway.tell("key", last, to("a"))
+        await store.gateway.tell(behind, last, to("a"))
         assert await store.gateway.bonds(behind=True) == []
-        await store.gateway.tell("key", last - 1)
+        await store.gateway.tell(behind, last - 1)
         bond = await store.gateway.bond("key")
         assert bond == Bond("key", session.id, HERE, told=last)
         assert await store.gateway.bond_of(session.id) == bond
         assert await store.gateway.bond("other") is None
+
+
+async def test_a_chat_that_turned_to_another_session_misses_nothing_of_either(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        first, second = await a_session(store), await a_session(store)
+        for session in (first, second):
+            await a_turn(store, session)
+        await store.gateway.keep_bond(Bond("key", first.id, HERE))
+        (behind,) = await store.gateway.bonds(behind=True)
+        await store.gateway.keep_bond(Bond("key", second.id, HERE))
+        assert {one.session for one in await store.gateway.bonds(behind=True)} == {
+            first.id,
+            second.id,
+        }
+        await store.gateway.tell(behind, 400, to("a"))
+        (left,) = await store.gateway.bonds(behind=True)
+        assert (left.key, left.session, left.told) == ("key", second.id, 0)
+        await store.gateway.keep_bond(Bond("other", second.id, THERE))
+        assert [one.key for one in await store.gateway.bonds() if one.session == second.id] == [
+            "other"
+        ]
+        await store.delete_session(second.id)
+        await store.gateway.tidy(0.0)
+        assert [one.session for one in await store.gateway.bonds()] == [first.id]
 
 
 async def test_people_pairings_and_proofs(tmp_path: Path) -> None:

@@ -252,6 +252,22 @@ async def test_new_and_resume_change_the_session_of_a_chat(tmp_path: Path) -> No
         assert len(r.pad.every) == before + 2
 
 
+async def test_a_session_that_goes_on_in_another_chat_answers_there(tmp_path: Path) -> None:
+    async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
+        await r.know("ada")
+        await r.say("one", chat="desk")
+        await r.rest()
+        (session,) = await r.runtime.store.sessions()
+        for chat in ("phone", "desk", "phone"):
+            await r.say(f"/resume {session.id}", chat=chat)
+            await r.rest()
+            before = {one: r.texts(one).count("Hello") for one in ("desk", "phone")}
+            await r.say("go on", chat=chat)
+            await r.rest()
+            assert r.texts(chat).count("Hello") == before.pop(chat) + 1
+            assert all(r.texts(one).count("Hello") == many for one, many in before.items())
+
+
 async def test_codes_are_not_given_in_groups(tmp_path: Path) -> None:
     async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
         await r.know("ada")

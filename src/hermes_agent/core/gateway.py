@@ -269,8 +269,9 @@ class Gateway(Protocol):
         """Keys that are there already stay as they are and are given back."""
         ...
 
-    async def tell(self, key: str, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
-        """Write what a bond's journal says, and how far it was told, at once."""
+    async def tell(self, bond: Bond, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        """Write what a bond's journal says, and how far it was told, at once. A chat that has
+        turned to another session meanwhile has been told nothing of that one."""
         ...
 
     async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
@@ -324,7 +325,10 @@ class Gateway(Protocol):
         ...
 
     async def bond_of(self, session: str) -> Bond | None: ...
-    async def keep_bond(self, bond: Bond) -> None: ...
+    async def keep_bond(self, bond: Bond) -> None:
+        """A session has one chat: from now on this. A chat that turns to another session still
+        hears how the one before ends."""
+        ...
 
     # channels
     async def counts(self) -> Mapping[str, Counts]: ...

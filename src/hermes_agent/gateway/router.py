@@ -274,7 +274,8 @@ class Router:
         before = await self.runtime.store.gateway.bond(key)
         if before is not None and before.session == session.id:
             return before
-        told = await self.runtime.store.last_number(session.id)
+        elsewhere = await self.runtime.store.gateway.bond_of(session.id)
+        told = elsewhere.told if elsewhere else await self.runtime.store.last_number(session.id)
         busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
         bond = Bond(key, session.id, arrived.chat, told, arrived.group, busy)
         await self.runtime.store.gateway.keep_bond(bond)

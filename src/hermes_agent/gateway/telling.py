@@ -149,7 +149,7 @@ class Telling:
         made: list[NewDelivery] = []
         for one in recorded:
             made += await self._said(bond, one)
-        await self._runtime.store.gateway.tell(bond.key, recorded[-1].number, *made)
+        await self._runtime.store.gateway.tell(bond, recorded[-1].number, *made)
         if made:
             self._live.wake(bond.chat.channel)
 

@@ -90,9 +90,9 @@ class StoredGateway(Gateway):
     def _enqueue(self, db: apsw.Connection, new: Sequence[NewDelivery]) -> Sequence[Delivery]:
         return gateway_out.enqueue(db, self._bodies, self._ids(), new, self._clock())
 
-    async def tell(self, key: str, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
+    async def tell(self, bond: Bond, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
         def work(db: apsw.Connection) -> Sequence[Delivery]:
-            gateway_people.told(db, key, told)
+            gateway_people.told(db, bond, told)
             return self._enqueue(db, deliveries)
 
         return await self._write("gateway_tell", work)
@@ -186,6 +186,7 @@ class StoredGateway(Gateway):
 
     async def tidy(self, before: float) -> int:
         def work(db: apsw.Connection) -> int:
+            gateway_people.tidy(db)
             gone = gateway_in.tidy(db, self._bodies, before)
             return gone + gateway_out.tidy(db, self._bodies, before)
 

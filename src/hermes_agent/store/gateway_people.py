@@ -97,14 +97,29 @@ def bond_of(db: apsw.Connection, session: str) -> Bond | None:
 
 
 def keep_bond(db: apsw.Connection, bond: Bond) -> None:
+    ask = f"select {_BOND} from gateway_bonds b where key = ? and session <> ?"
+    for before in _bonds(rows(db, ask, (bond.key, bond.session))):
+        _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
+    db.execute("delete from gateway_bonds where session = ?", (bond.session,))
+    _put_bond(db, bond)
+
+
+def _put_bond(db: apsw.Connection, bond: Bond) -> None:
     db.execute(
         "insert or replace into gateway_bonds values (?, ?, ?, ?)",
         (bond.key, bond.session, bond.told, _text(bond)),
     )
 
 
-def told(db: apsw.Connection, key: str, told: int) -> None:
-    db.execute("update gateway_bonds set told = max(told, ?) where key = ?", (told, key))
+def told(db: apsw.Connection, bond: Bond, told: int) -> None:
+    db.execute(
+        "update gateway_bonds set told = max(told, ?) where session = ?", (told, bond.session)
+    )
+
+
+def tidy(db: apsw.Connection) -> None:
+    """Sessions that were deleted have nothing more to tell."""
+    db.execute("delete from gateway_bonds where session not in (select id from sessions)")
 
 
 def proofs(db: apsw.Connection) -> Mapping[str, Proof]:
