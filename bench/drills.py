@@ -64,7 +64,7 @@ def _side_by_side(work: Callable[[int], T]) -> tuple[list[T], float]:
 
 def _episode(folder: Path, seed: int) -> Taken:
     drill = find(NAME)
-    case = drill.case(seed, drill.variants[seed % len(drill.variants)])
+    case = drill.case(seed, drill.choose(seed))
     clock = [time.perf_counter()]
     with Episode(case, folder) as episode:
         try:

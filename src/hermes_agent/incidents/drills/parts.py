@@ -15,10 +15,9 @@ from msgspec import Struct
 from hermes_agent.core.incidents import Severity, WatchedCheck
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.incidents.drills.probe import Probe
+from hermes_agent.incidents.drills.tiers import program_text
 from hermes_agent.incidents.drills.world import File, Mount, Program, World
 
-HERE = Path(__file__).parent / "services"
-OURS = "hermes_agent.incidents.drills.services."
 OLD_TROUBLE = (
     "cannot write the report: No space left on device",
     "accept: [Errno 24] Too many open files",
@@ -52,7 +51,7 @@ def joined(*parts: Part, mounts: tuple[Mount, ...] = (), setup: tuple[str, ...] 
 
 def source(name: str) -> File:
     """A program as it stands in the box, beside those that it uses."""
-    return File(text=(HERE / name).read_text().replace(OURS, ""), mode=0o755)
+    return File(text=program_text(name), mode=0o755)
 
 
 def conf(settings: Mapping[str, object], section: str = "service") -> str:
@@ -77,7 +76,7 @@ def keeper(
     log = f"/var/log/{name}/{name}.log"
     chosen = {"name": name, "port": port, "data": f"{root}/items", "log": log, **(settings or {})}
     files = {f"/etc/{name}/{name}.conf": File(text=conf(chosen), age=86400.0 * 40)}
-    for one in ("keeper.py", code):
+    for one in ("common.py", "keeper.py", code):
         files[f"/srv/{name}/{one}"] = source(one)
     return Part(
         (

@@ -26,8 +26,13 @@ class Part(Struct, frozen=True):
     setup: tuple[str, ...] = ()
 
 
+OURS = "hermes_agent.incidents.drills.services."
+
+
 def program_text(name: str) -> str:
-    return (files("hermes_agent.incidents.drills") / "services" / name).read_text("utf-8")
+    """A program as it stands in a box, beside those that it uses."""
+    text = (files("hermes_agent.incidents.drills") / "services" / name).read_text("utf-8")
+    return text.replace(OURS, "")
 
 
 def configuration(name: str, settings: Mapping[str, object]) -> str:
@@ -71,15 +76,17 @@ def items(
         ),
         {
             configured(name): File(configuration(name, {**own, **settings}), age=MONTH),
-            **(
-                {}
-                if code
-                else {f"/srv/{name}/server.py": File(program_text("items.py"), age=MONTH)}
-            ),
+            **({} if code else items_code(f"/srv/{name}")),
         },
         {f"/var/log/{name}": 0o755, f"/srv/{name}": 0o755}
         | ({f"/var/lib/{name}": 0o700} if keeps else {}),
     )
+
+
+def items_code(folder: str) -> dict[str, File]:
+    """The program of such a service, with what it uses."""
+    names = {"server.py": "items.py", "common.py": "common.py"}
+    return {f"{folder}/{own}": File(program_text(n), age=MONTH) for own, n in names.items()}
 
 
 def joined(

@@ -51,12 +51,13 @@ def plan(pick: Pick, variant: str) -> Plan:
     )
 
 
-def _code(plan: Plan, *, broken: bool) -> str:
+def _broken(plan: Plan) -> str:
+    """The program of the new release."""
     text = tiers.program_text("items.py")
     good, bad = CHANGES[plan.variant]
     if good not in text:
         raise ValueError(f"{plan.variant}: the program has no such line")
-    return text.replace(good, bad) if broken else text
+    return text.replace(good, bad)
 
 
 def world(plan: Plan) -> World:
@@ -65,7 +66,7 @@ def world(plan: Plan) -> World:
         tiers.pair_parts(plan, code=f"{plan.root}/current/server.py"),
         files={
             **tiers.kept_files(plan),
-            f"{releases}/{plan.old}/server.py": File(_code(plan, broken=False), age=tiers.MONTH),
+            **tiers.items_code(f"{releases}/{plan.old}"),
             f"{plan.root}/current": File(link=f"releases/{plan.old}"),
         },
         hostname=plan.host,
@@ -80,7 +81,9 @@ def world(plan: Plan) -> World:
 
 
 def inject(box: Box, plan: Plan) -> None:
-    box.write(f"{plan.root}/releases/{plan.new}/server.py", _code(plan, broken=True))
+    releases = f"{plan.root}/releases"
+    box.run(f"cp -r {releases}/{plan.old} {releases}/{plan.new}")
+    box.write(f"{releases}/{plan.new}/server.py", _broken(plan))
     box.run(f"ln -sfn releases/{plan.new} {plan.root}/current")
     box.run(f"echo \"$(date '+%F %T') {plan.store} {plan.new} deployed\" >> /var/log/deploy.log")
     box.run(f"supervisorctl restart {plan.store}", check=False)

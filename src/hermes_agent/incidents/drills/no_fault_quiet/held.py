@@ -2,7 +2,7 @@
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.pick import Pick
-from hermes_agent.incidents.drills.scene import Scene, said
+from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
 
@@ -29,8 +29,10 @@ def ran_once(pick: Pick) -> Scene:
             ),
         ],
     )
+    over = f"supervisorctl status {once} | grep -q EXITED"
     return Scene(
         world=world,
+        inject=lines(f"until {over}; do sleep 0.1; done"),
         check=yard.passes(main, port),
         healthy=lambda probe: said(yard.stores(probe, port, other_port)),
         signal=pick.choice((

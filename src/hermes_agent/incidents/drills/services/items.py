@@ -15,9 +15,11 @@ import time
 import urllib.error
 import urllib.request
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol
+
+from hermes_agent.incidents.drills.services.common import Answering, line, settings
 
 Rows = list[tuple[str | None, ...]]
 
@@ -252,22 +254,21 @@ class Service:
         return "ready\n"
 
     def log(self, text: str) -> None:
-        line = time.strftime("%Y-%m-%d %H:%M:%S ") + text
         path = self.settings.get("log", "")
         if not path:
-            print(line, flush=True)
+            print(line(text), end="", flush=True)
             return
         with Path(path).open("a") as file:
-            file.write(line + "\n")
+            file.write(line(text))
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(Answering):
     protocol_version = "HTTP/1.1"
     service: Service
 
     def do_GET(self) -> None:
         if self.path == "/healthz":
-            self.answer(200, "ok\n")
+            self.answer(200, b"ok\n")
         elif self.path == "/ready":
             self.attempt(lambda _: self.service.ready())
         else:
@@ -284,18 +285,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.service.admit(self.headers)
                 if key == self.path or not key.replace("-", "").replace("_", "").isalnum():
                     raise Trouble("no such page", 404)
-            self.answer(200, work(key))
+            self.answer(200, work(key).encode())
         except Trouble as trouble:
             if trouble.status != 404:
                 self.service.log(f"ERROR {self.command} {self.path}: {trouble}")
-            self.answer(trouble.status, f"{trouble}\n")
-
-    def answer(self, status: int, text: str) -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+            self.answer(trouble.status, f"{trouble}\n".encode())
 
     def log_message(self, format: str, *args: object) -> None:
         """Only errors are worth a line."""
@@ -306,14 +300,13 @@ class Work(Protocol):
 
 
 def main(path: str) -> None:
-    config = configparser.ConfigParser(interpolation=None)
-    config.read_string(Path(path).read_text())
-    service = Handler.service = Service(config["service"])
+    own = settings(path)
+    service = Handler.service = Service(own)
     ThreadingHTTPServer.request_queue_size = 64
-    address = config["service"].get("bind", "127.0.0.1"), int(config["service"]["port"])
+    address = own.get("bind", "127.0.0.1"), int(own["port"])
     server = ThreadingHTTPServer(address, Handler)
     server.daemon_threads = True
-    service.log(f"INFO {config['service']['name']} listens on {address[0]}:{address[1]}")
+    service.log(f"INFO {own['name']} listens on {address[0]}:{address[1]}")
     server.serve_forever()
 
 

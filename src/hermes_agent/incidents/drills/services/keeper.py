@@ -22,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.incidents.drills.services.common import Answering, line, settings
+
 LEVELS = ("debug", "info", "warning", "error")
 Answer = tuple[int, bytes]
 
@@ -46,16 +48,16 @@ class Service(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def log(self, level: str, text: str) -> None:
         if LEVELS.index(level) < LEVELS.index(self.own.get("level", "info")):
             return
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level.upper()} {text}\n"
+        told = line(f"{level.upper()} {text}")
         if "log" not in self.own:
-            sys.stdout.write(line)
+            sys.stdout.write(told)
             sys.stdout.flush()
             return
         try:
             with open(self.own["log"], "a") as file:
-                file.write(line)
+                file.write(told)
         except OSError as error:
-            sys.stderr.write(f"cannot write {self.own['log']}: {error.strerror}: {line}")
+            sys.stderr.write(f"cannot write {self.own['log']}: {error.strerror}: {told}")
             sys.stderr.flush()
 
     def keep(self, key: str, body: bytes) -> Answer:
@@ -82,7 +84,7 @@ class Service(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.log("error", f"a request broke off: {sys.exc_info()[1]!r}")
 
 
-class Request(http.server.BaseHTTPRequestHandler):
+class Request(Answering):
     server: Service
     timeout = 30
 
@@ -110,26 +112,13 @@ class Request(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = work  # noqa: N815 - the names are the library's
 
-    def answer(self, status: int, text: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
     def log_message(self, format: str, *args: Any) -> None:
         self.server.log("debug", f"{self.client_address[0]} {format % args}")
 
 
-def settings() -> configparser.SectionProxy:
-    found = configparser.ConfigParser()
-    with open(sys.argv[1]) as file:
-        found.read_file(file)
-    return found["service"]
-
-
 def serve(kind: type[Service]) -> None:
     threading.stack_size(256 * 1024)
-    kind(settings()).serve_forever()
+    kind(settings(sys.argv[1])).serve_forever()
 
 
 if __name__ == "__main__":
