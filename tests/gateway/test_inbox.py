@@ -24,7 +24,7 @@ class Desk:
         self.ledger = store.gateway
         self.time = time
         self.dealt: list[tuple[str, str]] = []
-        self.failing: dict[str, list[Exception]] = {}
+        self.failing: dict[str, list[BaseException]] = {}
         self.gate = asyncio.Event()
         self.gate.set()
         self.inbox = Inbox(store.gateway, self.handle, sleep=time.sleep, random=lambda: 0.5)
@@ -91,6 +91,17 @@ async def test_more_than_fits_in_memory_is_dealt_with_too(tmp_path: Path) -> Non
         one.gate.set()
         await one.has_dealt(count)
         assert [text for _, text in one.dealt] == sorted(text for _, text in one.dealt)
+
+
+async def test_a_handling_that_is_broken_off_leaves_no_chat_deaf(tmp_path: Path) -> None:
+    async with desk(tmp_path) as one:
+        one.failing["a1"] = [asyncio.CancelledError()]
+        await one.brings("a", "a1", "a2")
+        await until(lambda: one.time.sleepers > 1)
+        await settled()
+        await one.time.move(2.0)
+        await one.has_dealt(2)
+        assert one.dealt == [("a", "a1"), ("a", "a2")]
 
 
 async def test_a_failure_is_tried_again_and_holds_up_its_own_chat_alone(tmp_path: Path) -> None:

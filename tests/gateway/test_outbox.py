@@ -226,6 +226,23 @@ async def test_what_fails_again_and_again_is_given_up_and_the_next_goes(tmp_path
         await one.becomes("sent", "sent")
 
 
+async def test_a_clock_that_is_set_back_does_not_lengthen_a_pause(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+        one.time.now += 90_000.0
+        troubles = [SendError("away", channel=True)]
+
+        def answer(_outgoing: Outgoing) -> None:
+            if troubles:
+                raise troubles.pop()
+
+        one.wire.answer = answer
+        await one.put("a")
+        await until(lambda: one.outbox.paused_until)
+        one.time.now -= 90_000.0
+        one.outbox.wake()
+        await until(lambda: one.wire.sent)
+
+
 async def test_what_is_refused_for_good_is_dead_at_once(tmp_path: Path) -> None:
     async with post(tmp_path) as one:
 

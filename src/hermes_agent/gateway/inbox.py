@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
 from hermes_agent.core.gateway import ArrivedState, Gateway, Kept
-from hermes_agent.gateway.waiting import backoff, first_of
+from hermes_agent.gateway.waiting import backoff, first_of, is_ending
 
 log = logging.getLogger("hermes.gateway")
 
@@ -105,6 +105,9 @@ class Inbox:
             except (Degraded, Stopping) as trouble:
                 passing += 1
                 log.warning("message %s waits: %s", kept.number, trouble.message)
+            except Exception:  # nobody else would go on with the chat
+                passing += 1
+                log.exception("message %s waits", kept.number)
             await self._sleep(backoff(passing, FIRST_SECONDS, MOST_SECONDS, self._random))
 
     async def _try(self, kept: Kept) -> bool:
@@ -117,6 +120,10 @@ class Inbox:
         except HermesError as error:
             log.warning("message %s could not be dealt with: %s", kept.number, error.message)
             failure = error.message
+        except asyncio.CancelledError:
+            if is_ending():
+                raise
+            failure = "what it waited for was cancelled"
         except Exception as error:
             log.exception("message %s could not be dealt with", kept.number)
             failure = f"{type(error).__name__}: {error}"

@@ -107,6 +107,8 @@ class Liveness:
             await first_of(asyncio.wait({probing}), self._sleep(limit))
             if not probing.done():
                 return f"no proof within {limit:g} s"
+            if probing.cancelled():
+                return "the proof was broken off"
             error = probing.exception()
         finally:
             probing.cancel()

@@ -13,7 +13,7 @@ from hermes_agent.core.gateway import Chat, Delivery, Gateway, Outgoing
 from hermes_agent.core.protocols import Clock
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.splitting import split, utf16
-from hermes_agent.gateway.waiting import backoff, first_of
+from hermes_agent.gateway.waiting import backoff, first_of, is_ending
 
 log = logging.getLogger("hermes.gateway")
 
@@ -28,6 +28,8 @@ PARALLEL = 16
 LOOK_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 END_SECONDS = 3.0
+BACK_SECONDS = 60.0
+"""A clock that goes back by more was set back."""
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -61,6 +63,7 @@ class Outbox:
         self._not_before: dict[Chat, float] = {}
         self._failures: dict[Chat, int] = {}
         self._troubles = 0
+        self._looked = 0.0
         self.paused_until = 0.0
         self.trouble = ""
         """Why nothing is sent now."""
@@ -92,6 +95,9 @@ class Outbox:
 
     async def _begin_due(self) -> None:
         now = self._clock()
+        if now < self._looked - BACK_SECONDS:  # the times that were waited for are far off now
+            self._not_before, self.paused_until = {}, 0.0
+        self._looked = now
         if self._channel() is None or now < self.paused_until:
             return
         self._not_before = {chat: at for chat, at in self._not_before.items() if at > now}
@@ -112,6 +118,9 @@ class Outbox:
         except Degraded as trouble:
             log.warning("%s waits to send: %s", self._manifest.name, trouble.message)
             self._hold(chat, AGAIN_SECONDS)
+        except Exception:
+            log.exception("%s could not deal with %s", self._manifest.name, delivery.id)
+            self._hold(chat, MOST_PAUSE_SECONDS)
         finally:
             self._busy.pop(chat, None)
             self._woken.set()
@@ -139,6 +148,11 @@ class Outbox:
             receipt = await self._send(channel, outgoing, key)
         except SendError as error:
             await self._failed(delivery, error)
+            return
+        except asyncio.CancelledError:
+            if is_ending():
+                raise
+            await self._failed(delivery, SendError("it was broken off", doubtful=True))
             return
         except Exception as error:
             log.exception("%s could not send %s", self._manifest.name, delivery.id)

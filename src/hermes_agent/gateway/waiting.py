@@ -10,6 +10,12 @@ def backoff(failures: int, first: float, most: float, random: Callable[[], float
     return wait * (0.8 + 0.4 * random())
 
 
+def is_ending() -> bool:
+    """Whether the task at work is asked to end, and not only something that it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def first_of(*things: Awaitable[object]) -> None:
     """Until one of them has happened; the others are let go."""
     tasks = {asyncio.ensure_future(thing) for thing in things}

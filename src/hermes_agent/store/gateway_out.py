@@ -20,6 +20,9 @@ _UNSENT = "state in ('waiting', 'sending')"
 MOST_BYTES = 32_000_000
 """What one look at those that are due may bring, but for the first of them."""
 
+LONGEST_WAIT = 3_600.0
+"""Whatever waits for longer does so by a clock that was set back since."""
+
 # One step per chat that has something unsent, however much that is.
 _DUE = f"""
 with recursive chats (chat) as (
@@ -32,7 +35,8 @@ with recursive chats (chat) as (
     where channel = ?1 and {_UNSENT} and chat = chats.chat order by id limit 1)
   from chats where chats.chat is not null
 )
-select {_COLUMNS} from gateway_out join firsts using (id) where due <= ?2 order by id limit ?3
+select {_COLUMNS} from gateway_out join firsts using (id)
+where due <= ?2 or due <= created or due > ?2 + {LONGEST_WAIT} order by id limit ?3
 """
 
 
