@@ -54,6 +54,7 @@ async def test_the_agent_makes_tends_and_removes_a_job(tmp_path: Path) -> None:
         (job,) = await place.jobs.jobs(state="removed")
         assert (job.by, job.origin) == (f"agent:{session.id}", "post:7")
         assert (job.spec.quiet, job.schedule.zone) == (False, "Europe/Berlin")
+        assert job.spec.policy == session.policy
 
 
 async def test_a_job_does_not_make_jobs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown, UsageError
@@ -273,6 +274,43 @@ async def test_trouble_is_told_where_the_job_says_else_the_settings_else_where_i
         job = await place.add(script="false", script_only=True, **spec)
         await place.by_hand(job)
         assert [one.outgoing.chat.target for one in await place.sent()] == places
+
+
+async def test_a_run_that_breaks_has_failed_and_the_next_is_run(tmp_path: Path) -> None:
+    async with workplace(tmp_path, says(tmp_path, "well")) as place:
+        folder = place.runtime.home.path / "jobs"
+        folder.write_text("a file where the folders of jobs should be")
+        job = await place.add("every 1h", name="rounds")
+        await place.pass_time(HOUR)
+        (run,) = await place.ended()
+        assert run.state == "failed"
+        assert "Error" in run.error
+        assert "failed" in (await place.texts())[0]
+        folder.unlink()
+        assert (await place.by_hand(job)).state == "done"
+
+
+async def test_trouble_is_told_elsewhere_when_its_place_is_gone(tmp_path: Path) -> None:
+    settings = JobSettings(zone="UTC", alert=("post:desk",))
+    async with workplace(tmp_path, jobs=settings) as place:
+        job = await place.add(script="exit 3", script_only=True, prompt="", on_failure=("post:x",))
+        gone = replace(job.spec, on_failure=("pager:x",))
+        await place.jobs.change(job.id, job.version, spec=gone)
+        await place.by_hand(job)
+        assert [one.outgoing.chat.chat for one in await place.sent()] == ["desk"]
+
+
+async def test_a_job_that_missed_much_hides_no_other(tmp_path: Path) -> None:
+    async with workplace(tmp_path, says(tmp_path, *["well"] * 9)) as place:
+        await place.add("0 3 * * *", name="backup", catch_up="none", prompt="save")
+        await place.add("* * * * *", name="often", catch_up="none", prompt="look")
+        await place.pass_time(DAY - 60)
+
+        async def told() -> bool:
+            texts = await place.texts()
+            return all(any(f"job {name}:" in one for one in texts) for name in ("backup", "often"))
+
+        await until(told)
 
 
 async def test_a_job_without_a_model_fails_with_a_way_out(tmp_path: Path) -> None:

@@ -49,9 +49,16 @@ class JobPost:
     async def alert(self, job: Job, run: Run, kind: Alert, text: str) -> None:
         """Once for each kind and run, however often it is asked for."""
         log.log(logging.INFO if kind == "well" else logging.WARNING, "%s", text)
+        await self._send(f"run:{run.id}/{kind}", self._alerted(job), text, "notice")
+
+    def _alerted(self, job: Job) -> list[Chat]:
+        """Where somebody looks; a place that is gone is no reason to tell nobody."""
         spec, settings = job.spec, self._runtime.settings
-        targets = spec.on_failure or settings.jobs.alert or spec.deliver or (ORIGIN,)
-        await self._send(f"run:{run.id}/{kind}", self._found(job, targets)[0], text, "notice")
+        for targets in (spec.on_failure, settings.jobs.alert, spec.deliver, (ORIGIN,)):
+            found, wrong = self._found(job, targets)
+            if found or (targets and not wrong):
+                return found
+        return []
 
     async def _send(
         self, key: str, chats: Sequence[Chat], text: str, kind: Literal["result", "notice"]

@@ -31,6 +31,7 @@ LOOK_SECONDS = 0.5
 BEAT_SECONDS = 15.0
 AGAIN_SECONDS = 2.0
 """How long to wait for a store that cannot keep anything now."""
+BROKEN_SECONDS = 60.0
 OPEN: frozenset[RunState] = frozenset({"claimed", "running", "parked"})
 TIMEOUT = "the job's timeout"
 REMOVED = "the removal of the job"
@@ -73,7 +74,10 @@ class RunWorker:
                 await asyncio.Event().wait()  # the next runtime goes on with it
             except Degraded as trouble:
                 log.warning("run %s waits: %s", self._run.id, trouble.message)
-            await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS)
+            except Exception:  # left alone it would be under way for ever, and those after it wait
+                log.exception("run %s broke; it is gone on with", self._run.id)
+                await asyncio.sleep(BROKEN_SECONDS)
 
     async def _work(self) -> None:
         job = await self._store.job(self._run.job)
@@ -89,6 +93,9 @@ class RunWorker:
         except HermesError as error:
             hint = f" ({error.hint})" if error.hint else ""
             done = Done("", error=f"{error.message}{hint}")
+        except Exception as error:
+            log.exception("run %s broke", self._run.id)
+            done = Done("", error=f"{type(error).__name__}: {error}")
         await self.end(done)
         await self._scripts.forget(job, self._run)
 

@@ -66,6 +66,7 @@ class JobTool:
         zone = str(options.pop("zone", ""))
         if given["name"]:
             options.setdefault("name", given["name"])
+        options.setdefault("policy", self._session.policy)
         spec = msgspec.convert(options, JobSpec)
         if unknown := options.keys() - set(JobSpec.__struct_fields__):
             raise ToolError(f"a job has no {min(unknown)!r}", retry="changed")

@@ -6,10 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.jobs import ENDED, Job, JobSpec, Run
+from hermes_agent.core.jobs import ENDED, Job, JobSpec, Run, RunState
 from hermes_agent.core.records import Session
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ BACK_SECONDS = 60.0
 """A clock that goes back by more was set back."""
 HOUR, DAY = 3_600.0, 86_400.0
 MANY = 1_000
+MISSED: frozenset[RunState] = frozenset({"missed"})
 SOME = 16
 """More than the runtime has jobs of its own."""
 
@@ -51,8 +53,10 @@ class Jobs:
         """Those of them that are the runtime's own, beside which others have their room."""
         self._kinds: dict[str, bool] = {}
         """Whether a job is the runtime's own."""
-        self._untold = True
-        """Whether there may be missed runs of which nobody was told."""
+        self._unsure = True
+        """Whether the runtime before may have told nobody of what was missed."""
+        self._untold: set[str] = set()
+        """Jobs with missed runs of which nobody was told."""
         self._ran: set[str] = set()
         """Jobs of which rows may be too many."""
         self._faults: list[str] = []
@@ -185,12 +189,10 @@ class Jobs:
             await planning.rewind(store, now)
         self._seen = now
         planned = await planning.plan_due(store, now)
-        self._untold = self._untold or bool(planned.missed)
+        self._untold.update(planned.jobs)
         self._unplanned = list(planned.troubles) or (self._unplanned if not planned.due else [])
         await self._begin_due()
-        if self._untold:
-            await self._tell_missed(now)
-            self._untold = False
+        await self._tell_missed(now)
         if now - self._checked >= HOUR or now < self._checked:
             self._checked = now
             await self._keep_house(now)
@@ -264,22 +266,27 @@ class Jobs:
 
     async def _tell_missed(self, now: float) -> None:
         """Of each job once for all that was missed since it was last told."""
+        if self._unsure:
+            store, since = self._runtime.store.jobs, now - 400 * DAY
+            recent = await store.runs(states=MISSED, limit=MANY, since=since)
+            newest = {run.job: run for run in reversed(recent)}
+            self._untold.update(id for id, run in newest.items() if "missed" not in run.told)
+            self._unsure = False
+        for id in sorted(self._untold):
+            await self._tell_missed_of(id)
+            self._untold.discard(id)
+
+    async def _tell_missed_of(self, id: str) -> None:
         from hermes_agent.work.running import missed_text
 
         store = self._runtime.store.jobs
-        recent = await store.runs(states=frozenset({"missed"}), limit=MANY, since=now - 400 * DAY)
-        for id in dict.fromkeys(run.job for run in recent):
-            untold: list[Run] = []
-            for run in recent:
-                if run.job == id and "missed" in run.told:
-                    break
-                untold += [run] if run.job == id else []
-            job = await store.job(id)
-            if untold and job.state != "removed":
-                await self.post.alert(job, untold[0], "missed", missed_text(job, untold))
-            for run in untold[:1]:
-                told = (*run.told, "missed")
-                await store.change_run(run.id, frozenset({"missed"}), told=told)
+        recent = await store.runs(job=id, states=MISSED, limit=MANY)
+        untold = list(takewhile(lambda run: "missed" not in run.told, recent))
+        job = await store.job(id)
+        if untold and job.state != "removed":
+            await self.post.alert(job, untold[0], "missed", missed_text(job, untold))
+        for run in untold[:1]:
+            await store.change_run(run.id, MISSED, told=(*run.told, "missed"))
 
     # keeping house
 

@@ -32,10 +32,15 @@ class Planned(Struct, frozen=True):
     due: int = 0
     missed: int = 0
     troubles: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """Those of which slots were missed."""
 
     def __add__(self, other: "Planned") -> "Planned":
         return Planned(
-            self.due + other.due, self.missed + other.missed, self.troubles + other.troubles
+            self.due + other.due,
+            self.missed + other.missed,
+            self.troubles + other.troubles,
+            self.jobs + other.jobs,
         )
 
 
@@ -81,7 +86,7 @@ async def plan_job(jobs: Jobs, job: Job, now: float, since: float | None = None)
         if not await jobs.plan(job, runs, until, next):
             return total  # whoever was quicker has planned it, or it has changed
         missed = sum(run.state == "missed" for run in runs)
-        total += Planned(len(runs) - missed, missed)
+        total += Planned(len(runs) - missed, missed, jobs=(job.id,) if missed else ())
         if whole:
             return total
         job = replace(job, planned=until, next=next)
