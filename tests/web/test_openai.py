@@ -12,6 +12,7 @@ import openai
 import pytest
 import yaml
 
+from hermes_agent.core import events as ev
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import Api
 
@@ -149,6 +150,42 @@ async def test_the_same_key_is_submitted_once(api: Served) -> None:
     assert {one.choices[0].message.content for one in answers} == {"It says hi."}
     (session,) = await runtime.store.sessions()
     assert session.turns == 1
+
+
+async def test_the_same_key_is_submitted_once_in_a_conversation_that_is_known(
+    api: Served,
+) -> None:
+    runtime, client = api
+    first: Any = [{"role": "user", "content": "work on it"}]
+    told = await client.chat.completions.create(model="hermes", messages=first)
+    said = {"role": "assistant", "content": told.choices[0].message.content}
+    more: Any = [*first, said, {"role": "user", "content": "work on it again"}]
+    for _ in range(2):
+        await client.chat.completions.create(
+            model="hermes", messages=more, extra_headers={"Idempotency-Key": "order-8"}
+        )
+    taken = [
+        one.event.text
+        for session in await runtime.store.sessions()
+        for one in await runtime.store.events(session.id)
+        if isinstance(one.event, ev.MessageTaken)
+    ]
+    assert sum("again" in text for text in taken) == 1
+
+
+async def test_a_response_that_goes_on_is_had_again_under_its_key(api: Served) -> None:
+    _, client = api
+    first = await client.responses.create(model="hermes", input="work on it")
+    answers = [
+        await client.responses.create(
+            model="hermes",
+            input="again",
+            previous_response_id=first.id,
+            extra_headers={"Idempotency-Key": "order-9"},
+        )
+        for _ in range(2)
+    ]
+    assert answers[0].id == answers[1].id
 
 
 async def test_images_come_with_the_message_and_addresses_are_not_fetched(api: Served) -> None:
@@ -301,6 +338,9 @@ async def test_a_run_asks_waits_and_goes_on(tmp_path: Path) -> None:
         assert "rm -rf precious" in question["text"]
         wrong = await client.post(f"{path}/answers/q-none", json={"answer": "yes"})
         assert wrong.status_code == 404
+        assert "always" not in question["choices"]
+        ever = await client.post(f"{path}/answers/{question['id']}", json={"answer": "always"})
+        assert ever.status_code == 400
         await client.post(f"{path}/answers/{question['id']}", json={"answer": "no"})
         told = (await client.get(f"{path}/events")).text
         assert "event: call_judged" in told

@@ -14,7 +14,7 @@ from hermes_agent.runtime.faces import Row
 from hermes_agent.runtime.replies import reply
 from hermes_agent.web import shapes
 from hermes_agent.web.answers import ONCE, failure, stream
-from hermes_agent.web.talk import HOUSE, Exchange, Said
+from hermes_agent.web.talk import HOUSE, Exchange, Said, key_of
 
 if TYPE_CHECKING:
     from hermes_agent.web.api import Api
@@ -51,22 +51,24 @@ class Responses:
         if not asked.previous_response_id:
             return await self._api.begin(request, said, asked.model)
         before = await self._found(asked.previous_response_id)
-        if await self._is_last(before):
+        once = request.headers.get(ONCE, "")
+        if await self._last(before) in (before.key, key_of(once)):
             house = [one.text for one in said[:-1] if one.role in ("system", "developer")]
             text = "\n\n".join([*house, said[-1].text])
             new = Said("user", text, said[-1].files)
-            return await self._api.talk.go_on(before.session.id, new, request.headers.get(ONCE, ""))
+            return await self._api.talk.go_on(before.session.id, new, once)
         raise UsageError(
             f"the conversation has gone on since {asked.previous_response_id!r}",
             "go on from its last response",
         )
 
-    async def _is_last(self, exchange: Exchange) -> bool:
+    async def _last(self, exchange: Exchange) -> str:
+        """The key of the last message of its conversation."""
         last = ""
         for one in await self._api.runtime.store.events(exchange.session.id):
             if isinstance(one.event, ev.MessageTaken):
                 last = one.event.key
-        return last == exchange.key
+        return last
 
     async def _found(self, id: str) -> Exchange:
         if not id.startswith(ID):

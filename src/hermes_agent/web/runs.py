@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import NotFound
+from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.runtime.faces import Row
 from hermes_agent.runtime.replies import reply
 from hermes_agent.web import shapes
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from hermes_agent.web.api import Api
 
 ID = "run_"
+ALWAYS = "always"
+"""Adds a rule for everybody, which is for the owner of the home to say."""
 
 
 class Runs:
@@ -60,8 +62,11 @@ class Runs:
         exchange = await self._found(request)
         given = msgspec.json.decode(await self._api.body(request), type=shapes.AnswerRequest)
         id = request.path_params["question"]
-        if id not in {one["id"] for one in await self._questions(exchange)}:
+        asked = {one["id"]: one["purpose"] for one in await self._questions(exchange)}
+        if id not in asked:
             raise NotFound(f"no open question {id!r} of this run", "the run lists its questions")
+        if asked[id] == "approval" and given.answer == ALWAYS:
+            raise UsageError("what is allowed for good is not decided here", "answer yes or no")
         await self._api.runtime.answer(id, given.answer, "api")
         return reply(await self._run(exchange))
 
@@ -91,7 +96,8 @@ class Runs:
 
     async def _questions(self, exchange: Exchange) -> list[dict[str, Any]]:
         return [
-            {"id": one.id, "purpose": one.purpose, "text": one.text, "choices": one.choices,
+            {"id": one.id, "purpose": one.purpose, "text": one.text,
+             "choices": [c for c in one.choices if one.purpose != "approval" or c != ALWAYS],
              "expires": one.expires}
             for one in await self._api.runtime.store.questions()
             if one.session == exchange.session.id

@@ -104,7 +104,10 @@ class Talk:
     ) -> Exchange:
         """A message with all that was said before it. Where that is a conversation that was held
         here, it goes on; otherwise what was said is put before the message."""
-        known = self._known.pop(_digest(model, said[:-1]), "") if len(said) > 1 else ""
+        # One with a key is for a session of its own: asked again, also after a restart, it must
+        # come to the same.
+        going_on = len(said) > 1 and not key
+        known = self._known.pop(_digest(model, said[:-1]), "") if going_on else ""
         if known:
             return await self._submit(await self._runtime.store.session(known), said[-1], key)
         belongs = f"{SOURCE}:once:{key}" if key else f"{SOURCE}:{secrets.token_hex(8)}"
@@ -134,7 +137,7 @@ class Talk:
     ) -> Exchange:
         if not said.text.strip() and not said.files:
             raise UsageError("the message is empty", "give a text")
-        key = _key(key) if key else secrets.token_hex(8)
+        key = key_of(key) if key else secrets.token_hex(8)
         after = await self._runtime.store.last_number(session.id)
         message = Inbound(key, said.text, SOURCE, interactive, said.files)
         new = await self._runtime.submit(session, message)
@@ -238,6 +241,6 @@ def _digest(model: str, said: Sequence[Said]) -> str:
     return made.hexdigest()
 
 
-def _key(given: str) -> str:
+def key_of(given: str) -> str:
     """A client's key, of a length and with letters that an id can have."""
     return hashlib.sha256(given.encode()).hexdigest()[:24]
