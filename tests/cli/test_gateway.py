@@ -95,6 +95,28 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     assert len(telegram.sent()) == before
 
 
+async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
+    house: House, telegram: TelegramPlatform
+) -> None:
+    cli = Cli(house)
+    setup = ("gateway", "setup", "telegram", "--set", f"address={telegram.settings()['address']}")
+    code, out, _ = await cli.run(*setup, input="110201543:MISTYPED\n")
+    assert code == 1
+    assert "not proven: Telegram does not accept the bot's token" in out
+    assert "`hermes gateway setup telegram` takes a new token" in out
+    code, out, err = await cli.run(*setup, input=f"{TOKEN}\n")
+    assert code == 0, out + err
+    assert "proven just now" in out
+    assert "token: replaced" in err
+    kept = (house.home / ".env").read_text()
+    assert kept == f"TELEGRAM_TOKEN={TOKEN}\n"
+    await cli.good(*setup)
+    assert (house.home / ".env").read_text() == kept
+    done = await asyncio.to_thread(house.run, *setup, input="110201543:OTHER\n", TELEGRAM_TOKEN="1")
+    assert done.returncode == 2
+    assert "TELEGRAM_TOKEN stands in the environment" in done.stderr
+
+
 async def test_what_cannot_be_is_said_with_a_way_out(house: House) -> None:
     cli = Cli(house)
     for words, said in (

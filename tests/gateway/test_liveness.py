@@ -8,14 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Proof
 from hermes_agent.core.settings import GatewaySettings
-from hermes_agent.gateway.channel import Channel, Surroundings
+from hermes_agent.gateway.channel import Channel, Refused, Surroundings
 from hermes_agent.gateway.line import Line
 from hermes_agent.gateway.liveness import Liveness, in_words
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
-from tests.support.loop_channel import make
+from tests.support.loop_channel import LoopChannel, make
 from tests.support.loop_platform import LoopPlatform
 from tests.support.moved_time import MovedTime, settled
 
@@ -43,17 +44,16 @@ class Bench:
 
     def _make(self) -> Channel:
         self.lives += 1
+        return make(self.platform.settings("loop"), self.around())
 
+    def around(self) -> Surroundings:
         async def receive(arrived: Arrived, mark: str) -> None:
             await self.store.gateway.arrive(arrived, mark)
 
-        return make(
-            self.platform.settings("loop"),
-            Surroundings(
-                receive, lambda: self.store.gateway.mark("loop"),
-                lambda mark: self.store.gateway.keep_mark("loop", mark),
-                lambda name: name, self.time, self.time.sleep,
-            ),
+        return Surroundings(
+            receive, lambda: self.store.gateway.mark("loop"),
+            lambda mark: self.store.gateway.keep_mark("loop", mark),
+            lambda name: name, self.time, self.time.sleep,
         )  # fmt: skip
 
     async def _announce(self, channel: str, key: str, text: str) -> Sequence[str]:
@@ -181,6 +181,41 @@ async def test_a_platform_that_refuses_us_is_not_tried_again_and_is_announced(
         one.platform.refused.clear()
         one.line.restart()
         await proven(one, one.time.now)
+
+
+class Torn(LoopChannel):
+    """Is refused while it is asked for a proof, which fails when it is closed."""
+
+    closed: asyncio.Event
+
+    async def run(self) -> None:
+        await self.closed.wait()
+        raise Refused("the account is not accepted")
+
+    async def probe(self) -> None:
+        self.closed.set()
+        await settled()
+        raise HermesError("the connection was closed")
+
+
+async def test_a_channel_that_is_refused_under_the_proof_says_so(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        channel = Torn(one.platform.settings("loop"), one.around())
+        channel.closed = asyncio.Event()
+        line = Line(
+            "torn", lambda: channel, monotonic=one.time, sleep=one.time.sleep, random=lambda: 1.0,
+            came_up=lambda: None,
+        )  # fmt: skip
+        liveness = Liveness(
+            line, "Torn", one.store.gateway, lambda: one.settings, one._announce,
+            clock=one.time, sleep=one.time.sleep, random=lambda: 1.0,
+        )  # fmt: skip
+        tending = asyncio.create_task(line.tend())
+        await one.reaches(lambda: line.state == "up", "the connection")
+        assert (await liveness.test(20.0)).error == "the account is not accepted"
+        tending.cancel()
+        await asyncio.gather(tending, return_exceptions=True)
 
 
 async def test_a_connection_that_breaks_is_made_again_with_growing_patience(

@@ -106,25 +106,30 @@ def _value(
 
 
 def _secret(home: Home, manifest: Manifest, field: Field, before: str, asks: bool) -> str:
-    """The name of the secret, which is asked for and kept where there is none yet."""
+    """The name of the secret. One that is typed or piped in takes the place of the one before."""
     from hermes_agent.cli.model_keys import read_secret
     from hermes_agent.models.keys.kept import store_secret
-    from hermes_agent.policy.secrets import Secrets
+    from hermes_agent.policy.secrets import Secrets, is_secret
 
     name = before or f"{manifest.name}_{field.name}".upper().replace("-", "_")
-    if name in Secrets(os.environ, home.path).names():
+    kept = name in Secrets(os.environ, home.path).names()
+    if not (field.required or asks):
+        return name if kept else before
+    keeps = "; nothing typed: the one that is kept" if kept else ""
+    secret = read_secret(f"{field.about} (it is not shown{keeps}): ")
+    if secret and is_secret(name, os.environ.get(name, "")):
+        raise UsageError(
+            f"{name} stands in the environment, which counts before {str(home.path / '.env')!r}",
+            "change it there, or take it out; the runtime must be started anew then",
+        )
+    if secret:
+        where = store_secret(name, secret, home.path)
+        if kept:
+            print(f"{field.name}: replaced, {where}", file=sys.stderr)
         return name
-    if not field.required and not asks:
-        return before
-    secret = read_secret(f"{field.about} (it is not shown): ")
-    if not secret:
-        if field.required:
-            raise UsageError(
-                f"{field.name} is needed; nothing was changed", "type it, or pipe it in"
-            )
-        return before
-    store_secret(name, secret, home.path)
-    return name
+    if field.required and not kept:
+        raise UsageError(f"{field.name} is needed; nothing was changed", "type it, or pipe it in")
+    return name if kept else before
 
 
 def _write(home: Home, manifest: Manifest, values: dict[str, object], *, known: bool) -> None:

@@ -114,6 +114,8 @@ class Liveness:
             probing.cancel()
         if error is None:
             return ""
+        if self._line.channel is not channel and self._line.error:
+            return self._line.error  # it ended under the proof, and says why
         if isinstance(error, HermesError):
             return error.message
         log.error("the probe of %s broke", self._line.name, exc_info=error)
