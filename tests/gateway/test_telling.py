@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.gateway import Arrived, Chat, Person
 from hermes_agent.gateway.channel import SendError
 from tests.support.house import script, until
 from tests.support.pad import MANIFEST, Room, room
@@ -231,3 +232,27 @@ async def test_a_question_of_the_agents_is_answered_by_a_message(tmp_path: Path)
         events = await r.house.journal(session)
         assert [one.answer for one in events if isinstance(one, ev.Answered)] == ["blue", "big"]
         assert [one.text for one in events if isinstance(one, ev.MessageTaken)] == ["paint it"]
+
+
+async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_again(
+    tmp_path: Path,
+) -> None:
+    ask = {"tool": "ask_user", "with": {"question": "Which colour?"}}
+    model = script(tmp_path, "m", {"calls": [ask]}, {"say": "Thanks"})
+    async with room(tmp_path, model) as r:
+        await r.know("ada")
+        await r.say("paint it")
+        await r.hears("Which colour?")
+        (session,) = await r.runtime.store.sessions()
+        beside = Arrived("m9", Chat("pad", "with-ada"), Person("ada"), "and green")
+        kept = await r.runtime.store.gateway.arrive(beside)
+        assert kept is not None
+        await r.say("blue")
+        await r.hears("Thanks")
+        assert (await r.router.handle(replace(kept, tries=1))).state == "done"
+
+        async def taken() -> bool:
+            journal = await r.house.journal(session)
+            return any(isinstance(e, ev.MessageTaken) and e.text == "and green" for e in journal)
+
+        await until(taken)

@@ -22,6 +22,7 @@ from hermes_agent.core.errors import (
 from hermes_agent.core.gateway import Arrived, Bond, Identity, Kept, Role, chat_key
 from hermes_agent.core.private import Ids
 from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.skills import Opened
 from hermes_agent.gateway import pairing, slash
 from hermes_agent.gateway.live import Live
 from hermes_agent.gateway.people import People, attributed, claimed, plain_text, who
@@ -108,6 +109,7 @@ class Router:
         return await self._message(kept, identity, text, opens_skill=bool(name))
 
     async def _is_skill(self, name: str) -> bool:
+        await self.runtime.learning.sync()
         return any(one.name == name for one in await self.runtime.store.lore.skills())
 
     # strangers
@@ -177,15 +179,18 @@ class Router:
             bond = await self.open(kept, identity)
         session = await self.runtime.store.session(bond.session)
         more, files = await self._received.taken(arrived, session.workspace)
+        skills: tuple[Opened, ...] = ()
+        if arrived.group and opens_skill:
+            skills = (await self.runtime.learning.opened(*slash.parted(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
-        if arrived.group and not opens_skill:
+        if arrived.group:
             text = attributed(identity, arrived.person, text)
             if not session.messages:
                 text = f"{IN_GROUP.format(channel=arrived.chat.channel)}\n\n{text}"
         key = self._remember(arrived)
         self._refresh()
         waits = bond.busy != "steer"
-        inbound = Inbound(key, text, arrived.chat.channel, True, files, waits=waits)
+        inbound = Inbound(key, text, arrived.chat.channel, True, files, skills=skills, waits=waits)
         working = session.id in self.runtime.working
         new = await self.runtime.submit(session, inbound)
         if new and working and bond.busy == "interrupt":
@@ -200,8 +205,8 @@ class Router:
         if kept.tries or kept.kept < self.runtime.started:
             last = await self.runtime.store.last_number(bond.session)
             for one in await self.runtime.store.events(bond.session, max(0, last - 100)):
-                by_them = isinstance(one.event, ev.Answered) and one.event.by == who(identity)
-                if by_them and one.time >= kept.kept:
+                late = one.time >= kept.kept
+                if late and _is_answer(one.event, who(identity), text.strip()):
                     return True
         return await self.answers.freely(identity, bond, text.strip())
 
@@ -319,6 +324,13 @@ class Router:
         for signal in signals:
             await self.runtime.incidents.intake.raise_signal(signal)
         return Dealt("done")
+
+
+def _is_answer(event: ev.Event, by: str, text: str) -> bool:
+    """Whether somebody's message was the answer; a number stands for one of the choices."""
+    if not isinstance(event, ev.Answered) or event.by != by:
+        return False
+    return event.answer == text or text.isdecimal()
 
 
 def _said(error: HermesError) -> str:

@@ -56,9 +56,13 @@ def name_of(text: str) -> str:
     return name.lower() if name.replace("-", "").replace("_", "").isalnum() else ""
 
 
+def parted(text: str) -> tuple[str, str]:
+    """A command's name, and the words after it."""
+    return name_of(text), "".join(text.split(maxsplit=1)[1:]).strip()
+
+
 async def run(here: Here, text: str) -> str:
-    name = name_of(text)
-    words = "".join(text.split(maxsplit=1)[1:]).strip()
+    name, words = parted(text)
     slash = SLASHES.get(name)
     if slash is None or (slash.owners and not here.owner):
         known = [one for one, row in SLASHES.items() if here.owner or not row.owners]
