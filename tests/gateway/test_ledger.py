@@ -274,6 +274,17 @@ async def test_what_is_old_goes_but_is_neither_taken_nor_sent_again(tmp_path: Pa
         assert await store.check() == []
 
 
+async def test_what_strangers_send_is_not_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        kept = await store.gateway.arrive(said("m1", files=(PICTURE,)))
+        assert kept is not None
+        assert any(path.is_file() for path in (tmp_path / "blobs").rglob("*"))
+        await store.gateway.dealt(kept.number, "ignored", "a stranger")
+        assert not any(path.is_file() for path in (tmp_path / "blobs").rglob("*"))
+        assert await store.gateway.arrive(said("m1")) is None
+        assert await store.check() == []
+
+
 async def test_names_of_people_and_places_do_not_outlive_the_rows_that_need_them(
     tmp_path: Path,
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channel import SendError
-from hermes_agent.gateway.channels.webhook.channel import make
+from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
 from tests.support.platforms.webhook import TOKEN
 from tests.support.platforms.world import World, world
 
@@ -43,6 +43,15 @@ async def test_only_who_knows_the_token_is_heard(tmp_path: Path) -> None:
         assert await post(here, "nowhere", BODY, {"Authorization": f"Bearer {TOKEN}"}) == 404
         (arrived,) = await here.heard()
         assert (arrived.person.id, arrived.text, arrived.id) == ("cron", "hello", "1")
+
+
+async def test_a_stranger_cannot_make_us_read_much(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        large = b"x" * (MOST_UNKNOWN + 1)
+        for key in ("another key", TOKEN):
+            headers = {"X-Hub-Signature-256": f"sha256={signed(large, key)}"}
+            assert await post(here, "in", large, headers) == 413
+        assert await post(here, "in", large, {"Authorization": f"Bearer {TOKEN}"}) == 400
 
 
 async def test_an_alert_is_handed_on_as_it_is(tmp_path: Path) -> None:

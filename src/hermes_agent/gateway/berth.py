@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.core.gateway import Counts
 from hermes_agent.gateway.channel import Channel, Manifest
 from hermes_agent.gateway.line import Line
-from hermes_agent.gateway.liveness import Liveness, in_words
+from hermes_agent.gateway.liveness import PROBE_SECONDS, Liveness, in_words
 from hermes_agent.gateway.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -62,14 +62,19 @@ class Berth:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
+    def _stale_seconds(self) -> float:
+        """How old a proof may be that still says something."""
+        return 2 * self._gateway.runtime.settings.gateway.probe_seconds + PROBE_SECONDS
+
     def status(self, counts: Counts | None, now: float) -> dict[str, Any]:
         counts = counts or Counts()
         proof = self.liveness.proof
         well = self.line.state == "up" and not proof.failures
+        fresh = proof.proven is not None and abs(now - proof.proven) <= self._stale_seconds()
         return {
             "title": self.manifest.title,
             "state": self.line.state if self.line.state != "up" or well else "deaf",
-            "well": well and bool(proof.proven),
+            "well": well and fresh,
             "says": in_words(proof, now),
             "proof": self.manifest.proof,
             "proven": proof.proven,

@@ -70,7 +70,11 @@ class StoredGateway(Gateway):
         return await self._read(lambda db: gateway_in.new(db, self._bodies, limit, after))
 
     async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None:
-        await self._write("gateway_dealt", lambda db: gateway_in.dealt(db, number, state, why))
+        left = await self._write(
+            "gateway_dealt", lambda db: gateway_in.dealt(db, self._bodies, number, state, why)
+        )
+        if left:
+            await self._write("sweep", self._bodies.sweep)
 
     async def failed_to_deal(self, number: int, why: str) -> int:
         return await self._write("gateway_failed", lambda db: gateway_in.failed(db, number, why))

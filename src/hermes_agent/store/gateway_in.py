@@ -94,8 +94,19 @@ def _kept(db: apsw.Connection, bodies: Bodies, row: tuple[Any, ...], whole: bool
     return Kept(number, arrived, state, kept, tries, why)
 
 
-def dealt(db: apsw.Connection, number: int, state: ArrivedState, why: str) -> None:
+def dealt(db: apsw.Connection, bodies: Bodies, number: int, state: ArrivedState, why: str) -> bool:
+    """What is ignored is not kept but for its hash: strangers cannot fill the disk. Says whether
+    files are left to be swept."""
     db.execute("update gateway_in set state = ?, why = ? where number = ?", (state, why, number))
+    if state != "ignored":
+        return False
+    _drop(db, bodies, number)
+    return bool(rows(db, "select 1 from doomed limit 1"))
+
+
+def _drop(db: apsw.Connection, bodies: Bodies, number: int) -> None:
+    gateway_media.drop(db, bodies, owner_of(number))
+    db.execute("update gateway_in set body = null where number = ?", (number,))
 
 
 def failed(db: apsw.Connection, number: int, why: str) -> int:
@@ -129,6 +140,6 @@ def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
         (before,),
     )
     for (number,) in found:
-        gateway_media.drop(db, bodies, owner_of(number))
-        db.execute("update gateway_in set body = null, why = '' where number = ?", (number,))
+        _drop(db, bodies, number)
+        db.execute("update gateway_in set why = '' where number = ?", (number,))
     return len(found)

@@ -31,8 +31,10 @@ class Rooms:
         if room not in self._members:
             try:
                 found = await self._wire.call("GET", "/rooms/{}/joined_members", room)
-            except MatrixError:  # we have left
-                return {}
+            except MatrixError as error:
+                if error.status not in (403, 404):  # not knowing, a group would pass for a person
+                    raise
+                return {}  # we have left
             joined = found.get("joined")
             members = joined if isinstance(joined, dict) else {}
             self._members[room] = {

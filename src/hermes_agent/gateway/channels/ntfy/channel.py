@@ -99,7 +99,10 @@ class Ntfy:
     # in
 
     async def run(self) -> None:
-        since = await self._around.mark() or str(int(self._around.clock()))
+        since = await self._around.mark()
+        if not since:  # what comes before the first message, while we are away, is for us, too
+            since = str(int(self._around.clock()))
+            await self._around.keep_mark(since)
         patience = httpx.Timeout(SECONDS, read=SILENCE_SECONDS)
         path, query = f"/{self._topic},{self._proofs}/json", {"since": since}
         try:

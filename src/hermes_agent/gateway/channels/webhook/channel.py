@@ -23,6 +23,8 @@ from hermes_agent.runtime.door import SHORTEST_TOKEN, TookTooLong, body_within, 
 ALERTS = ("alertmanager", "grafana", "pagerduty")
 SECONDS = 30.0
 LONGEST_ID = 200
+MOST_UNKNOWN = 2_000_000
+"""Bytes from somebody of whom only the whole body's signature shows who they are."""
 
 
 def make(settings: Settings, surroundings: Surroundings) -> "Webhook":
@@ -40,7 +42,8 @@ class Webhook:
         self._token = token
         self._url = str(settings.get("url") or "")
         self._around = around
-        self._proofs: set[str] = set()
+        self._waiting: dict[str, bool] = {}
+        """Words of proofs, and whether they came in."""
         self._client = httpx.AsyncClient(timeout=SECONDS)
 
     async def run(self) -> None:
@@ -55,7 +58,7 @@ class Webhook:
         if not bearer and not signed:
             return Response(status_code=401)
         try:
-            body = await body_within(request, MOST_BYTES)
+            body = await body_within(request, MOST_BYTES if bearer else MOST_UNKNOWN)
         except TooMuch:
             return Response(status_code=413)
         except TookTooLong:
@@ -63,7 +66,8 @@ class Webhook:
         if not bearer and not self._is_ours(signed, body):
             return Response(status_code=401)
         if rest == "probe":
-            self._proofs.add(body.decode(errors="replace"))
+            if (word := body.decode(errors="replace")) in self._waiting:
+                self._waiting[word] = True
             return Response(status_code=204)
         if rest in ALERTS:
             arrived = _alert(rest, body, self._around.clock())
@@ -175,12 +179,14 @@ class Webhook:
                 "`hermes config set gateway.listen 127.0.0.1:9912`",
             )
         word = secrets.token_hex(8)
-        await self._post(
-            f"http://{self._around.listen}/channels/webhook/probe", word.encode(), word
-        )
-        if word not in self._proofs:
+        self._waiting[word] = False
+        address = f"http://{self._around.listen}/channels/webhook/probe"
+        try:
+            await self._post(address, word.encode(), word)
+        finally:
+            came = self._waiting.pop(word)
+        if not came:
             raise HermesError("what is posted to our own door does not come in")
-        self._proofs.discard(word)
 
     async def close(self) -> None:
         await self._client.aclose()
