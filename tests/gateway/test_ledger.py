@@ -238,12 +238,18 @@ async def test_people_pairings_and_proofs(tmp_path: Path) -> None:
         assert await ledger.drop_identity("tele", "hash-1")
         assert not await ledger.drop_identity("tele", "hash-1")
         pairing = Pairing("CODE-1", "tele", "owner", 100.0)
+
+        def let_in(by: Pairing) -> Identity:
+            return Identity("tele", "hash-2", role=by.role)
+
         await ledger.keep_pairing(pairing)
-        assert await ledger.use_pairing("slack", "CODE-1", 50.0) is None
-        assert await ledger.use_pairing("tele", "CODE-1", 50.0) == pairing
-        assert await ledger.use_pairing("tele", "CODE-1", 50.0) is None
+        assert await ledger.use_pairing("slack", "CODE-1", 50.0, let_in) is None
+        assert await ledger.identity("tele", "hash-2") is None
+        assert await ledger.use_pairing("tele", "CODE-1", 50.0, let_in) == pairing
+        assert await ledger.identity("tele", "hash-2") == let_in(pairing)
+        assert await ledger.use_pairing("tele", "CODE-1", 50.0, let_in) is None
         await ledger.keep_pairing(pairing)
-        assert await ledger.use_pairing("tele", "CODE-1", 100.0) is None
+        assert await ledger.use_pairing("tele", "CODE-1", 100.0, let_in) is None
         proof = Proof("tele", proven=4.0, failures=2, error="deaf")
         await ledger.keep_proof(proof)
         assert await ledger.proofs() == {"tele": proof}

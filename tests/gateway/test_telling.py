@@ -61,16 +61,37 @@ async def test_what_was_said_while_nobody_told_it_is_told_later(tmp_path: Path) 
     async with room(tmp_path, model, telling=False) as r:
         await r.know("ada")
         await r.say("hi")
-
-        async def idle() -> bool:
-            return not r.runtime.working
-
-        await until(idle)
+        await until_idle(r)
         assert not r.pad.every
     async with room(tmp_path, model) as r:
         await r.hears("Hello")
         await r.rest()
         assert len(r.pad.every) == 1
+
+
+async def test_a_journal_that_is_damaged_keeps_no_other_chat_from_hearing(tmp_path: Path) -> None:
+    long = script(tmp_path, "m", {"say": "".join(f"{n} " for n in range(20_000))})
+    async with room(tmp_path, long, telling=False) as r:
+        for person in ("ada", "bob", "carl"):
+            await r.know(person)
+            await r.say("hi", person)
+        await until_idle(r)
+        first = (await r.runtime.store.sessions())[0]
+    blobs = tmp_path / "home" / "blobs"
+    lost = blobs.rename(blobs.with_name("lost"))
+    async with room(tmp_path, script(tmp_path, "n", {"say": "Hello"})) as r:
+        await r.know("dora")
+        await r.say("hi", "dora", id="d1")
+        await r.hears("Hello", "with-dora")
+        assert first.id in {one.session for one in await r.runtime.store.gateway.bonds(behind=True)}
+    lost.rename(blobs)
+
+
+async def until_idle(r: Room) -> None:
+    async def idle() -> bool:
+        return not r.runtime.working
+
+    await until(idle)
 
 
 async def test_an_answer_is_shown_while_it_is_written_and_then_stands_in_its_place(

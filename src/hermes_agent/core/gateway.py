@@ -1,7 +1,7 @@
 """What goes between people and the agent by channels: what arrived, what is to be sent, who they
 are; and the part of the store that keeps it. A channel is a way people reach the agent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -314,8 +314,11 @@ class Gateway(Protocol):
     async def keep_identity(self, identity: Identity) -> None: ...
     async def drop_identity(self, channel: str, hash: str) -> bool: ...
     async def keep_pairing(self, pairing: Pairing) -> None: ...
-    async def use_pairing(self, channel: str, code: str, now: float) -> Pairing | None:
-        """The pairing of that code, which is gone then; None when there is none or it is over."""
+    async def use_pairing(
+        self, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
+    ) -> Pairing | None:
+        """The pairing of that code, which is gone then, with whom it lets in kept at once; None
+        when there is none or it is over."""
         ...
 
     # bonds

@@ -19,13 +19,21 @@ from hermes_agent.core.errors import (
     Stopping,
     UsageError,
 )
-from hermes_agent.core.gateway import Arrived, Bond, Identity, Kept, Role, chat_key
+from hermes_agent.core.gateway import (
+    Arrived,
+    Bond,
+    Identity,
+    Kept,
+    Pairing,
+    Role,
+    chat_key,
+)
 from hermes_agent.core.private import Ids
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Opened
 from hermes_agent.gateway import pairing, slash
 from hermes_agent.gateway.live import Live
-from hermes_agent.gateway.people import People, attributed, claimed, plain_text, who
+from hermes_agent.gateway.people import People, attributed, bond_key, claimed, plain_text, who
 from hermes_agent.gateway.questions import Answers
 from hermes_agent.gateway.received import Received
 from hermes_agent.gateway.saying import rows
@@ -122,15 +130,14 @@ class Router:
         blocked = await self.runtime.store.gateway.identity(channel, person)
         if code and not arrived.group and blocked is None and self._guesses.may(channel, person):
             hashed = pairing.hashed(self.ids, channel, code)
-            used = await self.runtime.store.gateway.use_pairing(
-                channel, hashed, self.runtime.clock()
-            )
+            now = self.runtime.clock()
+
+            def let_in(by: Pairing) -> Identity:
+                name = by.name or claimed(arrived.person)
+                return Identity(channel, person, name, by.role, by.policy, now, "code")
+
+            used = await self.runtime.store.gateway.use_pairing(channel, hashed, now, let_in)
             if used is not None:
-                name = used.name or claimed(arrived.person)
-                now = self.runtime.clock()
-                await self.runtime.store.gateway.keep_identity(
-                    Identity(channel, person, name, used.role, used.policy, now, "code")
-                )
                 log.info("%s was let in on %s by a code, as %s", person, channel, used.role)
                 await self._say(kept, "Welcome. I know you now; /help says what I understand.")
                 return Dealt("done")
@@ -244,9 +251,7 @@ class Router:
         return f"group-{self._bond_key(arrived, identity)}" if arrived.group else who(identity)
 
     def _bond_key(self, arrived: Arrived, identity: Identity) -> str:
-        chat = arrived.chat
-        person = "" if arrived.group else identity.hash
-        return self.ids("bond", chat.channel, chat.chat, chat.thread, person)
+        return bond_key(self.ids, arrived.chat, "" if arrived.group else identity.hash)
 
     async def _bond(self, arrived: Arrived, identity: Identity) -> Bond | None:
         bond = await self.runtime.store.gateway.bond(self._bond_key(arrived, identity))
@@ -326,7 +331,7 @@ class Router:
         return Dealt("done")
 
 
-def _is_answer(event: ev.Event, by: str, text: str) -> bool:
+def _is_answer(event: object, by: str, text: str) -> bool:
     """Whether somebody's message was the answer; a number stands for one of the choices."""
     if not isinstance(event, ev.Answered) or event.by != by:
         return False

@@ -4,11 +4,10 @@ that, what is not kept: drafts, and signs that somebody is writing."""
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import Degraded, NotFound
+from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from hermes_agent.core.gateway import Bond, NewDelivery
 from hermes_agent.core.private import Ids
 from hermes_agent.gateway.asking import Asking
@@ -120,26 +119,36 @@ class Telling:
                 log.warning("what chats are to hear waits: %s", trouble.message)
                 await asyncio.sleep(AGAIN_SECONDS)
                 self._news.put_nowait(None)
-            except NotFound as gone:  # a session was deleted meanwhile
-                log.info("not told: %s", gone.message)
+            except Exception:  # whatever one session has, the others are told
+                log.exception("some of what chats are to hear is not told")
 
     async def _tell_news(self, recorded: ev.Recorded | None) -> None:
         gateway = self._runtime.store.gateway
         if recorded is None:
             for behind in await gateway.bonds(behind=True):
-                with suppress(NotFound):  # it was deleted meanwhile
-                    await self._tell(behind)
+                await self._tell_on_its_own(behind)
             return await self._asking.put_all()
         event = recorded.event
         if isinstance(event, _SAID):
             if (bond := await gateway.bond_of(recorded.session)) is not None:
-                await self._tell(bond)
+                await self._tell_on_its_own(bond)
             return None
         if isinstance(event, ev.Asked | ev.CallParked):
             await self._drafts.leave(recorded.session)
         elif isinstance(event, _DECIDED):
             await self._enqueue(await self._asking.closed(event))
         return await self._asking.put_all()
+
+    async def _tell_on_its_own(self, bond: Bond) -> None:
+        """What is wrong with one session does not keep the others from being told."""
+        try:
+            await self._tell(bond)
+        except Degraded:
+            raise
+        except NotFound as gone:  # it was deleted meanwhile
+            log.info("not told: %s", gone.message)
+        except HermesError as trouble:
+            log.error("what session %s says is not told: %s", bond.session, trouble.message)
 
     async def _tell(self, bond: Bond) -> None:
         """Bring the ledger up to what the journal says."""

@@ -159,11 +159,16 @@ class StoredGateway(Gateway):
             "gateway_pairing", lambda db: gateway_people.keep_pairing(db, self._ids(), pairing)
         )
 
-    async def use_pairing(self, channel: str, code: str, now: float) -> Pairing | None:
-        return await self._write(
-            "gateway_use_pairing",
-            lambda db: gateway_people.use_pairing(db, self._ids(), channel, code, now),
-        )
+    async def use_pairing(
+        self, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
+    ) -> Pairing | None:
+        def work(db: apsw.Connection) -> Pairing | None:
+            used = gateway_people.use_pairing(db, self._ids(), channel, code, now)
+            if used is not None:
+                gateway_people.keep_identity(db, let_in(used))
+            return used
+
+        return await self._write("gateway_use_pairing", work)
 
     # bonds
     async def bond(self, key: str) -> Bond | None:
