@@ -116,9 +116,8 @@ def _logging(base: yard.Base, root: str) -> tiers.Part:
 def statements(pick: Pick) -> Scene:
     (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
     base, poller = yard.Base(pick, main, base_port), f"{pick.word()}-sync"
-    root = "/var/log/postgresql"
+    root, code = "/var/log/postgresql", f"/opt/{poller}/bin/poll.py"
     log = f"{root}/server.log"
-    code = f"/opt/{poller}/bin/poll.py"
     polling = tiers.Part(
         Program(
             name=poller, command=f"python3 {code} {base.psql.replace('-U postgres', '-U app')}",
