@@ -85,7 +85,9 @@ async def test_months_of_minutes_have_a_row_each_and_few_of_them_run(
         count = 2 * CHUNK + 77
         clock.now = START + count * 60
         kept = MOST_CAUGHT_UP if catch_up == "all" else 1
-        assert await plan_due(store.jobs, clock.now) == Planned(kept, count - kept)
+        assert await plan_due(store.jobs, clock.now) == Planned(
+            kept, count - kept, jobs=frozenset({job.id})
+        )
         found = await rows(store, job)
         assert [run.slot for run in found] == [START + n * 60 for n in range(1, count + 1)]
         assert {run.state for run in found[-kept:]} == {"due"}
@@ -210,5 +212,7 @@ async def test_a_once_job_is_planned_in_its_own_words(tmp_path: Path) -> None:
     async with opened(tmp_path, clock=Clock(START)) as store:
         once = Schedule("once", "x", start=START + 5)
         job = await add_job(store.jobs, JobSpec("look", catch_up="none"), once, "cli", "", START)
-        assert await plan_due(store.jobs, START + DAY) == Planned(missed=1)
+        assert await plan_due(store.jobs, START + DAY) == Planned(
+            missed=1, jobs=frozenset({job.id})
+        )
         assert (await store.jobs.job(job.id)).state == "done"

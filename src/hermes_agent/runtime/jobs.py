@@ -61,6 +61,7 @@ class Jobs:
         """Jobs of which rows may be too many."""
         self._faults: list[str] = []
         self._unplanned: list[str] = []
+        self._broken: list[str] = []
 
     @property
     def zone(self) -> str:
@@ -150,14 +151,18 @@ class Jobs:
     async def _look(self) -> bool:
         try:
             self._wanted = self._wanted or await self._is_wanted()
+            if self._wanted and not self._runtime.has_taken_over:
+                return False  # runs claimed now would have the fence of the runtime before
             if self._wanted:
                 await self.advance()
         except HermesError as error:  # the store is degraded, which is said elsewhere
             log.warning("jobs wait: %s", error.message)
             return False
-        except Exception:
+        except Exception as error:
             log.exception("looking after jobs failed; it goes on")
+            self._broken = [f"jobs are not looked after: {type(error).__name__}: {error}"]
             return False
+        self._broken = []
         return True
 
     async def _is_wanted(self) -> bool:
@@ -345,7 +350,7 @@ class Jobs:
     def troubles(self, jobs: Sequence[Job]) -> list[str]:
         """What of it does not work now, in sentences."""
         wrong = [why for job in jobs if job.state == "active" for why in self.post.troubles(job)]
-        return [*wrong, *self._unplanned, *self._faults]
+        return [*wrong, *self._unplanned, *self._faults, *self._broken]
 
 
 def is_builtin(spec: JobSpec) -> bool:

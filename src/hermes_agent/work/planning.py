@@ -32,7 +32,7 @@ class Planned(Struct, frozen=True):
     due: int = 0
     missed: int = 0
     troubles: tuple[str, ...] = ()
-    jobs: tuple[str, ...] = ()
+    jobs: frozenset[str] = frozenset()
     """Those of which slots were missed."""
 
     def __add__(self, other: "Planned") -> "Planned":
@@ -40,7 +40,7 @@ class Planned(Struct, frozen=True):
             self.due + other.due,
             self.missed + other.missed,
             self.troubles + other.troubles,
-            self.jobs + other.jobs,
+            self.jobs | other.jobs,
         )
 
 
@@ -68,6 +68,9 @@ async def _plan(jobs: Jobs, job: Job, now: float, since: float | None) -> Planne
         # One whose zone is not known any more, say, must not keep the others waiting.
         await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
         return Planned(troubles=(f"{job.id}: {trouble.message}",))
+    except (ArithmeticError, ValueError, OSError) as trouble:  # a time that no calendar has
+        await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
+        return Planned(troubles=(f"{job.id}: {type(trouble).__name__}: {trouble}",))
 
 
 async def plan_job(jobs: Jobs, job: Job, now: float, since: float | None = None) -> Planned:
@@ -86,7 +89,7 @@ async def plan_job(jobs: Jobs, job: Job, now: float, since: float | None = None)
         if not await jobs.plan(job, runs, until, next):
             return total  # whoever was quicker has planned it, or it has changed
         missed = sum(run.state == "missed" for run in runs)
-        total += Planned(len(runs) - missed, missed, jobs=(job.id,) if missed else ())
+        total += Planned(len(runs) - missed, missed, jobs=frozenset({job.id} if missed else ()))
         if whole:
             return total
         job = replace(job, planned=until, next=next)
