@@ -42,6 +42,7 @@ def test_everything_that_can_be_said_of_a_check_is_read() -> None:
     assert first == Watched(
         WatchedCheck("shop-answers", check, "shop", "web-1", "P1", "ann"), 3600.0, False, 3,
         "observe", "check", ("database", "cache"), {"team": "shop", "learning": "off"}, "a.yaml",
+        "hourly",
     )  # fmt: skip
     assert (quick.every, quick.source, quick.after, quick.service) == (2.0, "drill", 2, "quick")
     assert (nightly.daily, slow.every) == (True, 600.0)
