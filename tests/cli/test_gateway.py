@@ -117,6 +117,24 @@ async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
     assert "TELEGRAM_TOKEN stands in the environment" in done.stderr
 
 
+async def test_the_chat_of_the_first_owner_becomes_the_home(
+    house: House, telegram: TelegramPlatform
+) -> None:
+    cli = Cli(house)
+    address = f"address={telegram.settings()['address']}"
+    out = await cli.good("gateway", "setup", "telegram", "--set", address, input=f"{TOKEN}\n")
+    assert "your chat becomes the home" in out
+    assert "nobody can be asked for consent" in await cli.good("gateway", "status")
+    told = await cli.good("gateway", "pair", "telegram", "--role", "owner")
+    assert "becomes the channel's home" in told
+    await telegram.say(told.splitlines()[0])
+    await until(lambda: any("home of telegram" in one.text for one in telegram.sent()))
+    home = await cli.json("config", "get", "channels.telegram.home")
+    assert home["value"] == "4711"
+    assert "nobody can be asked" not in await cli.good("status")
+    assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")
+
+
 async def test_what_cannot_be_is_said_with_a_way_out(house: House) -> None:
     cli = Cli(house)
     for words, said in (

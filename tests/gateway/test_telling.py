@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.gateway.asking import Asking
 from hermes_agent.gateway.channel import SendError
 from tests.support.house import script, until
 from tests.support.pad import MANIFEST, Room, room
@@ -197,13 +198,44 @@ async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(
         await r.know("bob", role="member")
         await r.say("make it", "bob")
         await r.hears("I wait", "with-bob")
-        await r.hears("touch made", "ops")
+        asked = await r.hears("touch made", "ops")
+        (session,) = await r.runtime.store.sessions()
+        assert "in `pad:with-bob`" in asked
+        assert f"Session `{session.id}`, `make it`" in asked
+        assert "would add this rule" in asked
         assert (await r.press("Yes", "bob")).why == "not theirs to answer"
         await r.say("/approve", "bob")
         await r.hears("no such question", "with-bob")
         assert (await r.press("Yes", "ada", chat="ops", group=True)).state == "done"
         await r.hears("It is made", "with-bob")
         await r.hears("yes: ada", "ops")
+
+
+async def test_owners_are_asked_in_their_own_chats_where_there_is_no_home(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    model = asking(tmp_path)
+    given = {"owners": ["eve"], "allow": ["bob"]}
+    async with room(tmp_path, model, policy="chats", channel=given, telling=False) as r:
+        asks = Asking(r.runtime, r.pad, r.router.ids)
+        await r.know("carl", role="member")
+        await r.say("make it", "bob")
+
+        async def open_ones() -> Any:
+            return await r.runtime.store.questions()
+
+        await until(open_ones)
+        (question,) = await open_ones()
+        await asks.put_all()
+        assert "I know of nobody whom I could ask" in await r.hears("I wait", "with-bob")
+        await r.say("/queue", "eve")
+        await asks.put_all()
+        assert "For `somebody`" in await r.hears("touch made", "with-eve")
+        assert not any("touch" in one for one in r.texts("with-carl") + r.texts("with-bob"))
+        await r.say(f"/approve {question.id} no", "carl")
+        await r.hears("no such question", "with-carl")
+        await r.say(f"/approve {question.id}", "eve")
+        await r.hears("yes: noted", "with-eve")
+        assert not await open_ones()
 
 
 async def test_several_people_must_agree_and_one_is_one_on_every_channel(tmp_path: Path) -> None:

@@ -96,6 +96,8 @@ def _said(row: Row) -> str:
     parts += [f"{row['set_aside']} not dealt with: `hermes gateway dead`"] * bool(row["set_aside"])
     if row["error"] and row["error"] not in row["says"]:
         parts.append(row["error"])
+    if not row["asks"]:
+        parts.append("nobody can be asked for consent: no home chat, no owner")
     return one_line(", ".join(parts), 400)
 
 
@@ -133,6 +135,8 @@ def _pair(options: argparse.Namespace) -> int:
         f"whoever sends this to the agent on {options.channel} within {minutes} minutes is let in "
         f"as {options.role}"
     )
+    if told["makes_home"]:
+        print("their chat becomes the channel's home: what needs consent is asked there")
     return 0
 
 

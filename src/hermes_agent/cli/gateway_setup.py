@@ -15,6 +15,7 @@ from hermes_agent.gateway.channels_book import Book
 from hermes_agent.runtime.config import load_settings, set_setting
 from hermes_agent.runtime.home import Home
 from hermes_agent.runtime.places import find_home
+from hermes_agent.runtime.post import HOME
 
 
 def channels(options: argparse.Namespace) -> int:
@@ -62,7 +63,9 @@ def setup(options: argparse.Namespace) -> int:
     if options.no_test and options.json:
         print_json({"channel": manifest.name, "set": sorted(values)})
     elif not options.json:
-        print(f"hint: `hermes gateway pair {manifest.name} --role owner` lets you in")
+        homeless = not _channels(home).get(manifest.name, {}).get(HOME)
+        more = "; your chat becomes the home, where consent is asked for" if homeless else ""
+        print(f"hint: `hermes gateway pair {manifest.name} --role owner` lets you in{more}")
     return code
 
 

@@ -1,12 +1,13 @@
 """Open questions and parked effects are put where they can be answered: in the chat of the session
-that asks, or, where nobody there may, in the home chats. What was decided is shown in its place."""
+that asks, or, where nobody there may, in the home chats or those of owners. What was decided is
+shown in its place."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import NotFound
 from hermes_agent.core.gateway import (
     Bond,
     Chat,
@@ -14,7 +15,6 @@ from hermes_agent.core.gateway import (
     Identity,
     NewDelivery,
     Outgoing,
-    person_of,
 )
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
@@ -32,7 +32,7 @@ from hermes_agent.gateway.questions import (
     question_hash,
 )
 from hermes_agent.gateway.saying import rows
-from hermes_agent.runtime.post import ALL
+from hermes_agent.gateway.whom import Whom, is_owner
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -41,11 +41,23 @@ AT_HOME = (INCIDENTS, JOBS, "commander")
 """Sources of sessions that have no chat of their own and whose questions go to the home chats."""
 
 
+class Place(NamedTuple):
+    """Where something is put."""
+
+    chat: Chat
+    may: bool = True
+    """It can be decided there."""
+    group: bool = False
+    elsewhere: bool = False
+    """Not where it was asked for: whose wish it is must be said."""
+
+
 class Asking:
     def __init__(self, runtime: "Runtime", live: Live, ids: Ids) -> None:
         self._runtime = runtime
         self._live = live
         self._ids = ids
+        self._whom = Whom(runtime, ids)
         self._put: set[str] = set()
         """What is in the ledger already."""
         self.waiting: set[str] = set()
@@ -60,37 +72,39 @@ class Asking:
             **{f"question/{question_hash(self._ids, one.id)}": one for one in questions},
             **{f"parked/{parked_hash(self._ids, one.effect)}/{one.since}": one for one in parked},
         }
-        for key, one in open_ones.items():
-            if key not in self._put:
-                await self._put_one(key, one)
-        self._put = set(open_ones)
+        self._put = {
+            key for key, one in open_ones.items()
+            if key in self._put or await self._put_one(key, one)
+        }  # fmt: skip
 
-    async def _put_one(self, key: str, one: Question | Parked) -> None:
+    async def _put_one(self, key: str, one: Question | Parked) -> bool:
+        """False where nobody is known who could be asked: somebody may come."""
         try:
             session = await self._root(one.session)
         except NotFound:
-            return
+            return True
+        bond = await self._runtime.store.gateway.bond_of(session.id)
+        places = await self._places(session, bond, one)
+        asked = any(place.may for place in places)
         made: list[NewDelivery] = []
-        for chat, group, may in await self._places(session, one):
-            manifest = self._live.manifest(chat.channel)
+        for place in places:
+            manifest = self._live.manifest(place.chat.channel)
             buttons = manifest is not None and manifest.buttons
-            shown = self._shown(one, buttons, group) if may else self._waiting(one)
-            at = f"{key}/{self._ids(chat.target)}"
-            made += rows(at, chat, shown.text, manifest, kind="question", buttons=shown.buttons)
+            shown = self._shown(one, buttons, place) if place.may else _waiting(one, asked)
+            text = shown.text
+            if place.elsewhere:
+                text = f"{await self._whom.wish(session, bond)}\n\n{text}"
+            at = f"{key}/{self._ids(place.chat.target)}"
+            made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
         await self._runtime.store.gateway.enqueue(*made)
         for row in made:
             self._live.wake(row.outgoing.chat.channel)
+        return asked or (bond is None and session.source not in AT_HOME)
 
-    def _shown(self, one: Question | Parked, buttons: bool, group: bool) -> Put:
+    def _shown(self, one: Question | Parked, buttons: bool, place: Place) -> Put:
         if isinstance(one, Question):
-            return put(one, self._ids, buttons=buttons, group=group)
+            return put(one, self._ids, buttons=buttons, group=place.group)
         return put_parked(one, self._ids, buttons=buttons)
-
-    def _waiting(self, one: Question | Parked) -> Put:
-        what = "this was begun, and nobody knows how it ended" if isinstance(one, Parked) else (
-            "this needs the consent of somebody else"
-        )  # fmt: skip
-        return Put(f"I wait: {what}. I have asked.", ())
 
     async def _root(self, id: str) -> Session:
         session = await self._runtime.store.session(id)
@@ -99,42 +113,29 @@ class Asking:
         return session
 
     async def _places(
-        self, session: Session, one: Question | Parked
-    ) -> list[tuple[Chat, bool, bool]]:
-        """Chats, whether they are groups, and whether it can be answered there."""
-        bond = await self._runtime.store.gateway.bond_of(session.id)
+        self, session: Session, bond: Bond | None, one: Question | Parked
+    ) -> list[Place]:
+        def may(identity: Identity) -> bool:
+            asked = isinstance(one, Question) and may_answer(identity, one, None)
+            return asked or (isinstance(one, Parked) and is_owner(identity))
+
         if bond is None:
-            return [(home, True, True) for home in self._homes("")] if (
-                session.source in AT_HOME
-            ) else []  # fmt: skip
+            asked = await self._whom.chats(may=may) if session.source in AT_HOME else []
+            return [Place(chat, elsewhere=True) for chat in asked]
         if bond.group or await self._may(session, bond, one):
-            return [(bond.chat, bond.group, True)]
-        homes = [home for home in self._homes(bond.chat.channel) if home != bond.chat]
-        return [(bond.chat, False, False), *((home, True, True) for home in homes)]
+            return [Place(bond.chat, group=bond.group)]
+        others = await self._whom.chats(bond.chat.channel, may)
+        return [
+            Place(bond.chat, may=False),
+            *(Place(chat, elsewhere=True) for chat in others if chat != bond.chat),
+        ]
 
     async def _may(self, session: Session, bond: Bond, one: Question | Parked) -> bool:
         """Whether the person of a private chat may answer it there."""
-        person = person_of(session.key)
-        known = await self._runtime.store.gateway.identities(bond.chat.channel)
-        identity = next((one for one in known if who(one) == person), None)
-        owners = self._runtime.settings.channels.get(bond.chat.channel, {}).get("owners", ())
-        if identity is None and person in {self._ids(bond.chat.channel, str(id)) for id in owners}:
-            identity = Identity(bond.chat.channel, person or "", role="owner")
-        if identity is None:
-            identity = Identity(bond.chat.channel, person or "")
+        identity = await self._whom.person(session, bond)
         if isinstance(one, Parked):
-            return identity.role == "owner"
+            return is_owner(identity)
         return may_answer(identity, one, replace(bond, session=one.session))
-
-    def _homes(self, channel: str) -> list[Chat]:
-        """The home chat of a channel, else of every channel."""
-        for target in (channel, ALL):
-            try:
-                if target and (found := self._runtime.post.chats([target])):
-                    return found
-            except HermesError:
-                continue  # it has none
-        return []
 
     # what was decided
 
@@ -179,6 +180,18 @@ class Asking:
                 key, replace(before, text=text, buttons=buttons, edit=asked.receipt, reply_to="")
             )
         return NewDelivery(key, Outgoing(before.chat, said, kind="question", edit=""))
+
+
+def _waiting(one: Question | Parked, asked: bool) -> Put:
+    """For those who may not answer it."""
+    what = "this was begun, and nobody knows how it ended" if isinstance(one, Parked) else (
+        "this needs the consent of somebody else"
+    )  # fmt: skip
+    if asked:
+        return Put(f"I wait: {what}. I have asked.", ())
+    command = "hermes parked" if isinstance(one, Parked) else "hermes approvals"
+    nobody = "I know of nobody whom I could ask in a chat"
+    return Put(f"I wait: {what}, and {nobody}. Whoever runs me decides it by `{command}`.", ())
 
 
 def _last(asked: list[Delivery]) -> list[Delivery]:

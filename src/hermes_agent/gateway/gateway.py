@@ -16,6 +16,7 @@ from hermes_agent.core.gateway import Arrived, Chat
 from hermes_agent.core.private import Ids
 from hermes_agent.gateway.waiting import backoff
 from hermes_agent.runtime.faces import Row
+from hermes_agent.runtime.post import HOME
 
 if TYPE_CHECKING:  # a runtime without channels needs none of these
     from hermes_agent.gateway.berth import Berth
@@ -101,6 +102,8 @@ class Gateway:
         shown = {name: berth.status(counts.get(name), now) for name, berth in self._berths.items()}
         for name, trouble in self._troubles.items():
             shown[name] = {"state": "missing", "error": trouble.message, "hint": trouble.hint}
+        for name in self._berths:
+            shown[name]["asks"] = [chat.target for chat in await self.router.whom.chats(name)]
         return {"channels": dict(sorted(shown.items())), **self.router.status()}
 
     # what its parts see of the channels
@@ -214,7 +217,8 @@ class Gateway:
                     secrets.append(self.runtime.secret(str(given[field.name])))
                 except HermesError:
                     secrets.append("")
-        return msgspec.json.encode([given, secrets, self.runtime.settings.gateway.listen])
+        own = {key: value for key, value in given.items() if key != HOME}
+        return msgspec.json.encode([own, secrets, self.runtime.settings.gateway.listen])
 
     def _surroundings(self, name: str) -> "Surroundings":
         from hermes_agent.gateway.channel import Surroundings

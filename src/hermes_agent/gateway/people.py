@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.gateway import Arrived, Identity, Person
+from hermes_agent.core.gateway import Arrived, Chat, Identity, Person
 from hermes_agent.core.private import Ids
 
 if TYPE_CHECKING:
@@ -37,20 +37,29 @@ class People:
             return None if kept.role == "blocked" else kept
         given = self._runtime.settings.channels.get(channel, {})
         name = claimed(person)
-        if person.id.casefold() in _listed(given, OWNERS):
+        if person.id.casefold() in _folded(given, OWNERS):
             return Identity(channel, hash, name, "owner", by=OWNERS)
         allowed = {person.id.casefold()}
         if arrived.group:
             allowed.add(f"{GROUP}{arrived.chat.chat}".casefold())
-        if allowed & _listed(given, ALLOW):
+        if allowed & _folded(given, ALLOW):
             return Identity(channel, hash, name, "member", by=ALLOW)
         return None
 
 
-def _listed(settings: Mapping[str, Any], name: str) -> set[str]:
+def listed(settings: Mapping[str, Any], name: str) -> list[str]:
     given = settings.get(name, ())
     many = given if isinstance(given, list | tuple) else [given]
-    return {str(one).casefold() for one in many if one not in (None, "")}
+    return [str(one) for one in many if one not in (None, "")]
+
+
+def _folded(settings: Mapping[str, Any], name: str) -> set[str]:
+    return {one.casefold() for one in listed(settings, name)}
+
+
+def bond_key(ids: Ids, chat: Chat, person: str = "") -> str:
+    """Names the bond of a chat; `person` is the hash of whose private one it is."""
+    return ids("bond", chat.channel, chat.chat, chat.thread, person)
 
 
 def who(identity: Identity) -> str:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.gateway import Identity, Role
 from hermes_agent.core.messages import Media
+from hermes_agent.runtime.post import HOME
 from hermes_agent.runtime.replies import body_of, reply
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ class PeopleApi:
         if new.role == "blocked":
             raise UsageError("nobody is let in to be kept out", "owner or member")
         code = await self._router.pair(new.channel, new.role, new.policy, new.name)
-        return reply({"code": code, "channel": new.channel, "role": new.role, "seconds": SECONDS})
+        has_home = bool(self._runtime.settings.channels[new.channel].get(HOME))
+        return reply(
+            {"code": code, "channel": new.channel, "role": new.role, "seconds": SECONDS,
+             "makes_home": new.role == "owner" and not has_home}
+        )  # fmt: skip
 
     async def block(self, request: Request) -> Response:
         """Somebody we know by name or hash; or, with `channel`, anybody by the platform's id, who

@@ -170,7 +170,7 @@ class Answers:
         if len(fit) != 1:
             raise UsageError(
                 "several questions are open" if len(fit) > 1 else "no such question is open",
-                "name one by the id that stands below it",
+                "name one by its id; /approvals lists them for owners",
             )
         if fit[0].purpose == "question" and answer.isdecimal() and fit[0].choices:
             at = int(answer) - 1
@@ -181,9 +181,9 @@ class Answers:
     async def decide(self, identity: Identity, short: str, decision: str) -> str:
         parked = [
             one for one in await self._runtime.store.parked()
-            if parked_hash(self._ids, one.effect).startswith(short)
+            if _names(short, one.effect, parked_hash(self._ids, one.effect))
         ]  # fmt: skip
-        if len(short) < SHORT or len(parked) != 1:
+        if len(parked) != 1:
             raise UsageError("nothing with this id is parked", "/parked lists what is")
         await self._runtime.decide(parked[0].effect, decision, who(identity))
         return f"{decision}: it goes on"
@@ -213,4 +213,9 @@ class Answers:
         return None
 
     def _fits(self, question: Question, short: str) -> bool:
-        return len(short) >= SHORT and question_hash(self._ids, question.id).startswith(short)
+        return _names(short, question.id, question_hash(self._ids, question.id))
+
+
+def _names(short: str, *ids: str) -> bool:
+    """Whether it is the beginning of one: of the id in chats, or of that of `hermes approvals`."""
+    return len(short) >= SHORT and any(id.startswith(short) for id in ids)

@@ -3,6 +3,7 @@ and messages go to the session of their chat. Handling a row twice does no more 
 may die anywhere in between."""
 
 import asyncio
+import json
 import logging
 from collections import OrderedDict
 from pathlib import Path
@@ -22,6 +23,7 @@ from hermes_agent.core.errors import (
 from hermes_agent.core.gateway import (
     Arrived,
     Bond,
+    Chat,
     Identity,
     Kept,
     Pairing,
@@ -37,7 +39,10 @@ from hermes_agent.gateway.people import People, attributed, bond_key, claimed, p
 from hermes_agent.gateway.questions import Answers
 from hermes_agent.gateway.received import Received
 from hermes_agent.gateway.saying import rows
+from hermes_agent.gateway.whom import Whom
+from hermes_agent.runtime.config import set_setting
 from hermes_agent.runtime.gates import Gates
+from hermes_agent.runtime.post import HOME
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -61,6 +66,12 @@ IN_GROUP = (
     "to be somebody else's.)"
 )
 
+NEW_HOME = (
+    "This chat is the home of {channel} from now on: what an owner must consent to, and what is "
+    "said to nobody in particular, comes here. `hermes config set channels.{channel}.home CHAT` "
+    "names another."
+)
+
 
 class Dealt(NamedTuple):
     state: Literal["done", "ignored"]
@@ -73,6 +84,7 @@ class Router:
         self.ids = ids
         self.people = People(runtime, ids)
         self.answers = Answers(runtime, ids)
+        self.whom = Whom(runtime, ids)
         self._live = live
         self._received = Received(runtime)
         self._guesses = pairing.Guesses(runtime.clock)
@@ -139,13 +151,29 @@ class Router:
             used = await self.runtime.store.gateway.use_pairing(channel, hashed, now, let_in)
             if used is not None:
                 log.info("%s was let in on %s by a code, as %s", person, channel, used.role)
-                await self._say(kept, "Welcome. I know you now; /help says what I understand.")
+                said = "Welcome. I know you now; /help says what I understand."
+                if used.role == "owner" and await self._make_home(arrived.chat):
+                    said += f"\n\n{NEW_HOME.format(channel=channel)}"
+                await self._say(kept, said)
                 return Dealt("done")
         strangers = self._strangers.setdefault(channel, set())
         if person not in strangers and len(strangers) < MOST_STRANGERS:
             strangers.add(person)
             log.info("a stranger wrote on %s; nothing was answered", channel)
         return Dealt("ignored", "a stranger")
+
+    async def _make_home(self, chat: Chat) -> bool:
+        """Make a chat the home of its channel, where that has none."""
+        if self.runtime.settings.channels.get(chat.channel, {}).get(HOME):
+            return False
+        setting, config = f"channels.{chat.channel}.{HOME}", self.runtime.home.config
+        try:
+            await asyncio.to_thread(set_setting, config, setting, json.dumps(chat.chat), _fine)
+        except (HermesError, OSError) as error:
+            log.warning("%s could not be set: %s", setting, error)
+            return False
+        self._refresh()
+        return True
 
     async def pair(self, channel: str, role: Role, policy: str = "", name: str = "") -> str:
         """A new code for whoever is to be let in."""
@@ -336,6 +364,10 @@ def _is_answer(event: object, by: str, text: str) -> bool:
     if not isinstance(event, ev.Answered) or event.by != by:
         return False
     return event.answer == text or text.isdecimal()
+
+
+def _fine(_settings: object) -> None:
+    """Nothing more is asked of the settings."""
 
 
 def _said(error: HermesError) -> str:
