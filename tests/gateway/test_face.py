@@ -118,7 +118,7 @@ async def test_channels_follow_the_settings_without_a_restart(tmp_path: Path) ->
         await one.becomes("alpha", "up")
         await one.becomes("beta", "up")
         first, kept = one.gateway.channel("alpha"), one.gateway.channel("beta")
-        one.set(alpha=one.account("alpha", home="c9"), beta=one.account("beta"))
+        one.set(alpha=one.account("alpha", colour="red"), beta=one.account("beta", home="c9"))
         await until(lambda: one.gateway.channel("alpha") not in (None, first))
         assert one.gateway.channel("beta") is kept
         one.set(beta=one.account("beta", enabled=False))

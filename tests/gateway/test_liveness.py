@@ -12,7 +12,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Proof
 from hermes_agent.core.settings import GatewaySettings
 from hermes_agent.gateway.channel import Channel, Refused, Surroundings
-from hermes_agent.gateway.line import Line
+from hermes_agent.gateway.line import REFUSED_SECONDS, Line
 from hermes_agent.gateway.liveness import Liveness, in_words
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
@@ -167,7 +167,7 @@ async def test_what_came_while_it_was_deaf_is_heard_after_the_restart(tmp_path: 
         assert [kept.arrived.text for kept in await one.store.gateway.new()] == ["hello?"]
 
 
-async def test_a_platform_that_refuses_us_is_not_tried_again_and_is_announced(
+async def test_a_platform_that_refuses_us_is_announced_and_seldom_tried_again(
     tmp_path: Path,
 ) -> None:
     async with bench(tmp_path) as one:
@@ -176,11 +176,25 @@ async def test_a_platform_that_refuses_us_is_not_tried_again_and_is_announced(
         await one.reaches(lambda: one.announced, "the announcement")
         assert (one.line.state, one.line.error) == ("refused", "the account is not accepted")
         lives = one.lives
-        await one.time.move(86_400)
+        await one.time.move(REFUSED_SECONDS * 0.9)
         assert one.lives == lives
         one.platform.refused.clear()
-        one.line.restart()
         await proven(one, one.time.now)
+        assert one.lives == lives + 1
+
+
+async def test_a_test_tries_one_that_was_refused_anew(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        one.platform.refused.add("loop")
+        await one.reaches(lambda: one.line.state == "refused", "the refusal")
+        refused = asyncio.create_task(one.liveness.test(20.0))
+        await one.reaches(refused.done, "the answer")
+        assert refused.result().error == "the account is not accepted"
+        one.platform.refused.clear()
+        accepted = asyncio.create_task(one.liveness.test(20.0))
+        took = await one.reaches(accepted.done, "the answer")
+        assert accepted.result().error == ""
+        assert took < 20.0
 
 
 class Torn(LoopChannel):

@@ -1,4 +1,4 @@
-"""A channel that is kept connected: made, run, begun again when it breaks, left when it is
+"""A channel that is kept connected: made, run, begun again when it breaks, and seldom when it is
 refused."""
 
 import asyncio
@@ -22,6 +22,8 @@ FIRST_SECONDS = 1.0
 MOST_SECONDS = 300.0
 STEADY_SECONDS = 10.0
 """A connection that held for so long, and for longer than was waited for it, was a good one."""
+REFUSED_SECONDS = 3_600.0
+"""How often one that is refused, or lacks something, is tried all the same: platforms err, too."""
 CLOSE_SECONDS = 10.0
 
 State = Literal["starting", "up", "waiting", "refused", "missing"]
@@ -65,19 +67,18 @@ class Line:
             failures = 1 if held > max(STEADY_SECONDS, wait) else failures + 1
             if self._again.is_set():
                 continue
-            if stays:
-                await self._again.wait()
-            else:
-                wait = backoff(failures, FIRST_SECONDS, MOST_SECONDS, self._random)
-                await first_of(self._again.wait(), self._sleep(wait))
+            wait = backoff(failures, FIRST_SECONDS, MOST_SECONDS, self._random)
+            seldom = REFUSED_SECONDS if stays else wait
+            await first_of(self._again.wait(), self._sleep(seldom))
 
     def restart(self) -> None:
         """Begin again at once."""
+        if self.channel is None:
+            self.state = "starting"
         self._again.set()
 
     async def _live(self) -> bool:
-        """One life of the channel; True when only a change of the settings or a call to begin
-        again helps."""
+        """One life of the channel; True when it hardly helps to begin again by itself."""
         self.state = "starting"
         try:
             channel = self._make()

@@ -87,9 +87,11 @@ class Liveness:
             return self.proof
 
     async def test(self, patience: float) -> Proof:
-        """Whether it can be proven to hear, of a channel that may just have begun. A failure has
-        no consequences."""
+        """Whether it can be proven to hear, of a channel that may just have begun; one that was
+        refused is tried anew. A failure has no consequences."""
         deadline = self._clock() + patience
+        if self._line.state in ("refused", "missing"):
+            self._line.restart()
         while error := await self._probe():
             if self._line.state in ("refused", "missing") or self._clock() >= deadline:
                 return replace(self.proof, tried=self._clock(), error=error)
