@@ -104,6 +104,10 @@ async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
     assert code == 1
     assert "not proven: Telegram does not accept the bot's token" in out
     assert "`hermes gateway setup telegram` takes a new token" in out
+    code, out, _ = await cli.run("doctor")
+    assert code == 1
+    assert "telegram: refused: Telegram does not accept the bot's token" in out
+    assert "hint: `hermes gateway setup telegram` takes a new token" in out
     code, out, err = await cli.run(*setup, input=f"{TOKEN}\n")
     assert code == 0, out + err
     assert "proven just now" in out
@@ -125,6 +129,7 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     out = await cli.good("gateway", "setup", "telegram", "--set", address, input=f"{TOKEN}\n")
     assert "your chat becomes the home" in out
     assert "nobody can be asked for consent" in await cli.good("gateway", "status")
+    assert "hint: `hermes gateway pair telegram --role owner`" in await cli.good("doctor")
     told = await cli.good("gateway", "pair", "telegram", "--role", "owner")
     assert "becomes the channel's home" in told
     await telegram.say(told.splitlines()[0])
@@ -132,6 +137,9 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     home = await cli.json("config", "get", "channels.telegram.home")
     assert home["value"] == "4711"
     assert "nobody can be asked" not in await cli.good("status")
+    assert "telegram: last proven" in await cli.good("doctor")
+    await cli.good("down")
+    assert "nobody hears on telegram: the runtime is not up" in await cli.good("doctor")
     assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")
 
 

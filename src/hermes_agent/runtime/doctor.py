@@ -19,13 +19,20 @@ from hermes_agent.core.settings import Settings
 from hermes_agent.models.house import Models
 from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime import doctor_drills, doctor_jobs, offline, places, toolbox
+from hermes_agent.runtime import (
+    doctor_channels,
+    doctor_drills,
+    doctor_jobs,
+    doctor_shells,
+    offline,
+    places,
+    toolbox,
+)
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.kinds import check, kind_of
-from hermes_agent.terminals.spool import Spool, process_lives
 
 LOW_BYTES = 500_000_000
 """With less room than this a warning is given."""
@@ -82,12 +89,15 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield from _learning(settings, environ)
         yield from _watching(home, settings, running)
     status = running.status if running is not None else None
+    told_of = doctor_channels.look(settings or Settings(), status)
+    yield from (Finding("channels", *told) for told in told_of)
     yield from (Finding("jobs", *told) for told in doctor_jobs.look(home, environ, status))
     yield from (Finding("drills", *told) for told in doctor_drills.look(home))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)
-    yield _keepers(home, settings or Settings(), time.time())
+    shells = doctor_shells.look(home, (settings or Settings()).terminal.idle_seconds, time.time())
+    yield Finding("shells", *shells)
 
 
 def _tools(settings: Settings) -> Finding:
@@ -368,29 +378,3 @@ def _chat() -> Finding:
             "pip install prompt-toolkit rich",
         )
     return Finding("chat", "ok", "prompt_toolkit and rich are installed")
-
-
-def _keepers(home: Path, settings: Settings, now: float) -> Finding:
-    """Shells that are held open; one that is idle ends by itself, so an old one is stuck."""
-    held, stuck = 0, []
-    for note in sorted((home / "terminals").glob("*/local/keeper.*")):
-        words = _words_in(note)
-        if len(words) < 2 or not words[0].isdigit() or not process_lives(int(words[0]), words[1]):
-            continue
-        held += 1
-        last = Spool(note.parent).now()
-        ended = note.parent / f"{last}.r"
-        since = ended.stat().st_mtime if last and ended.exists() else now
-        if now - since > 2 * settings.terminal.idle_seconds + 60:
-            stuck.append(words[0])
-    if stuck:
-        pids = ", ".join(stuck)
-        return Finding("shells", "warn", f"idle for too long: pid {pids}", f"kill {pids}")
-    return Finding("shells", "ok", f"{held} held open" if held else "none held open")
-
-
-def _words_in(note: Path) -> list[str]:
-    try:
-        return note.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        return []  # its shell has ended just now
