@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
-from hermes_agent.core.gateway import Bond, NewDelivery
+from hermes_agent.core.gateway import Bond, Chat, NewDelivery
 from hermes_agent.core.private import Ids
 from hermes_agent.gateway.asking import Asking
+from hermes_agent.gateway.channel import Channel
 from hermes_agent.gateway.live import Live
 from hermes_agent.gateway.saying import rows
 from hermes_agent.gateway.streaming import PACE, Drafts
@@ -26,6 +27,7 @@ SWEEP_SECONDS = 30.0
 """How often it is looked for what went unnoticed."""
 AGAIN_SECONDS = 2.0
 TYPING_SECONDS = 4.0
+SIGN_SECONDS = 5.0
 REMEMBER_SECONDS = 2.0
 MOST_REMEMBERED = 5_000
 
@@ -54,6 +56,7 @@ class Telling:
         self._asking = Asking(runtime, live, ids)
         self._news: asyncio.Queue[ev.Recorded | None] = asyncio.Queue()
         self._bonds: dict[str, tuple[float, Bond | None]] = {}
+        self._signs: set[asyncio.Task[None]] = set()
         self._taken: dict[str, str] = {}
         """The last message that a session has taken, by its key."""
 
@@ -66,6 +69,8 @@ class Telling:
                 group.create_task(self._type())
                 group.create_task(self._sweep())
         finally:
+            for sign in self._signs:
+                sign.cancel()
             await self._drafts.close()
 
     async def _listen(self) -> None:
@@ -87,7 +92,7 @@ class Telling:
                 self._drafts.void(recorded.session)
             case ev.TurnStarted():
                 if (bond := await self._bond(recorded.session)) is not None:
-                    await self._show_typing([bond])
+                    self._show_typing([bond])
             case ev.Replied():
                 self._drafts.end(recorded.session, recorded.number)
                 self._news.put_nowait(recorded)
@@ -166,6 +171,8 @@ class Telling:
         """What one event of the journal is to the people of its chat."""
         match recorded.event:
             case ev.MessageTaken(key=key):
+                if len(self._taken) > MOST_REMEMBERED:
+                    self._taken.clear()
                 self._taken[bond.session] = key
                 return ()
             case ev.Replied(calls=(), text=text, stop=stop) if text.strip():
@@ -200,17 +207,27 @@ class Telling:
             await asyncio.sleep(TYPING_SECONDS)
             working = self._runtime.working - self._asking.waiting
             bonds = [await self._bond(session) for session in working]
-            await self._show_typing([bond for bond in bonds if bond is not None])
+            self._show_typing([bond for bond in bonds if bond is not None])
 
-    async def _show_typing(self, bonds: Sequence[Bond]) -> None:
-        shown = []
+    def _show_typing(self, bonds: Sequence[Bond]) -> None:
+        """Nobody waits for it: a platform that hangs must not hold up the others."""
         for bond in bonds:
             manifest = self._live.manifest(bond.chat.channel)
             channel = self._live.channel(bond.chat.channel)
             if manifest is not None and manifest.typing and channel is not None:
-                shown.append(channel.typing(bond.chat))
-        if shown:
-            await asyncio.wait([asyncio.ensure_future(one) for one in shown], timeout=5.0)
+                sign = asyncio.create_task(_signed(channel, bond.chat))
+                self._signs.add(sign)
+                sign.add_done_callback(self._signs.discard)
+
+
+async def _signed(channel: Channel, chat: Chat) -> None:
+    try:
+        async with asyncio.timeout(SIGN_SECONDS):
+            await channel.typing(chat)
+    except TimeoutError:
+        log.info("typing is not shown on %s: it takes too long", chat.channel)
+    except Exception:
+        log.exception("typing is not shown on %s", chat.channel)
 
 
 def _end_said(end: ev.TurnFinished, group: bool) -> str:
