@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.status import KEYS, status_lines
+from hermes_agent.cli.status import KEYS, parked_run, status_lines
 from tests.support.cli import House
 
 
@@ -32,6 +32,28 @@ def test_a_killed_runtime_counts_as_stopped(house: House) -> None:
     house.good("up")
     house.kill_runtime()
     assert house.json("status")["state"] == "stopped"
+
+
+def test_jobs_that_nobody_runs_are_told(house: House) -> None:
+    house.good("task", "add", "--every", "1d", "look around")
+    house.kill_runtime()
+    shown = house.good("status")
+    assert "it was killed" in shown
+    assert "1 active; the next in 23 h" in shown
+    assert "no runtime is there" in house.good("doctor")
+    status = house.json("status")
+    assert (status["state"], status["jobs"]["active"]) == ("stopped", 1)
+    late = {**status, "jobs": {"active": 1, "paused": 0, "next": status["jobs"]["next"] - 90_000}}
+    assert any("1 active, missed since" in line for line in status_lines(late))
+    house.good("up")
+    assert "1 job is active and will be missed" in house.good("down")
+    assert "killed" not in house.good("status")
+
+
+def test_a_parked_run_is_told_with_the_command_that_takes_the_decision() -> None:
+    run = {"run": 9, "name": "backup", "session": ""}
+    assert parked_run(run).endswith("decision: `hermes task decide 9 done|again|failed`")
+    assert parked_run({**run, "session": "abc"}).endswith("decision: `hermes parked`")
 
 
 def assert_degraded(house: House, reason: str) -> None:

@@ -18,16 +18,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    stopped = stop(Api())
+    stopped = stop(Api()) or {}
+    pid, jobs = stopped.get("pid"), (stopped.get("jobs") or {}).get("active", 0)
     if options.json:
-        print(json.dumps({"state": "stopped", "pid": None, "was": stopped}))
-    else:
-        print(f"down (was pid {stopped})" if stopped else "it was not running")
+        print(json.dumps({"state": "stopped", "pid": None, "was": pid, "jobs": jobs}))
+        return 0
+    print(f"down (was pid {pid})" if pid else "it was not running")
+    if jobs:
+        some = "1 job is" if jobs == 1 else f"{jobs} jobs are"
+        print(f"{some} active and will be missed until it is up again\nhint: `hermes up`")
     return 0
 
 
-def stop(api: Api) -> int | None:
-    """Ask the runtime to stop and wait until its process has ended; its pid, or None."""
+def stop(api: Api) -> dict[str, Any] | None:
+    """Ask the runtime to stop and wait until its process has ended; how it was, or None."""
     try:
         status: dict[str, Any] = api.get("/v1/status")
         api.post("/v1/stop")
@@ -37,7 +41,7 @@ def stop(api: Api) -> int | None:
     deadline = time.monotonic() + STOP_SECONDS
     while time.monotonic() < deadline:
         if not alive(pid):
-            return pid
+            return status
         time.sleep(0.02)
     raise HermesError(
         f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",

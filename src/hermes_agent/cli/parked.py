@@ -14,6 +14,7 @@ from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.pick import pick, settle
 from hermes_agent.cli.show import one_line
+from hermes_agent.cli.status import parked_run
 from hermes_agent.cli.words import ago, print_json, table
 
 DECISIONS = {
@@ -48,8 +49,16 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(rows)
     else:
-        print(parked_text(rows, time.time()))
+        scripts = [one for one in _runs(api) if not one.get("session")]
+        lines = [parked_run(one) for one in scripts]
+        print("\n".join([parked_text(rows, time.time())] * bool(rows or not lines) + lines))
     return 0
+
+
+def _runs(api: Api) -> list[dict[str, Any]]:
+    """Runs of jobs that wait for a decision."""
+    found: list[dict[str, Any]] = (api.get("/v1/status")["jobs"] or {}).get("parked", [])
+    return found
 
 
 def decide(api: Api, beginning: str, decision: str) -> dict[str, Any]:

@@ -5,14 +5,17 @@ Exit code 0 when it runs or is stopped, 1 when something keeps it from working."
 import argparse
 import os
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api, Gone
 from hermes_agent.cli.show import one_line
-from hermes_agent.cli.words import dollars, print_json, span
+from hermes_agent.cli.words import dollars, print_json, span, stamp
 from hermes_agent.core.errors import HermesError
 from hermes_agent.runtime.places import socket_paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ANSWER_SECONDS = 10.0
 """A runtime that has not said how it is by then does not answer."""
@@ -84,7 +87,16 @@ def _look(home: str) -> dict[str, Any]:
             "reason": f"a program (pid {owner}) uses the home without a runtime",
             "hint": "a runtime can start when it has ended",
         }
-    return found
+    if any(os.path.exists(path) for path in socket_paths(home)):
+        found["reason"] = "it was not stopped: it was killed, or broke; `hermes logs` may say why"
+    return {**found, "jobs": _waiting(Path(home))}
+
+
+def _waiting(home: "Path") -> dict[str, Any] | None:
+    from hermes_agent.store.glance import waiting_jobs
+
+    found = waiting_jobs(home)
+    return {name: getattr(found, name) for name in ("active", "paused", "next")} if found else None
 
 
 def _learning(learning: dict[str, Any]) -> list[str]:
@@ -131,12 +143,26 @@ def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
             lines.append(f"jobs       {said}: {len(found):,} ({one_line(names, 120)})")
     if failing := jobs.get("failing"):
         lines.append(f"jobs       failing: {one_line(', '.join(failing), 150)}")
-    lines += [
-        f"jobs       run {one['run']} of {one_line(one['name'], 60)} waits for a decision: "
-        f"`hermes task decide {one['run']} done|again|failed`, or `hermes parked`"
-        for one in jobs.get("parked", ())
-    ]
+    lines += [f"jobs       {parked_run(one)}" for one in jobs.get("parked", ())]
     return lines + [f"jobs       {one_line(why, 200)}" for why in jobs.get("troubles", ())]
+
+
+def parked_run(one: dict[str, Any]) -> str:
+    """A run of which nobody knows how it ended, and who takes the decision."""
+    decide = "`hermes parked`" if one.get("session") else (
+        f"`hermes task decide {one['run']} done|again|failed`"
+    )  # fmt: skip
+    return f"run {one['run']} of {one_line(one['name'], 60)} waits for a decision: {decide}"
+
+
+def _unattended(jobs: dict[str, Any], now: float) -> list[str]:
+    """Jobs that are due while no runtime is there."""
+    if not jobs.get("active") or jobs.get("next") is None:
+        return []
+    due, active = jobs["next"], jobs["active"]
+    if due <= now:
+        return [f"jobs       {active} active, missed since {stamp(due)} ({span(now - due)} ago)"]
+    return [f"jobs       {active} active; the next in {span(due - now)}, if a runtime is there then"]
 
 
 def _faces(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
@@ -158,6 +184,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"reason     {status['reason']}")
     lines.append(f"home       {status['home']}")
     if status["version"] is None:
+        lines += _unattended(status["jobs"] or {}, time.time())
         return [*lines, f"hint: {status['hint'] or '`hermes up` starts the runtime'}"]
     working = ", ".join(status["working"]) or "nothing"
     lines += [

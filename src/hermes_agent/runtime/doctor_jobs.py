@@ -27,9 +27,17 @@ def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) 
     for trouble in told["troubles"]:
         yield "fail", trouble, "`hermes task check`"
     for run in told.get("parked", ()):
-        yield "warn", f"run {run['run']} of {run['name']} waits for a decision", "`hermes status`"
+        yield (
+            "warn", f"run {run['run']} of {run['name']} waits for a decision",
+            "`hermes parked` takes it" if run.get("session") else (
+                f"`hermes task decide {run['run']} done|again|failed`"
+            ),
+        )  # fmt: skip
     for name in told.get("failing", ()):
         yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
+    if told["active"] and status is None:
+        some = f"{told['active']} active, and no runtime is there: what is due is missed"
+        yield "warn", some, "`hermes up`"
     if told["active"] and not Path(unit_path(environ)).exists():
         yield (
             "warn", f"{told['active']} jobs, and nothing starts Hermes after a reboot",

@@ -360,4 +360,5 @@ def is_builtin(spec: JobSpec) -> bool:
 
 
 def _brief(run: Run, names: dict[str, str]) -> dict[str, Any]:
-    return {"run": run.id, "job": run.job, "name": names[run.job], "slot": run.slot}
+    brief = {"run": run.id, "job": run.job, "name": names[run.job], "slot": run.slot}
+    return {**brief, "session": run.session}
