@@ -162,7 +162,9 @@ def _unattended(jobs: dict[str, Any], now: float) -> list[str]:
     due, active = jobs["next"], jobs["active"]
     if due <= now:
         return [f"jobs       {active} active, missed since {stamp(due)} ({span(now - due)} ago)"]
-    return [f"jobs       {active} active; the next in {span(due - now)}, if a runtime is there then"]
+    return [
+        f"jobs       {active} active; the next in {span(due - now)}, if a runtime is there then"
+    ]
 
 
 def _faces(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
