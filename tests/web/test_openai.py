@@ -365,3 +365,40 @@ async def test_no_door_without_a_token(tmp_path: Path) -> None:
         assert "gateway.token names no secret" in door["trouble"]
     finally:
         await runtime.stop()
+
+
+@pytest.mark.parametrize(
+    ("listen", "mode", "said"),
+    [
+        ("nowhere.example:80", 0o600, "'nowhere.example' is no IP address"),
+        ("127.0.0.1:0", 0o644, "others can read the secrets"),
+    ],
+)
+async def test_why_the_door_is_shut_is_said_and_it_opens_when_that_is_mended(
+    tmp_path: Path, listen: str, mode: int, said: str
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    runtime = Runtime(home, {}, faces=[Api])
+    await runtime.start()
+
+    async def door(key: str) -> str:
+        async with asyncio.timeout(20):
+            while not (found := (await runtime.status()).get("door", {}).get(key)):
+                await asyncio.sleep(0.01)
+        return str(found)
+
+    def write(listen: str) -> None:
+        settings = {"gateway": {"listen": listen, "token": "API_TOKEN"}}
+        (home / "config.yaml").write_text(yaml.safe_dump(settings))
+
+    try:
+        (home / ".env").write_text(f"API_TOKEN={TOKEN}\n")
+        (home / ".env").chmod(mode)
+        write(listen)
+        assert said in await door("trouble")
+        (home / ".env").chmod(0o600)
+        write("localhost:0")
+        assert (await door("address")).startswith("127.0.0.1:")
+    finally:
+        await runtime.stop()

@@ -44,6 +44,7 @@ class Secrets:
         try:
             return self._values[name]
         except KeyError:
+            _read(self._file)  # says it when the file is there and cannot be read
             raise NotFound(
                 f"no secret called {name!r}", f"write {name}=… into {str(self._file)!r}"
             ) from None

@@ -193,7 +193,12 @@ def _bound(address: str) -> socket.socket:
     host = host.strip("[]")
     if not host or not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"{address!r} is no address", "write it as 127.0.0.1:9911")
+    host = "127.0.0.1" if host == "localhost" else host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:  # a name would have to be looked up, for which nobody can wait here
+        socket.inet_pton(family, host)
+    except OSError:
+        raise UsageError(f"{host!r} is no IP address", "write it as 127.0.0.1:9911") from None
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -198,12 +199,9 @@ class Incidents:
             except HermesError as error:
                 log.warning("the settings stay as they were: %s", error.message)
 
-    def _config_mark(self) -> tuple[int, int]:
-        try:
-            facts = self._runtime.home.config.stat()
-        except OSError:
-            return (0, 0)
-        return (facts.st_mtime_ns, facts.st_ino)
+    def _config_mark(self) -> tuple[tuple[int, int], ...]:
+        """Changes with the settings and the secrets, and with who may read them."""
+        return tuple(_mark(self._runtime.home.path / name) for name in ("config.yaml", ".env"))
 
     async def _something_to_do(self) -> bool:
         self.notice_settings()
@@ -341,6 +339,14 @@ class Incidents:
             "given_up": len(self.notices.dead),
             "troubles": self.troubles,
         }
+
+
+def _mark(path: Path) -> tuple[int, int]:
+    try:
+        facts = path.stat()
+    except OSError:
+        return (0, 0)
+    return (facts.st_ctime_ns, facts.st_ino)
 
 
 async def _lasting(tend: Callable[[], Awaitable[None]]) -> None:
