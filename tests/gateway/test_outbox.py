@@ -241,6 +241,7 @@ async def test_a_clock_that_is_set_back_does_not_lengthen_a_pause(tmp_path: Path
         one.time.now -= 90_000.0
         one.outbox.wake()
         await until(lambda: one.wire.sent)
+        assert one.wire.sent == [("here", "a")]
 
 
 async def test_what_is_refused_for_good_is_dead_at_once(tmp_path: Path) -> None:
