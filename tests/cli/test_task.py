@@ -20,6 +20,7 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(house: House) -
     assert "job-1 is active" in shown
     assert "Check the diff of main, send to Telegram" in shown
     assert "Europe/Berlin" in shown
+    assert "results    kept here: `hermes task history` shows them; `hermes task edit job-1" in shown
     assert "hermes watch install" in shown
     (row,) = house.json("task", "list")
     assert (row["id"], row["state"]) == ("job-1", "active")
@@ -65,8 +66,9 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(house: House) -> 
     assert (row["spec"]["timeout"], row["spec"]["grace"]) == (900.0, 60.0)
     row = house.json(
         "task", "edit", "all", "--prompt", "other", "--no-quiet", "--after", "", "--timeout", "1h",
-        "--when", "every 3h", "--name", "some",
+        "--when", "every 3h", "--name", "some", "--dollars", "none", "--tokens", "none",
     )  # fmt: skip
+    assert not {"dollars", "tokens"} & set(row["spec"])
     assert (row["spec"]["prompt"], row["spec"]["name"]) == ("other", "some")
     assert "quiet" not in row["spec"]
     assert "after" not in row["spec"]
@@ -77,6 +79,7 @@ def test_a_job_is_paused_resumed_run_and_removed(house: House) -> None:
     add(house, "--every", "1d", "good day", "--name", "greeting")
     assert house.json("task", "pause", "greeting")["state"] == "paused"
     assert "paused" in house.good("task", "list")
+    assert "next" not in house.good("task", "show", "greeting")
     assert house.json("task", "resume", "greeting")["state"] == "active"
     assert house.good("task", "run", "greeting", "--follow").strip() == "Good day to you."
     run = house.json("task", "run", "greeting", "--follow")
@@ -94,6 +97,20 @@ def test_a_job_is_paused_resumed_run_and_removed(house: House) -> None:
     assert house.json("task", "list") == []
     assert [row["id"] for row in house.json("task", "list", "--removed")] == ["job-1"]
     assert len(house.json("task", "history", "job-1")) == 2
+
+
+def test_what_a_job_leans_on_and_is_not_there_is_said(house: House) -> None:
+    add(house, "--every", "1d", "first", "--name", "one")
+    add(house, "--every", "1d", "second", "--name", "two", "--after", "one")
+    done = house.run("task", "edit", "one", "--after", "two")
+    assert (done.returncode, "one would come after itself" in done.stderr) == (2, True)
+    assert "warning: two comes after it" in house.good("task", "remove", "one", "--yes")
+    assert "it comes after 'one': one was removed" in house.good("task", "show", "two")
+    shown = house.good("task", "edit", "two", "third", "--after", "", "--deliver", "origin")
+    assert "`origin` leads nowhere" in shown
+    assert "third" in shown
+    assert "next" not in house.json("task", "list", "--removed")[1]["meaning"]
+    assert "a model is asked 86,400 times a day" in house.good("task", "add", "--every", "1s", "x")
 
 
 def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House) -> None:

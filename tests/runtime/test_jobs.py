@@ -329,6 +329,7 @@ async def test_what_a_run_may_spend_is_kept_for_each_run(tmp_path: Path) -> None
         run = await place.by_hand(poor)
         assert run.state == "failed"
         assert "tokens of this turn" in run.error
+        assert run.error.endswith(f"(`hermes task edit {poor.id} --tokens NUMBER`)")
 
 
 async def test_an_effect_of_which_nobody_knows_makes_its_run_wait(tmp_path: Path) -> None:

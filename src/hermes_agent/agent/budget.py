@@ -33,8 +33,9 @@ def with_share(settings: Settings, session: Session) -> Settings:
     if not session.parent and share == NO_SHARE:
         return settings
     if session.source == JOBS:
-        budgets = replace(settings.budgets, turn_tokens=share.tokens, turn_dollars=share.dollars)
-        return replace(settings, budgets=budgets)
+        own = {"turn_tokens": share.tokens, "turn_dollars": share.dollars}
+        given = {name: limit for name, limit in own.items() if limit is not None}
+        return replace(settings, budgets=replace(settings.budgets, **given))
     return replace(
         settings,
         budgets=replace(

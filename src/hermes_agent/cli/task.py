@@ -10,12 +10,13 @@ What it means is shown back."""
 import argparse
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
 from hermes_agent.cli.actions import add_action, run_action
 from hermes_agent.cli.arguments import absolute_model, json_option, positive
-from hermes_agent.cli.client import Api
+from hermes_agent.cli.client import Api, Gone
 from hermes_agent.cli.show import one_line
 from hermes_agent.cli.task_view import follow, history_text, job_text, jobs_text
 from hermes_agent.cli.words import sure
@@ -27,6 +28,8 @@ OVERLAP = ("wait", "skip", "parallel")
 CATCH_UP = ("latest", "all", "none")
 SEVERAL = ("deliver", "on_failure", "after", "skills", "terminals")
 """Fields that take several words, each with an option that may be given again."""
+NONE = object()
+"""What takes a limit away."""
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -48,7 +51,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     editing = add_action(actions, "edit", _edit, "change a job")
     editing.add_argument("job", metavar="JOB", help="its id or its name")
-    editing.add_argument("--prompt", default=None, help="what the agent is to do")
+    editing.add_argument("words", metavar="PROMPT", nargs="?", help="what the agent is to do")
+    editing.add_argument("--prompt", default=None, help="the same")
     _when_options(editing)
     _spec_options(editing, editing=True)
     pausing = add_action(actions, "pause", _pause, "let no more runs come due")
@@ -102,8 +106,10 @@ def _spec_options(parser: argparse.ArgumentParser, *, editing: bool = False) -> 
     several("--terminal", "terminals", "NAME", "where commands run")
     parser.add_argument("--policy", default=None, metavar="PROFILE")
     parser.add_argument("--workspace", default=None, metavar="FOLDER", help="where it works")
-    parser.add_argument("--dollars", type=_amount, default=None, help="that a run may cost")
-    parser.add_argument("--tokens", type=positive, default=None, help="that a run may use")
+    amount, count = (_or_none(_amount), _or_none(positive)) if editing else (_amount, positive)
+    none = "; none takes the limit away" if editing else ""
+    parser.add_argument("--dollars", type=amount, default=None, help=f"that a run may cost{none}")
+    parser.add_argument("--tokens", type=count, default=None, help=f"that a run may use{none}")
     parser.add_argument("--timeout", type=_seconds, default=None, metavar="TIME", help="default 1h")
     parser.add_argument("--overlap", choices=OVERLAP, default=None, help="with the run before")
     parser.add_argument("--catch-up", choices=CATCH_UP, default=None, help="after a downtime")
@@ -125,6 +131,13 @@ def _amount(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+
+
+def _or_none(kind: Callable[[str], float]) -> Callable[[str], float | object]:
+    def amount(text: str) -> float | object:
+        return NONE if text == "none" else kind(text)
+
+    return amount
 
 
 def run(options: argparse.Namespace) -> int:
@@ -175,7 +188,8 @@ def _spec(options: argparse.Namespace) -> Row:
     for name in SEVERAL:
         words = getattr(options, name)
         given[name] = None if words is None else [one for one in words if one]
-    return {name: value for name, value in given.items() if value is not None}
+    kept = {name: value for name, value in given.items() if value is not None}
+    return {name: None if value is NONE else value for name, value in kept.items()}
 
 
 def _not_started_by_itself() -> str:
@@ -189,8 +203,9 @@ def _not_started_by_itself() -> str:
 
 def _edit(api: Api, options: argparse.Namespace) -> Row:
     spec = _spec(options)
-    if options.prompt is not None:
-        spec["prompt"] = options.prompt
+    prompt = options.prompt if options.prompt is not None else options.words
+    if prompt is not None:
+        spec["prompt"] = prompt
     when = _when(options)
     if not spec and not when and not options.zone:
         raise UsageError("nothing is to be changed", "`hermes task edit --help` shows what can be")
@@ -220,7 +235,19 @@ def _remove(api: Api, options: argparse.Namespace) -> Row:
     row: Row = api.delete(_path(found["id"]))
     if not options.json:
         print(f"{name} is removed; `hermes task history {found['id']}` still shows its runs")
+        for one in _that_follow(api, found):
+            print(f"warning: {one} comes after it, and goes on with its last result")
     return row
+
+
+def _that_follow(api: Api, removed: Row) -> list[str]:
+    names = {removed["id"], removed["spec"].get("name", "")}
+    jobs = [one["job"] for one in api.get("/v1/jobs")]
+    return [
+        one_line(job["spec"].get("name", "") or job["id"])
+        for job in jobs
+        if names & set(job["spec"].get("after", ()))
+    ]
 
 
 # looking
@@ -234,7 +261,8 @@ def _path(reference: str) -> str:
 
 def _flat(shown: Row) -> Row:
     """One object: the job, and what is shown of it besides."""
-    return {**shown["job"], **{key: shown[key] for key in ("meaning", "warnings", "runs")}}
+    also = ("meaning", "results", "warnings", "runs")
+    return {**shown["job"], **{key: shown[key] for key in also}}
 
 
 def _list(api: Api, options: argparse.Namespace) -> list[Row]:
@@ -270,14 +298,18 @@ def _check(api: Api, options: argparse.Namespace) -> list[str]:
 def _run(api: Api, options: argparse.Namespace) -> Row:
     row: Row = api.post(f"{_path(options.job)}/run")
     if options.follow:
-        row = follow(api, row["id"], quiet=options.json)
+        try:
+            row = follow(api, row["id"], quiet=options.json)
+        except Gone as gone:
+            hint = f"the run goes on when one is up: `hermes task history {row['job']}`"
+            raise HermesError(gone.message, hint) from None
         if row["state"] != "done":
             raise HermesError(
                 f"run {row['id']} is {row['state']}: {one_line(row.get('error', ''), 300)}",
                 f"`hermes task history {row['job']}`",
             )
     elif not options.json:
-        print(f"run {row['id']} begins\nhint: `hermes task history {row['job']}` shows it")
+        print(f"run {row['id']} is asked for\nhint: `hermes task history {row['job']}` shows it")
     return row
 
 

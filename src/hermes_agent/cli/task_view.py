@@ -64,6 +64,7 @@ def job_text(shown: Row, now: float) -> str:
     for key, value in spec.items():
         said = ", ".join(map(str, value)) if isinstance(value, list) else value
         lines.append(f"{key.replace('_', ' '):<10} {one_line(str(said), 150)}")
+    lines.append(f"results    {one_line(shown['results'], 150)}")
     lines += [f"warning: {one_line(why, 300)}" for why in shown["warnings"]]
     if shown["runs"]:
         lines += ["", history_text(shown["runs"], now)]
@@ -74,11 +75,16 @@ def history_text(runs: list[Row], now: float) -> str:
     if not runs:
         return "no runs"
     cells = [
-        (str(run["id"]), run["job"], stamp(run["slot"]), _state(run, now), _took(run, now),
+        (str(run["id"]), run["job"], _due(run["slot"]), _state(run, now), _took(run, now),
          dollars(run.get("cost")), _said(run))
         for run in runs
     ]  # fmt: skip
     return table(("run", "job", "due", "state", "took", "cost", ""), cells)
+
+
+def _due(slot: float) -> str:
+    """To the second where a minute has several."""
+    return stamp(slot) + (f":{slot % 60:02.0f}" if int(slot) % 60 else "")
 
 
 def _state(run: Row, now: float) -> str:

@@ -2,6 +2,7 @@
 agent's tool."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 LAST = 10
 """Runs that are shown with a job."""
 MOST = 1_000
+OFTEN = 60.0
+"""A model that is asked more often than so many seconds costs more than most people expect."""
 
 Decision = Literal["done", "again", "failed"]
 
@@ -29,6 +32,8 @@ class Shown(Struct, frozen=True):
 
     job: Job
     meaning: str
+    results: str = ""
+    """Where its results go."""
     warnings: tuple[str, ...] = ()
     runs: tuple[Run, ...] = ()
 
@@ -143,8 +148,10 @@ class JobDesk:
         jobs = [*await self._store.jobs(limit=MOST)]
         if removed:
             jobs += await self._store.jobs(state="removed", limit=MOST)
+        post = self._jobs.post
         return [
-            Shown(job, self._meaning(job), tuple(self._jobs.post.troubles(job))) for job in jobs
+            Shown(job, self._meaning(job), post.results(job), tuple(await self._troubles(job)))
+            for job in jobs
         ]
 
     async def show(self, reference: str) -> Shown:
@@ -160,20 +167,34 @@ class JobDesk:
 
         faults = await checker.check(self._store, self._runtime.clock())
         jobs = await self._store.jobs(state="active", limit=MOST)
-        return [*faults, *(why for job in jobs for why in self._jobs.post.troubles(job))]
+        return [*faults, *[why for job in jobs for why in await self._troubles(job)]]
 
     async def _shown(self, job: Job) -> Shown:
-        warnings = self._jobs.post.troubles(job)
+        warnings = await self._troubles(job)
+        schedule = job.schedule
+        if schedule.kind == "every" and schedule.seconds < OFTEN and not job.spec.script_only:
+            warnings.append(f"a model is asked {86_400 / schedule.seconds:,.0f} times a day")
         refused = await self._jobs.scripts.foresee(job)
         if refused:
             warnings.append(f"the script will not run: {refused}")
         runs = await self._store.runs(job=job.id, limit=LAST)
-        return Shown(job, self._meaning(job), tuple(warnings), tuple(runs))
+        results = self._jobs.post.results(job)
+        return Shown(job, self._meaning(job), results, tuple(warnings), tuple(runs))
+
+    async def _troubles(self, job: Job) -> list[str]:
+        """What it names and is not there."""
+        found = self._jobs.post.troubles(job)
+        for name in job.spec.after:
+            try:
+                await self._there(name)
+            except NotFound as gone:
+                found.append(f"job {title(job)}: it comes after {name!r}: {gone.message}")
+        return found
 
     def _meaning(self, job: Job) -> str:
         from hermes_agent.work.schedules import meaning
 
-        return meaning(job.schedule, self._runtime.clock())
+        return meaning(job.schedule, self._runtime.clock(), active=job.state in ("active", "done"))
 
     async def _there(self, reference: str) -> Job:
         job = await self._store.job(reference)
@@ -196,8 +217,7 @@ class JobDesk:
             runtime.shelf.place(name)
         for name in spec.skills:
             await runtime.learning.opened(name)
-        for name in spec.after:
-            await self._there(name)
+        await self._check_after(spec, before)
         if spec.model and spec.model != old.model:
             runtime.choosing.full_name(spec.model)
         folder = Path(spec.workspace)
@@ -205,6 +225,27 @@ class JobDesk:
             raise NotFound(f"no folder at {spec.workspace!r}", "name the whole path of one")
         id = before.id if before is not None else "job-0"
         await self._jobs.scripts.foresee(Job(id, spec, schedule, "active", 0.0))
+
+    async def _check_after(self, spec: JobSpec, before: Job | None) -> None:
+        """Those it comes after are there, and none of them comes after it."""
+        seen: set[str] = set()
+        ahead = [(await self._there(name)).id for name in spec.after]
+        while ahead:
+            id = ahead.pop()
+            if before is not None and id == before.id:
+                raise UsageError(
+                    f"{title(before)} would come after itself", "leave one of them out"
+                )
+            if id not in seen:
+                seen.add(id)
+                ahead += await self._follows(id)
+
+    async def _follows(self, id: str) -> list[str]:
+        found = []
+        for name in (await self._store.job(id)).spec.after:
+            with suppress(NotFound):
+                found.append((await self._store.job(name)).id)
+        return found
 
 
 def _check_words(spec: JobSpec) -> None:

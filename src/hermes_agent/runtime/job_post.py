@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.jobs import Job, Run
-from hermes_agent.runtime.post import ORIGIN
+from hermes_agent.runtime.post import ALL, ORIGIN
 from hermes_agent.work.running import title
 
 if TYPE_CHECKING:
@@ -18,6 +18,12 @@ log = logging.getLogger("hermes.jobs")
 Alert = Literal["late", "missed", "failed", "parked", "well"]
 
 
+_NOWHERE = {
+    ORIGIN: "`origin` leads nowhere: the job was made in no chat (name one, as telegram:CHAT)",
+    ALL: "`all` leads nowhere: no channel has a home chat (set channels.CHANNEL.home)",
+}
+
+
 class JobPost:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
@@ -25,6 +31,18 @@ class JobPost:
     def chats(self, job: Job) -> list[Chat]:
         """Where its results go, as far as there is such a place."""
         return self._found(job, job.spec.deliver or (ORIGIN,))[0]
+
+    def results(self, job: Job) -> str:
+        """Where its results go, in words."""
+        if chats := self.chats(job):
+            return f"sent to {', '.join(chat.target for chat in chats)}"
+        kept = "kept here: `hermes task history` shows them"
+        if job.spec.deliver:
+            return kept
+        channels = sorted(self._runtime.settings.channels)
+        named = [one for one in channels if one in job.spec.prompt.casefold()]
+        target = next(iter(named or channels), "CHANNEL")
+        return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them, too"
 
     def troubles(self, job: Job) -> list[str]:
         """Places of a job that lead nowhere."""
@@ -36,9 +54,13 @@ class JobPost:
         wrong = []
         for target in targets:
             try:
-                found |= dict.fromkeys(self._runtime.post.chats([target], job.origin))
+                chats = self._runtime.post.chats([target], job.origin)
             except HermesError as error:
                 wrong.append(f"{error.message} ({error.hint})")
+                continue
+            found |= dict.fromkeys(chats)
+            if not chats and target in _NOWHERE:
+                wrong.append(_NOWHERE[target])
         return list(found), wrong
 
     async def result(self, job: Job, run: Run, text: str) -> None:

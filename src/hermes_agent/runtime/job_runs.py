@@ -291,6 +291,14 @@ class RunWorker:
         await self._change(state="failed", said=False, error=error, told=told, **spent)
 
 
+def _way_out(job: Job, end: ev.TurnFinished) -> str:
+    """What ended it; a budget of the job's own is changed there."""
+    for unit, own in (("tokens", job.spec.tokens), ("dollars", job.spec.dollars)):
+        if own is not None and end.reason == "budget" and end.error.startswith(f"{unit} of this"):
+            return f"`hermes task edit {job.id} --{unit} NUMBER`"
+    return end.hint
+
+
 def _came_to(job: Job, end: ev.TurnFinished, by: str) -> Done:
     tokens = end.usage.total
     if end.reason == "done":
@@ -300,6 +308,6 @@ def _came_to(job: Job, end: ev.TurnFinished, by: str) -> Done:
         late = f"it took longer than {running.span(job.spec.timeout)} and was stopped"
         error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
     else:
-        hint = f" ({end.hint})" if end.hint else ""
-        error = f"{end.error or end.reason}{hint}"
+        way_out = _way_out(job, end)
+        error = f"{end.error or end.reason}" + (f" ({way_out})" if way_out else "")
     return Done(end.text, said=False, error=error, cost=end.cost, tokens=tokens)

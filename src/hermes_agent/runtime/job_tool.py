@@ -90,6 +90,7 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 def _result(shown: "Shown") -> ToolResult:
     job = shown.job
     lines = [_line(shown), f"prompt: {job.spec.prompt}" if job.spec.prompt else ""]
+    lines.append(f"results: {shown.results}")
     lines += [f"warning: {one}" for one in shown.warnings]
     lines += [_run_line(run) for run in shown.runs]
     return ToolResult("\n".join(filter(None, lines)), msgspec.to_builtins(shown))

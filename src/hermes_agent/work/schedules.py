@@ -105,8 +105,8 @@ def _iso(text: str, zone: str) -> float:
     return moment.timestamp() if moment.tzinfo else moment_of(moment, zone)
 
 
-def meaning(schedule: Schedule, now: float) -> str:
-    """What it means, the next times, and whose clock they are read from."""
+def meaning(schedule: Schedule, now: float, *, active: bool = True) -> str:
+    """What it means, the next times of one that is active, and whose clock they are read from."""
     match schedule.kind:
         case "cron":
             words = describe_cron(schedule.cron)
@@ -114,6 +114,8 @@ def meaning(schedule: Schedule, now: float) -> str:
             words = f"every {describe_seconds(schedule.seconds)}"
         case "once":
             words = "once"
+    if not active and schedule.kind != "once":
+        return f"{words} ({schedule.zone})"
     times = slots(schedule, now, now + YEARS_AHEAD, SHOWN)
     if not times:
         return f"{words}; not due any more ({schedule.zone})"

@@ -5,7 +5,7 @@ import json
 from msgspec import Struct
 
 from hermes_agent.core.protocols import CommandState
-from hermes_agent.work.running import cut
+from hermes_agent.work.running import cut, span
 
 SHOWN = 20_000
 BUILTIN = "builtin:"
@@ -26,7 +26,7 @@ def printed(done: CommandState, seconds: float) -> Printed:
     """One that ends with 0 and prints nothing, or `{"wake": false}` last, wakes nobody."""
     output = cut(done.stdout.strip(), SHOWN)
     if done.state == "timeout":
-        return Printed(_both(output, done), True, f"the script took longer than {seconds:g} s")
+        return Printed(_both(output, done), True, f"the script took longer than {span(seconds)}")
     if done.state != "exited":
         return Printed(_both(output, done), True, f"the script did not end by itself: {done.state}")
     if done.code:
