@@ -20,7 +20,9 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(house: House) -
     assert "job-1 is active" in shown
     assert "Check the diff of main, send to Telegram" in shown
     assert "Europe/Berlin" in shown
-    assert "results    kept here: `hermes task history` shows them; `hermes task edit job-1" in shown
+    assert (
+        "results    kept here: `hermes task history` shows them; `hermes task edit job-1" in shown
+    )
     assert "hermes watch install" in shown
     (row,) = house.json("task", "list")
     assert (row["id"], row["state"]) == ("job-1", "active")
