@@ -9,9 +9,13 @@ import httpx
 import pytest
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.private import Ids
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
-from tests.support.platforms.webhook import TOKEN
+from hermes_agent.gateway.people import People
+from tests.support.house import house
+from tests.support.platforms.webhook import ALERT_TOKEN, TOKEN
 from tests.support.platforms.world import World, world
 
 BODY = json.dumps({"sender": "cron", "data": {"body": "hello"}, "id": "1"}).encode()
@@ -43,6 +47,7 @@ async def test_only_who_knows_the_token_is_heard(tmp_path: Path) -> None:
         assert await post(here, "nowhere", BODY, {"Authorization": f"Bearer {TOKEN}"}) == 404
         (arrived,) = await here.heard()
         assert (arrived.person.id, arrived.text, arrived.id) == ("cron", "hello", "1")
+        assert not arrived.person.vouched
 
 
 async def test_a_stranger_cannot_make_us_read_much(tmp_path: Path) -> None:
@@ -57,8 +62,12 @@ async def test_a_stranger_cannot_make_us_read_much(tmp_path: Path) -> None:
 async def test_an_alert_is_handed_on_as_it_is(tmp_path: Path) -> None:
     body = b'{"event": {"event_type": "incident.triggered"}}'
     async with world("webhook", tmp_path) as here:
-        headers = {"X-PagerDuty-Signature": f"v1={'0' * 64},v1={signed(body)}"}
+        made = signed(body, ALERT_TOKEN)
+        headers = {"X-PagerDuty-Signature": f"v1={'0' * 64},v1={made}"}
         assert await post(here, "pagerduty", body, headers) == 202
+        alerts = {"Authorization": f"Bearer {ALERT_TOKEN}"}
+        assert await post(here, "in", BODY, alerts) == 401
+        assert await post(here, "grafana", body, {"Authorization": f"Bearer {TOKEN}"}) == 401
         (arrived,) = await here.heard()
         assert (arrived.kind, arrived.person.id) == ("alert", "pagerduty")
         assert arrived.text.encode() == body
@@ -84,3 +93,18 @@ async def test_a_short_token_is_no_token(tmp_path: Path) -> None:
         around = here.surroundings(lambda _name: "short")
         with pytest.raises(HermesError, match="too short"):
             make(here.platform.settings(), around)
+
+
+async def test_nobody_decides_by_webhook(tmp_path: Path) -> None:
+    channels = {"webhook": {"owners": ["ann"], "allow": ["bob"]}}
+    async with house(tmp_path, channels=channels) as made:
+        people = People(made.runtime, Ids.open(tmp_path))
+        chat = Chat("webhook", "x")
+        for person, role in (
+            (Person("ann"), "owner"),
+            (Person("ann", vouched=False), "member"),
+            (Person("bob", vouched=False), "member"),
+        ):
+            known = await people.known(Arrived("1", chat, person))
+            assert known is not None
+            assert known.role == role

@@ -5,6 +5,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from hermes_agent.core.gateway import Arrived, Chat, Identity, Person
 from hermes_agent.core.private import Ids
 
@@ -34,17 +36,21 @@ class People:
         hash = self._ids(channel, person.id)
         kept = await self._runtime.store.gateway.identity(channel, hash)
         if kept is not None:
-            return None if kept.role == "blocked" else kept
+            return None if kept.role == "blocked" else _at_most(kept, person)
         given = self._runtime.settings.channels.get(channel, {})
         name = claimed(person)
         if person.id.casefold() in _folded(given, OWNERS):
-            return Identity(channel, hash, name, "owner", by=OWNERS)
+            return _at_most(Identity(channel, hash, name, "owner", by=OWNERS), person)
         allowed = {person.id.casefold()}
         if arrived.group:
             allowed.add(f"{GROUP}{arrived.chat.chat}".casefold())
         if allowed & _folded(given, ALLOW):
             return Identity(channel, hash, name, "member", by=ALLOW)
         return None
+
+
+def _at_most(identity: Identity, person: Person) -> Identity:
+    return identity if person.vouched else replace(identity, role="member")
 
 
 def listed(settings: Mapping[str, Any], name: str) -> list[str]:

@@ -25,6 +25,7 @@ from tests.support.platforms import Shown, Switch, Where
 from tests.support.platforms.loopback import Loopback
 
 TOKEN = "a-token-of-the-webhook"
+ALERT_TOKEN = "a-token-for-alerts-alone"
 
 
 class WebhookPlatform(Loopback):
@@ -72,10 +73,11 @@ class WebhookPlatform(Loopback):
         return await self.channel.called(request, request.path_params["rest"])
 
     def settings(self) -> Mapping[str, Any]:
-        return {"token": "webhook-token", "url": f"{self.address}/out", "text": "data.body"}
+        secrets = {"token": "webhook-token", "alert_token": "alert-token"}
+        return {**secrets, "url": f"{self.address}/out", "text": "data.body"}
 
     def secrets(self) -> Mapping[str, str]:
-        return {"webhook-token": TOKEN}
+        return {"webhook-token": TOKEN, "alert-token": ALERT_TOKEN}
 
     def chat(self, where: Where = "private") -> Chat:
         return Chat("webhook", "release-7", "rollback" if where == "thread" else "")

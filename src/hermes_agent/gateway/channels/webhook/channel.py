@@ -28,18 +28,26 @@ MOST_UNKNOWN = 2_000_000
 
 
 def make(settings: Settings, surroundings: Surroundings) -> "Webhook":
-    token = surroundings.secret(str(settings.get("token", "")))
-    if len(token) < SHORTEST_TOKEN:
-        raise HermesError(
-            "the webhook's token is too short", f"at least {SHORTEST_TOKEN} characters"
-        )
-    return Webhook(settings, token, surroundings)
+    def secret(name: str) -> str:
+        found = surroundings.secret(str(settings[name]))
+        if len(found) < SHORTEST_TOKEN:
+            hint = f"at least {SHORTEST_TOKEN} characters"
+            raise HermesError(f"the secret of channels.webhook.{name} is too short", hint)
+        return found
+
+    if not settings.get("token"):
+        raise HermesError("channels.webhook.token is missing", "`hermes gateway setup webhook`")
+    alerts = secret("alert_token") if settings.get("alert_token") else ""
+    return Webhook(settings, secret("token"), alerts, surroundings)
 
 
 class Webhook:
-    def __init__(self, settings: Settings, token: str, around: Surroundings) -> None:
+    def __init__(
+        self, settings: Settings, token: str, alert_token: str, around: Surroundings
+    ) -> None:
         self._settings = settings
         self._token = token
+        self._alert_token = alert_token
         self._url = str(settings.get("url") or "")
         self._around = around
         self._waiting: dict[str, bool] = {}
@@ -53,9 +61,11 @@ class Webhook:
     # in
 
     async def called(self, request: Request, rest: str) -> Response:
-        bearer = knows(request.headers.get("authorization", ""), self._token)
+        # Who may raise alerts may not speak for people, nor the other way round.
+        token = self._alert_token if rest in ALERTS else self._token
+        bearer = bool(token) and knows(request.headers.get("authorization", ""), token)
         signed = _signatures(request)
-        if not bearer and not signed:
+        if not token or (not bearer and not signed):
             return Response(status_code=401)
         try:
             body = await body_within(request, MOST_BYTES if bearer else MOST_UNKNOWN)
@@ -63,7 +73,7 @@ class Webhook:
             return Response(status_code=413)
         except TookTooLong:
             return Response(status_code=408)
-        if not bearer and not self._is_ours(signed, body):
+        if not bearer and not _is_signed(signed, body, token):
             return Response(status_code=401)
         if rest == "probe":
             if (word := body.decode(errors="replace")) in self._waiting:
@@ -81,16 +91,6 @@ class Webhook:
             return Response(status_code=404)
         await self._around.receive(arrived, "")
         return Response(status_code=202)
-
-    def _is_ours(self, signed: str, body: bytes) -> bool:
-        made = self._signature(body).encode()
-        return any(
-            hmac.compare_digest(one.strip().rpartition("=")[2].encode(), made)
-            for one in signed.split(",")
-        )
-
-    def _signature(self, body: bytes) -> str:
-        return hmac.new(self._token.encode(), body, hashlib.sha256).hexdigest()
 
     def _arrived(self, request: Request, body: bytes) -> Arrived:
         posted = msgspec.json.decode(body, type=dict[str, Any])
@@ -110,7 +110,7 @@ class Webhook:
         return Arrived(
             id or secrets.token_hex(16),
             Chat("webhook", found("chat") or sender, str(thread) if thread else ""),
-            Person(sender, found("name")),
+            Person(sender, found("name"), vouched=False),
             clean(str(press)) if press else found("text"),
             "press" if press else "message",
             files=tuple(one for one in files if one not in voice),
@@ -157,7 +157,7 @@ class Webhook:
         headers = {
             "Content-Type": "application/json",
             "Idempotency-Key": key,
-            "X-Hub-Signature-256": f"sha256={self._signature(body)}",
+            "X-Hub-Signature-256": f"sha256={_signature(body, self._token)}",
         }
         try:
             return await self._client.post(url, content=body, headers=headers)
@@ -190,6 +190,18 @@ class Webhook:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def _signature(body: bytes, token: str) -> str:
+    return hmac.new(token.encode(), body, hashlib.sha256).hexdigest()
+
+
+def _is_signed(signed: str, body: bytes, token: str) -> bool:
+    made = _signature(body, token).encode()
+    return any(
+        hmac.compare_digest(one.strip().rpartition("=")[2].encode(), made)
+        for one in signed.split(",")
+    )
 
 
 def _signatures(request: Request) -> str:

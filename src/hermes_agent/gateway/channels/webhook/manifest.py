@@ -8,6 +8,7 @@ MANIFEST = Manifest(
     module="hermes_agent.gateway.channels.webhook.channel",
     fields=(
         Field("token", "what callers must know: as bearer, or to sign with", True, True),
+        Field("alert_token", "what monitoring systems must know; without it no alerts", True),
         Field("url", "where messages go to, as JSON; without it nothing can be sent"),
         Field("text", "where the text stands in what is posted, as `data.body`", default="text"),
         Field("sender", "where it says who wrote", default="sender"),
