@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JobSpec, Run, Schedule
-from hermes_agent.core.settings import JobSettings
+from hermes_agent.core.settings import JobSettings, WatchSettings
 from hermes_agent.core.tools import Tool
 from tests.store.helpers import opened
 from tests.support.house import script, until
@@ -274,6 +274,14 @@ async def test_trouble_is_told_where_the_job_says_else_the_settings_else_where_i
         job = await place.add(script="false", script_only=True, **spec)
         await place.by_hand(job)
         assert [one.outgoing.chat.target for one in await place.sent()] == places
+
+
+async def test_trouble_of_a_job_that_tells_nobody_is_told_to_the_team(tmp_path: Path) -> None:
+    watch = WatchSettings(notify=("post:team",))
+    async with workplace(tmp_path, jobs=JobSettings(zone="UTC"), watch=watch) as place:
+        job = await place.add(script="false", script_only=True, deliver=())
+        await place.by_hand(job)
+        assert [one.outgoing.chat.target for one in await place.sent()] == ["post:team"]
 
 
 async def test_a_run_that_breaks_has_failed_and_the_next_is_run(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ class JobPost:
     def _alerted(self, job: Job) -> list[Chat]:
         """Where somebody looks; a place that is gone is no reason to tell nobody."""
         spec, settings = job.spec, self._runtime.settings
-        for targets in (spec.on_failure, settings.jobs.alert, spec.deliver, (ORIGIN,)):
+        origin = (ORIGIN,) if job.origin else ()
+        own = (spec.on_failure, settings.jobs.alert, spec.deliver, origin)
+        for targets in (*own, settings.watch.notify):
             found, wrong = self._found(job, targets)
             if found or (targets and not wrong):
                 return found
