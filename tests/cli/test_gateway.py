@@ -21,6 +21,12 @@ async def until(met: Callable[[], Any]) -> Any:
     return found
 
 
+async def until_said(cli: "Cli", words: str, *command: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while words not in await cli.good(*command):
+            await asyncio.sleep(0.1)
+
+
 class Cli:
     """Commands beside the platform, which lives in this process."""
 
@@ -129,7 +135,11 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     out = await cli.good("gateway", "setup", "telegram", "--set", address, input=f"{TOKEN}\n")
     assert "your chat becomes the home" in out
     assert "nobody can be asked for consent" in await cli.good("gateway", "status")
-    assert "hint: `hermes gateway pair telegram --role owner`" in await cli.good("doctor")
+    await cli.good("config", "set", "channels.telegram.onwers", "[4711]")
+    await until_said(cli, "there is no setting 'onwers' for it", "gateway", "status")
+    told = await cli.good("doctor")
+    assert "there is no setting channels.telegram.onwers" in told
+    assert "hint: `hermes gateway pair telegram --role owner`" in told
     told = await cli.good("gateway", "pair", "telegram", "--role", "owner")
     assert "becomes the channel's home" in told
     await telegram.say(told.splitlines()[0])

@@ -167,6 +167,19 @@ async def test_what_came_while_it_was_deaf_is_heard_after_the_restart(tmp_path: 
         assert [kept.arrived.text for kept in await one.store.gateway.new()] == ["hello?"]
 
 
+async def test_one_that_hears_again_is_asked_for_a_proof_at_once(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        one.platform.deaf.add("loop")
+        await one.reaches(lambda: one.proof.failures, "the failure")
+        one.platform.deaf.clear()
+        before = one.time.now
+        one.liveness.heard(before)
+        took = await one.reaches(lambda: (one.proof.proven or 0.0) >= before, "the proof")
+        assert took < INTERVAL / 2
+        assert not one.announced
+
+
 async def test_a_platform_that_refuses_us_is_announced_and_seldom_tried_again(
     tmp_path: Path,
 ) -> None:

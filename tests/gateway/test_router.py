@@ -191,6 +191,7 @@ async def test_an_edit_counts_only_while_the_first_was_not_read(tmp_path: Path) 
         await r.rest()
         assert await taken(r) == ["first", "second", "(edited) the second"]
         assert (await r.say("3rd", kind="edited", id="m2/2", reply_to="m2")).state == "ignored"
+        await r.hears("I had read your message before you changed it")
 
 
 # commands

@@ -186,6 +186,10 @@ async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Pa
         (session,) = await r.runtime.store.sessions()
         answers = [one for one in await r.house.journal(session) if isinstance(one, ev.Answered)]
         assert [one.answer for one in answers] == ["no"]
+        await r.rest()
+        closed = [one for one in r.texts() if one.startswith("no: ") and "noted" not in one]
+        assert len(closed) == 1
+        assert "touch made" in closed[0]
 
 
 async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(

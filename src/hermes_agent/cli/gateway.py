@@ -96,6 +96,8 @@ def _said(row: Row) -> str:
     parts += [f"{row['set_aside']} not dealt with: `hermes gateway dead`"] * bool(row["set_aside"])
     if row["error"] and row["error"] not in row["says"]:
         parts.append(row["error"])
+    for name in row["unknown"]:
+        parts.append(f"there is no setting {name!r} for it")
     if not row["asks"]:
         parts.append("nobody can be asked for consent: no home chat, no owner")
     return one_line(", ".join(parts), 400)
@@ -115,8 +117,8 @@ def tested(channel: str, *, json: bool) -> int:
         print(f"{channel}: proven just now: {proves}")
     else:
         print(f"{channel}: not proven: {clean(str(told['error']))}")
-        if told.get("hint"):
-            print(f"hint: {clean(str(told['hint']))}")
+        hint = told.get("hint") or "it is begun again by itself; `hermes logs` may say more"
+        print(f"hint: {clean(str(hint))}")
     return 0 if told["proven_now"] else 1
 
 

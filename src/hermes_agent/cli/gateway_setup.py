@@ -12,6 +12,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings import Settings
 from hermes_agent.gateway.channel import Field, Manifest
 from hermes_agent.gateway.channels_book import Book
+from hermes_agent.gateway.gateway import COMMON
 from hermes_agent.runtime.config import load_settings, set_setting
 from hermes_agent.runtime.home import Home
 from hermes_agent.runtime.places import find_home
@@ -78,7 +79,7 @@ def _channels(home: Home) -> dict[str, dict[str, object]]:
 
 
 def _given(manifest: Manifest, pairs: list[str]) -> dict[str, str]:
-    known = {field.name for field in manifest.fields} | {"allow", "owners", "policy", "listen"}
+    known = {field.name for field in manifest.fields} | COMMON
     given: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

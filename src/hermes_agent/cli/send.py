@@ -66,7 +66,10 @@ def _line(row: dict[str, Any]) -> str:
             return f"{row['target']}: it will be sent"
         case state:
             why = one_line(row.get("error", ""), 200)
-            return f"{row['target']}: {state}" + (f": {why}" if why else "")
+            said = f"{row['target']}: {state}" + (f": {why}" if why else "")
+            if state == "dead":
+                return f"{said}\nhint: `hermes gateway again {row['id']}` tries it once more"
+            return f"{said}; it is tried on\nhint: `hermes gateway status` says how the channel is"
 
 
 def _receipts(api: Api, told: dict[str, Any], patience: float) -> list[dict[str, Any]]:

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 AT_HOME = (INCIDENTS, JOBS, "commander")
 """Sources of sessions that have no chat of their own and whose questions go to the home chats."""
 
+ABOUT = 120
+"""Characters of a question that stand below what was decided, where it cannot be edited."""
+
 
 class Place(NamedTuple):
     """Where something is put."""
@@ -148,7 +151,7 @@ class Asking:
             prefix = f"question/{question_hash(self._ids, event.id)}/"
             said = await self._said(event)
         told = await self._runtime.store.gateway.deliveries(key=prefix, limit=1_000)
-        asked = [one for one in told if not one.outgoing.edit and one.outgoing.kind == "question"]
+        asked = [one for one in told if one.key.rpartition("/")[2].isdecimal()]
         return [self._closing(one, said, event) for one in _last(asked)]
 
     async def _said(self, event: ev.Answered | ev.Agreed) -> str:
@@ -161,9 +164,9 @@ class Asking:
 
     async def _name(self, by: str) -> str:
         """As people know them."""
-        for one in await self._runtime.store.gateway.identities():
-            if who(one) == by and one.name:
-                return f"{one.name.removeprefix(CLAIMED)} ({one.channel})"
+        for one in await self._whom.people():
+            if who(one) == by:
+                return f"{one.name.removeprefix(CLAIMED) or one.hash[:6]} ({one.channel})"
         return by
 
     def _closing(
@@ -179,7 +182,10 @@ class Asking:
             return NewDelivery(
                 key, replace(before, text=text, buttons=buttons, edit=asked.receipt, reply_to="")
             )
-        return NewDelivery(key, Outgoing(before.chat, said, kind="question", edit=""))
+        about = " ".join(before.text.replace("`", "").split())
+        return NewDelivery(
+            key, Outgoing(before.chat, f"{said}\n\n> {about[:ABOUT]}", kind="question", edit="")
+        )
 
 
 def _waiting(one: Question | Parked, asked: bool) -> Put:

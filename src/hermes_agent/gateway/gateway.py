@@ -30,6 +30,8 @@ log = logging.getLogger("hermes.gateway")
 
 LOOK_SECONDS = 1.0
 """How often it is looked whether config.yaml or the secrets have changed."""
+COMMON = frozenset({"enabled", "home", "allow", "owners", "policy", "listen"})
+"""Settings that every channel has."""
 TIDY_SECONDS = 86_400.0
 AGAIN_SECONDS = 1.0
 MOST_AGAIN_SECONDS = 60.0
@@ -103,8 +105,15 @@ class Gateway:
         for name, trouble in self._troubles.items():
             shown[name] = {"state": "missing", "error": trouble.message, "hint": trouble.hint}
         for name in self._berths:
+            shown[name]["unknown"] = self._unknown(name)
             shown[name]["asks"] = [chat.target for chat in await self.router.whom.chats(name)]
         return {"channels": dict(sorted(shown.items())), **self.router.status()}
+
+    def _unknown(self, name: str) -> list[str]:
+        """Settings of a channel that mean nothing: misspelt ones."""
+        given = self.runtime.settings.channels.get(name, {})
+        known = {field.name for field in self._berths[name].manifest.fields} | COMMON
+        return sorted(set(given) - known)
 
     # what its parts see of the channels
 

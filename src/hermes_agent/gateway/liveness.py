@@ -50,6 +50,7 @@ class Liveness:
         self._sleep = sleep
         self._random = random
         self._proving = asyncio.Lock()
+        self._again = asyncio.Event()
         self.proof = Proof(line.name)
 
     async def tend(self) -> None:
@@ -61,14 +62,19 @@ class Liveness:
                 await self.prove()
             except HermesError as error:
                 log.warning("the proof of %s could not be kept: %s", self._line.name, error.message)
-            await self._sleep(self._settings().probe_seconds * (0.8 + 0.2 * self._random()))
+            self._again.clear()
+            wait = self._settings().probe_seconds * (0.8 + 0.2 * self._random())
+            await first_of(self._again.wait(), self._sleep(wait))
 
     @property
     def is_well(self) -> bool:
         return self.proof.failures == 0 and self._line.channel is not None
 
     def heard(self, now: float) -> None:
+        """Whoever hears again after a failure is asked for a proof at once."""
         self.proof = replace(self.proof, received=now)
+        if self.proof.failures:
+            self._again.set()
 
     def told(self, now: float) -> None:
         self.proof = replace(self.proof, sent=now)

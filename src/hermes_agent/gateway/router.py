@@ -66,6 +66,7 @@ IN_GROUP = (
     "to be somebody else's.)"
 )
 
+READ_BEFORE = "I had read your message before you changed it. Write me what is different."
 NEW_HOME = (
     "This chat is the home of {channel} from now on: what an owner must consent to, and what is "
     "said to nobody in particular, comes here. `hermes config set channels.{channel}.home CHAT` "
@@ -205,6 +206,8 @@ class Router:
         bond = await self._bond(arrived, identity)
         if arrived.kind == "edited":
             if bond is not None and await self._was_taken(bond, arrived):
+                if not arrived.group:
+                    await self._say(kept, READ_BEFORE)
                 return Dealt("ignored", "the message was read before it was edited")
             text = f"(edited) {text}"
         elif bond is not None and await self._answers(kept, bond, identity, text):

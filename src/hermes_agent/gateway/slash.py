@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.gateway import Bond, Identity, Kept, Role, person_of
 from hermes_agent.core.messages import Effort
 from hermes_agent.core.records import Session
@@ -127,8 +127,11 @@ def _theirs(here: Here, session: Session) -> bool:
 async def _resume(here: Here, words: str) -> str:
     if not words:
         raise UsageError("name a session", "/sessions lists them")
-    session = await here.router.runtime.store.session(words)
-    if not _theirs(here, session):
+    try:
+        session = await here.router.runtime.store.session(words)
+    except NotFound:
+        session = None
+    if session is None or not _theirs(here, session):
         raise UsageError(f"no session {words!r} of yours", "/sessions lists them")
     await here.router.bind(here.kept.arrived, here.identity, session)
     return f"This chat goes on with session {session.id}: {session.title}"

@@ -20,6 +20,9 @@ def look(settings: Settings, status: dict[str, Any] | None) -> Iterator[Told]:
         return
     for name, row in ((status.get("gateway") or {}).get("channels") or {}).items():
         yield _of(name, row)
+        for unknown in row.get("unknown", ()):
+            what = f"{name}: there is no setting channels.{name}.{unknown}"
+            yield "warn", what, "look for a misspelling in config.yaml"
         if row.get("asks") == []:
             yield (
                 "warn", f"{name}: nobody can be asked for consent: no home chat, no owner",

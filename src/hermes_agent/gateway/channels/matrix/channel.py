@@ -126,7 +126,9 @@ class Matrix:
         return missed[::-1]
 
     async def _invited(self, news: Mapping[str, Any]) -> None:
-        allowed = [str(one) for one in self._settings.get("allow") or ()]
+        allowed = [
+            str(one) for name in ("allow", "owners") for one in self._settings.get(name) or ()
+        ]
         anyone = self._settings.get("invites") == "anyone"
         for room, what in _dict(_dict(news.get("rooms")).get("invite")).items():
             events = _dict(_dict(what).get("invite_state")).get("events") or []

@@ -29,6 +29,6 @@ MANIFEST = Manifest(
         "Write the token into ~/.hermes/.env, as MATRIX_TOKEN=…",
         "hermes config set channels.matrix.address https://matrix.example.org",
         "hermes config set channels.matrix.token MATRIX_TOKEN",
-        "Put yourself on the list: channels.matrix.allow: ['@you:example.org'], then invite it.",
+        "Put yourself on the list: channels.matrix.owners: ['@you:example.org'], then invite it.",
     ),
 )
