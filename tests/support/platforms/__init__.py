@@ -151,6 +151,7 @@ class Platform(Protocol):
 
 
 _PLATFORMS = {
+    "email": "tests.support.platforms.email:EmailPlatform",
     "discord": "tests.support.platforms.discord:DiscordPlatform",
     "slack": "tests.support.platforms.slack:SlackPlatform",
     "telegram": "tests.support.platforms.telegram:TelegramPlatform",

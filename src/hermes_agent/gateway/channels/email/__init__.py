@@ -1,0 +1,1 @@
+"""E-mail: a mailbox by IMAP, sending by SMTP."""

@@ -1,0 +1,313 @@
+"""IMAP (RFC 3501, with IDLE and UIDPLUS), as far as a channel needs it: one folder is read, and
+what is new is waited for."""
+
+import asyncio
+import base64
+import itertools
+import re
+import secrets
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.gateway.channel import Refused
+from hermes_agent.gateway.channels.email.places import Place
+
+SECONDS = 60.0
+"""For one line or one piece of an answer."""
+CLOSE_SECONDS = 2.0
+LONGEST_LINE = 4_000_000
+LONGEST_LITERAL = 64_000_000
+PIECE = 1_000_000
+PASSING = ("UNAVAILABLE", "LIMIT", "INUSE", "SERVERBUG", "CONTACTADMIN")
+"""What keeps us out though nothing is wrong with the password."""
+
+_LITERAL = re.compile(rb"\{(\d+)\}\r\n\Z")
+_CODE = re.compile(r"\[([A-Z-]+)")
+_FETCH = re.compile(rb"\* \d+ FETCH ", re.IGNORECASE)
+_UID = re.compile(rb"[( ]UID (\d+)", re.IGNORECASE)
+_SIZE = re.compile(rb"[( ]RFC822\.SIZE (\d+)", re.IGNORECASE)
+_QUOTED = re.compile(rb'BODY\[[^\]]*\] "((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_NEWS = re.compile(rb"\* \d+ EXISTS", re.IGNORECASE)
+
+
+class ImapError(HermesError):
+    """The server says no to something."""
+
+
+class Cut(HermesError):
+    """The connection is no more."""
+
+
+class Folder(Struct, frozen=True):
+    validity: int
+    """Another number means that the mails are numbered anew."""
+    next: int
+    """The number that the next mail gets."""
+
+
+class Answer(Struct, frozen=True):
+    line: bytes
+    literals: tuple[bytes, ...] = ()
+
+
+@asynccontextmanager
+async def logged_in(place: Place, user: str, password: str) -> AsyncIterator["Imap"]:
+    imap = await _connected(place)
+    try:
+        await imap.begin(place)
+        await imap.login(user, password)
+        yield imap
+    finally:
+        await imap.close()
+
+
+async def _connected(place: Place) -> "Imap":
+    context = place.context() if place.safety == "tls" else None
+    try:
+        async with asyncio.timeout(SECONDS):
+            reader, writer = await asyncio.open_connection(
+                place.host, place.port, ssl=context, limit=LONGEST_LINE
+            )
+    except TimeoutError:
+        raise Cut(f"{place.host} does not answer") from None
+    except OSError as error:
+        raise Cut(f"{place.host} is not reached: {error}") from None
+    return Imap(reader, writer)
+
+
+class Imap:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._tags = _tags()
+        self._can: frozenset[str] = frozenset()
+        self._news = False
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._writer.wait_closed()
+
+    # a session
+
+    async def begin(self, place: Place) -> None:
+        greeting = (await self._answer()).line
+        if not greeting.upper().startswith((b"* OK", b"* PREAUTH")):
+            raise Cut(f"{place.host} turns us away: {_text(greeting)}")
+        if place.safety == "starttls":
+            await self._ask("STARTTLS")
+            try:
+                await self._writer.start_tls(place.context(), server_hostname=place.host)
+            except OSError as error:
+                raise Cut(f"{place.host} is not reached safely: {error}") from None
+            self._tags = _tags()  # what was said before in the clear answers nothing
+        await self._learn()
+
+    async def _learn(self) -> None:
+        words = [
+            word
+            for answer in await self._ask("CAPABILITY")
+            if answer.line.upper().startswith(b"* CAPABILITY")
+            for word in _text(answer.line).upper().split()
+        ]
+        self._can = frozenset(words)
+
+    async def login(self, user: str, password: str) -> None:
+        if "LOGINDISABLED" in self._can and "AUTH=PLAIN" not in self._can:
+            raise Refused("the mail server takes no password on this connection", "use tls://")
+        try:
+            if "AUTH=PLAIN" in self._can:
+                word = base64.b64encode(f"\0{user}\0{password}".encode()).decode()
+                at_once = "SASL-IR" in self._can
+                text = f"AUTHENTICATE PLAIN {word}" if at_once else "AUTHENTICATE PLAIN"
+                await self._ask(text, more="" if at_once else word)
+            else:
+                await self._ask(f"LOGIN {quoted(user)} {quoted(password)}")
+        except ImapError as error:
+            code = _CODE.search(error.message)
+            if (code and code[1] in PASSING) or "too many" in error.message.lower():
+                raise
+            raise Refused(
+                "the mail server does not accept our password",
+                "set channels.email.password to the name of a secret that holds a valid one",
+            ) from None
+        await self._learn()
+
+    async def select(self, folder: str) -> Folder:
+        said = b" ".join(answer.line for answer in await self._ask(f"SELECT {quoted(folder)}"))
+        validity = re.search(rb"\[UIDVALIDITY (\d+)", said, re.IGNORECASE)
+        following = re.search(rb"\[UIDNEXT (\d+)", said, re.IGNORECASE)
+        if validity is None or following is None:
+            raise ImapError("the mail server does not number its mails")
+        self._news = False
+        return Folder(int(validity[1]), int(following[1]))
+
+    async def sizes(self, after: int) -> list[tuple[int, int]]:
+        """Number and size of every mail after a number, in order."""
+        self._news = False
+        found = {}
+        for answer in await self._ask(f"UID FETCH {after + 1}:* (UID RFC822.SIZE)"):
+            uid, size = _UID.search(answer.line), _SIZE.search(answer.line)
+            if _FETCH.match(answer.line) and uid and size and int(uid[1]) > after:
+                found[int(uid[1])] = int(size[1])  # `n:*` names the last one even if it is before n
+        return sorted(found.items())
+
+    async def fetch(self, uid: int, part: str = "") -> bytes | None:
+        """A mail, or a part of it such as HEADER, unread as before; None when it is gone."""
+        for answer in await self._ask(f"UID FETCH {uid} (UID BODY.PEEK[{part}])"):
+            number = _UID.search(answer.line)
+            if not _FETCH.match(answer.line) or number is None or int(number[1]) != uid:
+                continue
+            if answer.literals:
+                return answer.literals[0]
+            if said := _QUOTED.search(answer.line):
+                return re.sub(rb"\\(.)", rb"\1", said[1])
+        return None
+
+    async def search(self, *words: str) -> list[int]:
+        found = []
+        for answer in await self._ask(" ".join(("UID SEARCH", *words))):
+            if answer.line.upper().startswith(b"* SEARCH"):
+                found += [int(word) for word in answer.line.split()[2:] if word.isdigit()]
+        return sorted(found)
+
+    async def seen(self, uid: int) -> None:
+        await self._ask(rf"UID STORE {uid} +FLAGS.SILENT (\Seen)")
+
+    async def delete(self, uid: int) -> None:
+        """This one alone: where the server cannot, it stays, marked."""
+        await self._ask(rf"UID STORE {uid} +FLAGS.SILENT (\Deleted \Seen)")
+        if "UIDPLUS" in self._can:
+            await self._ask(f"UID EXPUNGE {uid}")
+
+    async def idle(self, seconds: float, nudge: asyncio.Event) -> None:
+        """Wait until something may be new, or we are nudged, at most so long."""
+        if self._news or nudge.is_set():
+            return
+        if "IDLE" not in self._can:
+            await _first(seconds, nudge.wait())
+            return
+        tag = await self._write("IDLE")
+        while not (answer := await self._answer()).line.startswith(b"+"):
+            if answer.line.startswith(tag):
+                raise ImapError(f"the mail server does not wait with us: {_text(answer.line)}")
+        await _first(seconds, self._until_news(), nudge.wait())
+        await self._send(b"DONE\r\n")
+        await self._until(tag)
+
+    async def _until_news(self) -> None:
+        while not self._news:
+            self._note(await self._line(None))
+
+    # the wire
+
+    async def _ask(self, text: str, more: str = "") -> list[Answer]:
+        """What is answered to a command; `more` follows when the server asks for it."""
+        tag = await self._write(text)
+        return await self._until(tag, more)
+
+    async def _write(self, text: str) -> bytes:
+        tag = next(self._tags)
+        await self._send(f"{tag} {text}\r\n".encode())
+        return f"{tag} ".encode()
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            self._writer.write(data)
+            async with asyncio.timeout(SECONDS):
+                await self._writer.drain()
+        except OSError as error:
+            raise Cut(f"the connection to the mailbox ended: {_said(error)}") from None
+
+    async def _until(self, tag: bytes, more: str = "") -> list[Answer]:
+        answers: list[Answer] = []
+        while True:
+            answer = await self._answer()
+            line = answer.line
+            if line.startswith(tag):
+                if line[len(tag) :].upper().startswith(b"OK"):
+                    return [*answers, answer]
+                raise ImapError(f"the mail server says: {_text(line[len(tag) :])}")
+            if line.startswith(b"+"):
+                await self._send(f"{more}\r\n".encode())
+            elif line.upper().startswith(b"* BYE"):
+                raise Cut(f"the mail server ends the connection: {_text(line)}")
+            else:
+                answers.append(answer)
+
+    async def _answer(self) -> Answer:
+        """One answer, with what it holds byte for byte."""
+        line, literals = await self._line(SECONDS), []
+        while found := _LITERAL.search(line):
+            length = int(found[1])
+            if length > LONGEST_LITERAL:
+                raise Cut(f"the mail server sends {length} bytes at once")
+            literals.append(await self._bytes(length))
+            line = line[: found.start()] + b"~" + await self._line(SECONDS)
+        self._note(line)
+        return Answer(line, tuple(literals))
+
+    def _note(self, line: bytes) -> None:
+        self._news = self._news or _NEWS.match(line) is not None
+
+    async def _line(self, seconds: float | None) -> bytes:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._reader.readuntil(b"\r\n")
+        except TimeoutError:
+            raise Cut("the mail server does not answer") from None
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
+            raise Cut(f"the connection to the mailbox ended: {_said(error)}") from None
+
+    async def _bytes(self, length: int) -> bytes:
+        pieces = []
+        try:
+            while length:
+                async with asyncio.timeout(SECONDS):
+                    piece = await self._reader.readexactly(min(length, PIECE))
+                pieces.append(piece)
+                length -= len(piece)
+        except TimeoutError:
+            raise Cut("the mail server does not answer") from None
+        except (asyncio.IncompleteReadError, OSError) as error:
+            raise Cut(f"the connection to the mailbox ended: {_said(error)}") from None
+        return b"".join(pieces)
+
+
+def _tags() -> Iterator[str]:
+    """Tags that nobody can guess."""
+    word = secrets.token_hex(4)
+    return (f"h{word}{number}" for number in itertools.count(1))
+
+
+def quoted(text: str) -> str:
+    """As a string of the protocol, which has no line ends and no letters beyond ASCII."""
+    if not text.isascii() or not text.isprintable():
+        raise ImapError("the mail server takes only plain letters here")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+async def _first(seconds: float, *waits: Coroutine[Any, Any, object]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").strip()[:300]
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__

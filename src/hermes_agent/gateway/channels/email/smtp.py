@@ -1,0 +1,98 @@
+"""Sending one mail by SMTP, and what an answer to it means."""
+
+from contextlib import suppress
+from typing import NoReturn
+
+import aiosmtplib
+
+from hermes_agent.gateway.channel import SendError
+from hermes_agent.gateway.channels.email.places import Place
+
+SECONDS = 60.0
+WAIT_SECONDS = 60.0
+"""How long to wait where a server asks for less: it cannot say how long."""
+TOO_MUCH_TODAY = "5.4.5"
+TODAY_SECONDS = 3_600.0
+PASSWORD = "set channels.email.password to the name of a secret that holds a valid one"  # noqa: S105 a hint
+
+
+class Post:
+    def __init__(self, place: Place, user: str, password: str, address: str) -> None:
+        self._place = place
+        self._user = user
+        self._password = password
+        self._address = address
+
+    async def send(self, to: str, mail: bytes) -> None:
+        """Raises `SendError`."""
+        client = self._client()
+        try:
+            await self._enter(client)
+            await self._hand_over(client, to, mail)
+            with suppress(aiosmtplib.SMTPException, OSError):
+                await client.quit()
+        finally:
+            client.close()
+
+    def _client(self) -> aiosmtplib.SMTP:
+        safety = self._place.safety
+        return aiosmtplib.SMTP(
+            hostname=self._place.host,
+            port=self._place.port,
+            use_tls=safety == "tls",
+            start_tls=safety == "starttls",
+            tls_context=None if safety == "plain" else self._place.context(),
+            timeout=SECONDS,
+            local_hostname=self._address.rpartition("@")[2],
+        )
+
+    async def _enter(self, client: aiosmtplib.SMTP) -> None:
+        try:
+            await client.connect()
+            await client.login(self._user, self._password)
+        except aiosmtplib.SMTPAuthenticationError as error:
+            if error.code < 500:
+                raise SendError(_told(error), after=WAIT_SECONDS, channel=True) from None
+            raise SendError(
+                "the mail server does not accept our password", PASSWORD, channel=True
+            ) from None
+        except aiosmtplib.SMTPResponseException as error:
+            raise SendError(_told(error), after=WAIT_SECONDS, channel=True) from None
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise SendError(
+                f"the mail server is not reached: {_said(error)}", channel=True
+            ) from None
+
+    async def _hand_over(self, client: aiosmtplib.SMTP, to: str, mail: bytes) -> None:
+        step = "MAIL"
+        try:
+            size = [f"SIZE={len(mail)}"] if client.supports_extension("size") else []
+            await client.mail(self._address, options=size)
+            step = "RCPT"
+            await client.rcpt(to)
+            step = "DATA"
+            await client.data(mail)
+        except aiosmtplib.SMTPResponseException as error:
+            _refuse(error, step)
+        except (aiosmtplib.SMTPException, OSError) as error:
+            raise SendError(
+                f"the mail server did not answer: {_said(error)}", doubtful=step == "DATA"
+            ) from None
+
+
+def _refuse(error: aiosmtplib.SMTPResponseException, step: str) -> NoReturn:
+    told = _told(error)
+    if error.message.startswith(TOO_MUCH_TODAY):
+        raise SendError(told, after=TODAY_SECONDS, channel=True) from None
+    if error.code < 500:
+        raise SendError(told, after=WAIT_SECONDS) from None
+    ours = step == "MAIL" and error.code != 552  # 552: this one mail is too large
+    raise SendError(told, again=ours, channel=ours) from None
+
+
+def _told(error: aiosmtplib.SMTPResponseException) -> str:
+    return f"the mail server says {error.code}: {' '.join(error.message.split())[:200]}"
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
