@@ -233,6 +233,16 @@ def test_html_is_read_as_text() -> None:
     assert "old" in text_of(html, answers=False)
 
 
+@pytest.mark.parametrize("piece", ["<a ", "<!", "<!--", "</", "<p>", "<a>x", "&", "<script>", "<?"])
+def test_html_that_never_ends_is_read_all_the_same(piece: str) -> None:
+    text = text_of("begin" + piece * (400_000 // len(piece)) + "</a>" * 1_000, answers=True)
+    assert text.startswith("begin")
+
+
+def test_what_is_in_comments_is_not_said() -> None:
+    assert text_of("a<!-- <b>hidden</b> --> b<!--[if mso]>x<![endif]-->", answers=False) == "a b"
+
+
 def test_paragraphs_that_were_broken_for_sending_are_whole_again() -> None:
     raw = (
         b"From: ada@people.test\r\nContent-Type: text/plain; format=flowed\r\n\r\n"

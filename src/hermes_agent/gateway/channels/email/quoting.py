@@ -127,7 +127,7 @@ class _Text(HTMLParser):
         self._answers = answers
         self._parts: list[str] = []
         self._hidden: list[str] = []
-        self._links: list[tuple[str, int]] = []
+        self._link: tuple[str, int] | None = None
         self._pre = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -148,7 +148,7 @@ class _Text(HTMLParser):
         elif tag in ("td", "th"):
             self._parts.append(" ")
         elif tag == "a":
-            self._links.append((facts.get("href", ""), len(self._parts)))
+            self._link = facts.get("href", ""), len(self._parts)
         elif tag == "img" and facts.get("alt"):
             self._parts.append(facts["alt"])
 
@@ -165,8 +165,8 @@ class _Text(HTMLParser):
         elif tag in _BLOCKS:
             self._break()
             self._pre -= bool(tag == "pre" and self._pre)
-        elif tag == "a" and self._links:
-            address, start = self._links.pop()
+        elif tag == "a" and self._link:
+            (address, start), self._link = self._link, None
             label = "".join(self._parts[start:]).strip()
             if address.startswith(("http://", "https://")) and address.rstrip("/") not in label:
                 self._parts.append(f" ({address})")
@@ -184,10 +184,23 @@ class _Text(HTMLParser):
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).replace("\xa0", " ").strip("\n")
 
 
+_UNFINISHED = re.compile(r"<(?![^<>]{0,4000}>)")
+
+
+def _tamed(html: str) -> str:
+    """Without comments and tags that do not end: the parser would look for their end again and
+    again."""
+    kept, at = [], 0
+    while (begin := html.find("<!--", at)) >= 0 and (end := html.find("-->", begin + 4)) >= 0:
+        kept.append(html[at:begin])
+        at = end + 3
+    return _UNFINISHED.sub("&lt;", "".join([*kept, html[at:]]))
+
+
 def text_of(html: str, *, answers: bool) -> str:
     """What HTML says; of an answer, without what it quotes."""
     reader = _Text(answers=answers)
-    reader.feed(html)
+    reader.feed(_tamed(html))
     reader.close()
     said = reader.text()
     return said if said or not answers else text_of(html, answers=False)
