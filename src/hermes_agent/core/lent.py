@@ -251,9 +251,7 @@ class Tasks(Protocol):
 class Messenger(Protocol):
     """Messages to people, as the agent's tool sends them."""
 
-    async def send(
-        self, key: str, target: str, text: str, files: Sequence[Media]
-    ) -> Sequence[str]:
+    async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
         """Hand it in, once for each key; where it goes, in words."""
         ...
 
