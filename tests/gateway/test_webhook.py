@@ -46,7 +46,7 @@ async def test_only_who_knows_the_token_is_heard(tmp_path: Path) -> None:
         assert await post(here, "in", BODY, {"Authorization": f"Bearer {TOKEN}"}) == 202
         assert await post(here, "nowhere", BODY, {"Authorization": f"Bearer {TOKEN}"}) == 404
         (arrived,) = await here.heard()
-        assert (arrived.person.id, arrived.text, arrived.id) == ("cron", "hello", "1")
+        assert (arrived.person.id, arrived.text, arrived.id) == ("cron", "hello", "cron/1")
         assert not arrived.person.vouched
 
 

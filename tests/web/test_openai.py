@@ -341,6 +341,9 @@ async def test_a_run_asks_waits_and_goes_on(tmp_path: Path) -> None:
         assert "always" not in question["choices"]
         ever = await client.post(f"{path}/answers/{question['id']}", json={"answer": "always"})
         assert ever.status_code == 400
+        assert not question["yours"]
+        yes = await client.post(f"{path}/answers/{question['id']}", json={"answer": "yes"})
+        assert (yes.status_code, "does not consent" in yes.text) == (403, True)
         await client.post(f"{path}/answers/{question['id']}", json={"answer": "no"})
         told = (await client.get(f"{path}/events")).text
         assert "event: call_judged" in told
@@ -402,3 +405,21 @@ async def test_why_the_door_is_shut_is_said_and_it_opens_when_that_is_mended(
         assert (await door("address")).startswith("127.0.0.1:")
     finally:
         await runtime.stop()
+
+
+async def test_a_client_that_may_consent_consents(tmp_path: Path) -> None:
+    async with (
+        served(tmp_path, api_policy="careful", api_consent=True) as (_, url),
+        httpx.AsyncClient(
+            base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=20
+        ) as client,
+    ):
+        path = f"/runs/{(await client.post('/runs', json={'input': 'do harm'})).json()['id']}"
+        async with asyncio.timeout(20):
+            while (now := (await client.get(path)).json())["status"] != "waiting":
+                await asyncio.sleep(0.02)
+        (question,) = now["questions"]
+        assert question["yours"]
+        yes = await client.post(f"{path}/answers/{question['id']}", json={"answer": "yes"})
+        assert yes.status_code == 200
+        assert '"ok":true' in (await client.get(f"{path}/events")).text

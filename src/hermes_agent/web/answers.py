@@ -20,6 +20,10 @@ class Failed(HermesError):
     """The turn itself failed."""
 
 
+class NotTheirs(HermesError):
+    """Somebody else decides that."""
+
+
 class Spent(HermesError):
     """A budget is used up."""
 
@@ -42,6 +46,8 @@ def failure(end: ev.TurnFinished) -> HermesError | None:
 def status_of(error: HermesError) -> int:
     if isinstance(error, Spent):
         return 429
+    if isinstance(error, NotTheirs):
+        return 403
     if isinstance(error, TookTooLong):
         return 408
     return next((number for kind, number in STATUS if isinstance(error, kind)), 500)

@@ -11,16 +11,18 @@ from starlette.responses import Response
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.records import Question
 from hermes_agent.runtime.faces import Row
 from hermes_agent.runtime.replies import reply
 from hermes_agent.web import shapes
-from hermes_agent.web.answers import ONCE, number, stream
-from hermes_agent.web.talk import Exchange, Said
+from hermes_agent.web.answers import ONCE, NotTheirs, number, stream
+from hermes_agent.web.talk import SOURCE, Exchange, Said
 
 if TYPE_CHECKING:
     from hermes_agent.web.api import Api
 
 ID = "run_"
+NO = "no"
 ALWAYS = "always"
 """Adds a rule for everybody, which is for the owner of the home to say."""
 
@@ -62,11 +64,15 @@ class Runs:
         exchange = await self._found(request)
         given = msgspec.json.decode(await self._api.body(request), type=shapes.AnswerRequest)
         id = request.path_params["question"]
-        asked = {one["id"]: one["purpose"] for one in await self._questions(exchange)}
+        asked = {one.id: one for one in await self._open(exchange)}
         if id not in asked:
             raise NotFound(f"no open question {id!r} of this run", "the run lists its questions")
-        if asked[id] == "approval" and given.answer == ALWAYS:
+        if asked[id].purpose == "approval" and given.answer == ALWAYS:
             raise UsageError("what is allowed for good is not decided here", "answer yes or no")
+        if given.answer != NO and not self._may_consent(asked[id]):
+            raise NotTheirs(
+                "whoever asked does not consent to it", "`hermes approvals`; or gateway.api_consent"
+            )
         await self._api.runtime.answer(id, given.answer, "api")
         return reply(await self._run(exchange))
 
@@ -94,13 +100,21 @@ class Runs:
             raise NotFound(f"there is no run {id!r}", "ids begin with run_")
         return await self._api.talk.found(id.removeprefix(ID))
 
+    def _may_consent(self, question: Question) -> bool:
+        if question.purpose == "question":
+            return True
+        return self._api.runtime.settings.gateway.api_consent or SOURCE in question.consent.by
+
+    async def _open(self, exchange: Exchange) -> list[Question]:
+        questions = await self._api.runtime.store.questions()
+        return [one for one in questions if one.session == exchange.session.id]
+
     async def _questions(self, exchange: Exchange) -> list[dict[str, Any]]:
         return [
             {"id": one.id, "purpose": one.purpose, "text": one.text,
              "choices": [c for c in one.choices if one.purpose != "approval" or c != ALWAYS],
-             "expires": one.expires}
-            for one in await self._api.runtime.store.questions()
-            if one.session == exchange.session.id
+             "expires": one.expires, "yours": self._may_consent(one)}
+            for one in await self._open(exchange)
         ]  # fmt: skip
 
     async def _run(self, exchange: Exchange) -> dict[str, Any]:

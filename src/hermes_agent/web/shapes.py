@@ -114,6 +114,8 @@ def _said(role: str, content: Any) -> Said:
         return Said(role, content)
     texts: list[str] = []
     files: list[Media] = []
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise UsageError("`content` is neither a text nor a list of parts", "send text or images")
     for part in content:
         kind = part.get("type", "")
         if kind in ("text", "input_text", "output_text"):

@@ -100,7 +100,7 @@ class WebhookPlatform(Loopback):
         id = f"w{next(self.numbers)}"
         given = [*files, *([voice] if voice else [])]
         await self._post(self._message(id, text, where, reply_to, given))
-        return id
+        return f"{self.person}/{id}"
 
     def _message(
         self, id: str, text: str, where: Where, reply_to: str = "", files: Sequence[Media] = ()

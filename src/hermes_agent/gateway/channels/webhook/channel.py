@@ -108,7 +108,7 @@ class Webhook:
         voice = tuple(one for one in files if one.type.startswith("audio/"))
         thread = posted.get("thread", "")
         return Arrived(
-            id or secrets.token_hex(16),
+            f"{sender}/{id}" if id else secrets.token_hex(16),
             Chat("webhook", found("chat") or sender, str(thread) if thread else ""),
             Person(sender, found("name"), vouched=False),
             clean(str(press)) if press else found("text"),
