@@ -291,8 +291,8 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     api_policy: str = ""
     """The policy profile of what clients of the HTTP API ask; empty: that of new sessions."""
     api_consent: bool = False
-    """Whether clients of the HTTP API may consent to what their own runs want to do, once or for the
-    session. Otherwise they may only refuse, and somebody else consents: `hermes approvals`."""
+    """Whether clients of the HTTP API may consent to what their own runs want to do, once or for
+    the session. Otherwise they may only refuse, and somebody else consents: `hermes approvals`."""
     probe_seconds: Seconds = 60.0
     """How often each channel proves that it hears."""
     restarts: Count = 1
