@@ -214,8 +214,8 @@ async def test_a_try_needs_room_in_the_day_and_a_price(tmp_path: Path) -> None:
 
 
 async def test_tries_titles_and_turns_at_once_share_the_day(tmp_path: Path) -> None:
-    """Each may take a quarter of it."""
-    price = {"input": 45.0, "output": 60.0}
+    """Each may take a good part of it."""
+    price = {"input": 40.0, "output": 60.0}
     main = script(tmp_path, "main", {"say": "word " * 200, "wait": 0.02}, price=price)
     title = script(tmp_path, "title", {"say": "A title", "wait": 0.02}, price=price)
     budgets = BudgetSettings(day_dollars=1.0)

@@ -58,11 +58,11 @@ class Liveness:
         self.proof = (await self._ledger.proofs()).get(self._line.name, self.proof)
         await self._sleep(min(SETTLE_SECONDS, self._settings().probe_seconds))
         while True:
+            self._again.clear()  # whoever asks while one is under way asks for another
             try:
                 await self.prove()
             except HermesError as error:
                 log.warning("the proof of %s could not be kept: %s", self._line.name, error.message)
-            self._again.clear()
             wait = self._settings().probe_seconds * (0.8 + 0.2 * self._random())
             await first_of(self._again.wait(), self._sleep(wait))
 
