@@ -50,10 +50,10 @@ class Post:
             return [self._home(name) for name in homes]
         chat = chat_of(target)
         if chat.channel not in channels:
-            known = ", ".join(sorted(channels)) or "none is set up"
+            known = ", ".join(sorted(channels)) or "none"
             raise UsageError(
                 f"there is no channel {chat.channel!r}",
-                f"channels: {known}; `hermes gateway setup {chat.channel}`",
+                f"set up: {known}; `hermes gateway setup` lists what there is",
             )
         return [chat] if chat.chat else [self._home(chat.channel)]
 

@@ -5,7 +5,7 @@ hold. Fields that would change what is done are refused."""
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -146,8 +146,6 @@ def _data(url: str, name: str = "") -> Media:
 
 
 # answers
-
-Finish = Literal["stop", "length"]
 
 
 def server_sent(value: Any, event: str = "") -> bytes:

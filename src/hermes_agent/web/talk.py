@@ -80,14 +80,12 @@ class Talk:
 
     # submitting
 
-    async def go_on(
-        self, session: str, said: Said, key: str = "", *, interactive: bool = False
-    ) -> Exchange:
+    async def go_on(self, session: str, said: Said, key: str) -> Exchange:
         """A message to a session that the API opened."""
         found = await self._runtime.store.session(session)
         if found.source != SOURCE:
             raise NotFound(f"there is no conversation {session!r}", "it was not begun here")
-        return await self._submit(found, said, key, interactive)
+        return await self._submit(found, said, key)
 
     async def named(
         self, name: str, said: Sequence[Said], model: str, key: str, *, interactive: bool = False

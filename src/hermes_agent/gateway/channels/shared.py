@@ -28,6 +28,11 @@ class Unfetched(HermesError):
         self.passing = passing
 
 
+def said(error: Exception) -> str:
+    """What an error says, or what it is called where it says nothing."""
+    return str(error) or type(error).__name__
+
+
 def clean(text: str) -> str:
     """Without halves of characters, which no store takes."""
     return text.encode("utf-8", "replace").decode()

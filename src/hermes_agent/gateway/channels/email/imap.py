@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channel import Refused
 from hermes_agent.gateway.channels.email.places import Place
+from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0
 """For one line or one piece of an answer."""
@@ -222,7 +223,7 @@ class Imap:
             async with asyncio.timeout(SECONDS):
                 await self._writer.drain()
         except OSError as error:
-            raise Cut(f"the connection to the mailbox ended: {_said(error)}") from None
+            raise Cut(f"the connection to the mailbox ended: {said(error)}") from None
 
     async def _until(self, tag: bytes, more: str = "") -> list[Answer]:
         answers: list[Answer] = []
@@ -262,7 +263,7 @@ class Imap:
         except TimeoutError:
             raise Cut("the mail server does not answer") from None
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
-            raise Cut(f"the connection to the mailbox ended: {_said(error)}") from None
+            raise Cut(f"the connection to the mailbox ended: {said(error)}") from None
 
     async def _bytes(self, length: int) -> bytes:
         pieces = []
@@ -275,7 +276,7 @@ class Imap:
         except TimeoutError:
             raise Cut("the mail server does not answer") from None
         except (asyncio.IncompleteReadError, OSError) as error:
-            raise Cut(f"the connection to the mailbox ended: {_said(error)}") from None
+            raise Cut(f"the connection to the mailbox ended: {said(error)}") from None
         return b"".join(pieces)
 
 
@@ -307,7 +308,3 @@ async def _first(seconds: float, *waits: Coroutine[Any, Any, object]) -> None:
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", "replace").strip()[:300]
-
-
-def _said(error: BaseException) -> str:
-    return str(error) or type(error).__name__

@@ -7,6 +7,7 @@ import aiosmtplib
 
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.email.places import Place
+from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0
 WAIT_SECONDS = 60.0
@@ -60,7 +61,7 @@ class Post:
             raise SendError(_told(error), after=WAIT_SECONDS, channel=True) from None
         except (aiosmtplib.SMTPException, OSError) as error:
             raise SendError(
-                f"the mail server is not reached: {_said(error)}", channel=True
+                f"the mail server is not reached: {said(error)}", channel=True
             ) from None
 
     async def _hand_over(self, client: aiosmtplib.SMTP, to: str, mail: bytes) -> None:
@@ -76,7 +77,7 @@ class Post:
             _refuse(error, step)
         except (aiosmtplib.SMTPException, OSError) as error:
             raise SendError(
-                f"the mail server did not answer: {_said(error)}", doubtful=step == "DATA"
+                f"the mail server did not answer: {said(error)}", doubtful=step == "DATA"
             ) from None
 
 
@@ -92,7 +93,3 @@ def _refuse(error: aiosmtplib.SMTPResponseException, step: str) -> NoReturn:
 
 def _told(error: aiosmtplib.SMTPResponseException) -> str:
     return f"the mail server says {error.code}: {' '.join(error.message.split())[:200]}"
-
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -9,7 +9,7 @@ import msgspec
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Refused, SendError
-from hermes_agent.gateway.channels.shared import MOST_BYTES, Unfetched
+from hermes_agent.gateway.channels.shared import MOST_BYTES, Unfetched, said
 
 CLIENT = "/_matrix/client/v3"
 SECONDS = 30.0
@@ -56,13 +56,9 @@ class Wire:
         try:
             answer = await self._client.request(method, url, **options)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreachable(
-                f"the homeserver is not reached: {_said(error)}", sent=False
-            ) from None
+            raise Unreachable(f"the homeserver is not reached: {said(error)}", sent=False) from None
         except httpx.HTTPError as error:
-            raise Unreachable(
-                f"the homeserver does not answer: {_said(error)}", sent=True
-            ) from None
+            raise Unreachable(f"the homeserver does not answer: {said(error)}", sent=True) from None
         if answer.status_code >= 400:
             raise _error(answer)
         return answer
@@ -92,7 +88,7 @@ class Wire:
                     if len(data) > MOST_BYTES:
                         raise Unfetched("it is too large")
         except httpx.HTTPError as error:
-            raise Unfetched(_said(error), passing=True) from None
+            raise Unfetched(said(error), passing=True) from None
         return Media(kind or "application/octet-stream", bytes(data), name)
 
 
@@ -129,7 +125,3 @@ def _error(answer: httpx.Response) -> MatrixError:
         after = float(given) if given.isdigit() else float(wait) / 1000 if wait else 5.0
     code, text = str(told.get("errcode", "")), str(told.get("error", ""))[:200]
     return MatrixError(answer.status_code, code, text, after)
-
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__

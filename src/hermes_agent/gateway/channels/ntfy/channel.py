@@ -22,6 +22,7 @@ from hermes_agent.gateway.channels.shared import (
     clean,
     fetched,
     log,
+    said,
     with_notes,
 )
 
@@ -116,7 +117,7 @@ class Ntfy:
                 async for line in stream.aiter_lines():
                     await self._take(line)
         except httpx.HTTPError as error:
-            raise HermesError(f"the connection to ntfy ended: {_said(error)}") from None
+            raise HermesError(f"the connection to ntfy ended: {said(error)}") from None
 
     async def _take(self, line: str) -> None:
         try:
@@ -161,7 +162,7 @@ class Ntfy:
         try:
             answer = await self._client.get(found.url)
         except httpx.HTTPError as error:
-            raise Unfetched(_said(error), passing=True) from None
+            raise Unfetched(said(error), passing=True) from None
         if answer.status_code != 200:
             raise Unfetched(f"status {answer.status_code}", passing=answer.status_code >= 500)
         kind = found.type or answer.headers.get("content-type", "application/octet-stream")
@@ -210,9 +211,9 @@ class Ntfy:
         try:
             answer = await self._client.request(method, path, **options)
         except httpx.ConnectError as error:
-            raise SendError(f"ntfy is not reached: {_said(error)}", channel=True) from None
+            raise SendError(f"ntfy is not reached: {said(error)}", channel=True) from None
         except httpx.HTTPError as error:
-            raise SendError(f"ntfy did not answer: {_said(error)}", doubtful=True) from None
+            raise SendError(f"ntfy did not answer: {said(error)}", doubtful=True) from None
         status = answer.status_code
         if status == 429:
             after = answer.headers.get("retry-after", "")
@@ -250,10 +251,6 @@ class Ntfy:
 
     async def close(self) -> None:
         await self._client.aclose()
-
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _pieces(text: str) -> list[str]:

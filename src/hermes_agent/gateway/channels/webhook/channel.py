@@ -17,7 +17,7 @@ from hermes_agent.core.errors import HermesError, TooMuch
 from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError, Settings, Surroundings
-from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log
+from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log, said
 from hermes_agent.runtime.door import SHORTEST_TOKEN, TookTooLong, body_within, knows
 
 ALERTS = ("alertmanager", "grafana", "pagerduty")
@@ -162,11 +162,9 @@ class Webhook:
         try:
             return await self._client.post(url, content=body, headers=headers)
         except (httpx.ConnectError, httpx.InvalidURL) as error:
-            said = str(error) or type(error).__name__
-            raise SendError(f"the webhook is not reached: {said}", channel=True) from None
+            raise SendError(f"the webhook is not reached: {said(error)}", channel=True) from None
         except httpx.HTTPError as error:
-            said = str(error) or type(error).__name__
-            raise SendError(f"the webhook did not answer: {said}", doubtful=True) from None
+            raise SendError(f"the webhook did not answer: {said(error)}", doubtful=True) from None
 
     async def typing(self, _chat: Chat) -> None:
         """There is no such thing."""
