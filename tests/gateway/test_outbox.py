@@ -1,14 +1,14 @@
 """The sender: order in each chat, the platform's limits, and nothing forgotten."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes_agent.core.gateway import Chat, NewDelivery, Outgoing
+from hermes_agent.core.gateway import Chat, Delivery, NewDelivery, Outgoing
 from hermes_agent.gateway.channel import Manifest, SendError
 from hermes_agent.gateway.outbox import ATTEMPTS, Outbox
 from hermes_agent.store.store import Store
@@ -86,10 +86,13 @@ class Post:
     async def reaches(self, count: int) -> None:
         await until(lambda: len(self.wire.sent) >= count, f"{count} messages: {self.wire.sent}")
 
-    async def becomes(self, *states: str) -> None:
+    async def becomes(self, *states: str) -> Sequence[Delivery]:
         deadline = asyncio.get_running_loop().time() + 20
-        while await self.states() != list(states):
-            assert asyncio.get_running_loop().time() < deadline, await self.states()
+        while True:
+            rows = (await self.ledger.deliveries())[::-1]
+            if (now := [row.state for row in rows]) == list(states):
+                return rows
+            assert asyncio.get_running_loop().time() < deadline, now
             await asyncio.sleep(0.005)
 
 
@@ -179,7 +182,8 @@ async def test_an_outage_of_days_loses_nothing_and_burns_no_attempts(tmp_path: P
             await until(lambda tried=tried: len(one.wire.keys) > tried)
             await one.becomes("waiting", "waiting", "waiting")
             await one.time.move(86_400 / 4)
-        assert {row.attempts for row in await one.ledger.deliveries()} == {0}
+        rows = await one.becomes("waiting", "waiting", "waiting")
+        assert {row.attempts for row in rows} == {0}
         one.wire.answer = lambda _outgoing: None
         one.outbox.resume()
         await one.reaches(3)

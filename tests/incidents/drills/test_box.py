@@ -209,10 +209,13 @@ async def test_a_terminal_of_a_box_that_is_gone_says_so(own: Box, tmp_path: Path
             settings=TerminalSettings(), environ=os.environ,
         )  # fmt: skip
 
-    assert await Shell(terminal()).says("hostname; pwd") == "box\n/root\n"
+    first, second = terminal(), terminal()
+    assert await Shell(first).says("hostname; pwd") == "box\n/root\n"
     os.kill(own.pid, signal.SIGKILL)
     with pytest.raises(HermesError, match="the box is gone"):
-        await Shell(terminal(), "later")("true", limit=1.0)
+        await Shell(second, "later")("true", limit=1.0)
+    await first.close()
+    await second.close()
 
 
 def test_a_seed_says_all_and_held_out_cases_look_different() -> None:
