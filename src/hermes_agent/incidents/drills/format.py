@@ -93,9 +93,11 @@ class Drill:
         held = self.is_held(variant)
         pick = Pick(Random(f"{self.name}/{variant}/{seed}"), held=held)
         home = f"hermes_agent.incidents.drills.{self.name}"
-        if held:
-            made = scene.scene_of(import_module(f"{home}.held"), variant)(pick)
-            return Case(self, scene, made, seed, variant)
+        scenes = "held" if held else "practice"
+        if (self._folder / f"{scenes}.py").exists():
+            made = scene.scene_of(import_module(f"{home}.{scenes}"), variant)
+            if made is not None:
+                return Case(self, scene, made(pick), seed, variant)
         module = import_module(f"{home}.drill")
         return Case(self, module, module.plan(pick, variant), seed, variant)
 

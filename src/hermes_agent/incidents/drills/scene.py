@@ -1,5 +1,6 @@
 """A fault written as one value: what the machine looks like, how it is broken, what shows that it
-is well, and the truth. What is held out is written so, a function for each variant."""
+is well, and the truth. What is held out is written so, and what is practised in another house than
+the first: a function for each variant."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -95,7 +96,7 @@ def lines(*commands: str) -> Callable[[Box], None]:
     return inject
 
 
-def scene_of(module: Any, variant: str) -> Callable[..., Scene]:
-    """The function of a variant: it is called as the variant is."""
-    found: Callable[..., Scene] = getattr(module, variant.replace("-", "_"))
+def scene_of(module: Any, variant: str) -> Callable[..., Scene] | None:
+    """The function of a variant, which is called as the variant is, where the module has it."""
+    found: Callable[..., Scene] | None = getattr(module, variant.replace("-", "_"), None)
     return found
