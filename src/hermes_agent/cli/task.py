@@ -8,6 +8,7 @@ When: five fields of cron, `every 2h`, `30m` (once, in 30 minutes), an ISO time,
 What it means is shown back."""
 
 import argparse
+import math
 import os
 import time
 from collections.abc import Callable
@@ -121,16 +122,19 @@ def _seconds(text: str) -> float:
     """`90`, `90s`, `15m`, `2h`, `1d`."""
     number, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "s")
     try:
-        return float(number) * _UNITS[unit]
-    except ValueError:
+        return _amount(number) * _UNITS[unit]
+    except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m or 2h") from None
 
 
 def _amount(text: str) -> float:
     try:
-        return float(text)
+        amount = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        amount = math.nan
+    if not math.isfinite(amount):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number")
+    return amount
 
 
 def _or_none(kind: Callable[[str], float]) -> Callable[[str], float | object]:
