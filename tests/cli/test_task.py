@@ -138,6 +138,7 @@ def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(house: House
         (["add", "every 2h", "x", "--zone", "Mars/Base"], "Mars/Base", 2),
         (["add", "every 2h", "x", "--deliver", "telegram:1"], "no channel 'telegram'", 2),
         (["add", "every 2h", "x", "--timeout", "soon"], "soon", 2),
+        (["add", "every 2h", "x", "--dollars", "nan"], "is no number", 2),
         (["show", "nosuch"], "no job 'nosuch'", 1),
         (["edit", "nosuch"], "nothing is to be changed", 2),
         (["decide", "99", "done"], "no run 99", 1),
