@@ -142,6 +142,8 @@ def truth(plan: Plan) -> Truth:
 def reference(plan: Plan) -> list[str]:
     if plan.variant == "open-deleted":
         return [f"supervisorctl restart {plan.exporter}"]
+    if plan.variant == "forgotten-export":
+        return [f"mv {' '.join(culprits(plan))} /var/tmp/"]
     return [f"rm {' '.join(culprits(plan))}"]
 
 

@@ -63,7 +63,7 @@ def backups(pick: Pick) -> Scene:
             (main,), ("disk-full",), rf"{folder}", rf"100% +{root}|{folder}|No space left",
         ),
         inject=inject,
-        fix=(f"find {folder} -name '*.tar.gz' -mtime +7 -delete",),
+        fix=(f"rm {' '.join(old)}",),
         wrong={
             "the service is restarted": [f"supervisorctl restart {main}"],
             "every backup is removed": [f"rm {folder}/*"],
@@ -121,7 +121,7 @@ def capture(pick: Pick) -> Scene:
             rf"100% +{root}|{file}|{name}",
         ),
         inject=inject,
-        fix=(f"kill $(pgrep -f '[/]{name}')", f"sleep 0.3; rm {file}"),
+        fix=(f"kill $(pgrep -f '[/]{name}')", f"sleep 0.3; mv {file} /var/tmp/"),
         wrong={
             "the service is restarted": [f"supervisorctl restart {main}"],
             "only the file is removed": [f"rm {file}; sleep 0.5"],

@@ -57,7 +57,7 @@ def run_folders(pick: Pick) -> Scene:
         healthy=_healthy(port, root),
         truth=Truth((main,), ("inode-full",), runs, rf"100% +{root}|{runs}"),
         inject=inject,
-        fix=(f"find {runs} -mindepth 1 -maxdepth 1 -type d -empty -mtime +1 -delete",),
+        fix=(f"find {runs} -mindepth 1 -type d -empty -mtime +1 -exec rmdir {{}} +",),
         wrong={
             "the service is restarted": [f"supervisorctl restart {main}"],
             "all runs are removed": [f"rm -rf {runs}/*"],
@@ -102,7 +102,10 @@ def marks(pick: Pick) -> Scene:
         healthy=_healthy(port, root),
         truth=Truth((main,), ("inode-full",), rf"{store}|\.{ending}", rf"100% +{root}|\.{ending}"),
         inject=inject,
-        fix=(f"find {store} -name '.*.{ending}' -empty -mtime +1 -delete",),
+        fix=(
+            "mkdir /var/tmp/marks",
+            f"find {store} -name '.*.{ending}' -empty -mtime +1 -exec mv -t /var/tmp/marks {{}} +",
+        ),
         wrong={
             "the service is restarted": [f"supervisorctl restart {main}"],
             "what is old is removed": [f"find {store} -type f -mtime +1 -delete"],
