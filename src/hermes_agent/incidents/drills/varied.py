@@ -18,9 +18,9 @@ from hermes_agent.incidents.drills.world import File, Program
 
 PREFIX = "/docs"
 SHAPES = ("json", "yaml", "toml", "env", "properties", "flags", "environment")
-PLACES = ("/etc/{}/config", "/etc/{}", "/srv/{}/config/app", "/usr/local/etc/{}", "/opt/{}/conf/{}")
+PLACES = ("/etc/{}/config", "/etc/{}", "/srv/{}/config/app", "/opt/{}/settings", "/opt/{}/conf/{}")
 LOGS = (
-    "/var/log/{}.log", "/srv/{}/logs/current", "/var/log/{}/service.out", "/srv/{}/log/events.jsonl",
+    "/var/log/{}.log", "/srv/{}/logs/current", "/var/log/{}/service.out", "/srv/{}/log/all.jsonl",
     "",
 )  # fmt: skip
 COPIES = (".orig", "~", ".2026-10-30", "-before", ".dist")
@@ -66,7 +66,7 @@ class House(Struct, frozen=True):
 
     @property
     def wrapper(self) -> str:
-        return f"/usr/local/bin/run-{self.name}"
+        return f"{self.top}/{self.name}/start.sh"
 
     @property
     def own(self) -> dict[str, object]:
@@ -191,5 +191,5 @@ def house(
         style=pick.choice(("json", "logfmt", "syslog", "epoch")),
         names={key: pick.choice(names) for key, names in KEYS.items()},
         copy=pick.choice(COPIES),
-        top=pick.choice(("/srv", "/opt", "/usr/local/lib")),
+        top=pick.choice(("/srv", "/opt", "/app")),
     )
