@@ -2,273 +2,175 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder import parse, probes, stamps
 from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.house import LOG, House
+from hermes_agent.models.responder.parse import paths_in
 from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.sight import CURL, Definition
+from hermes_agent.models.responder.stamps import stamp
+
+__all__ = ["CURL", "Case", "Definition", "paths_in", "stamp"]
 
 CROWD = 4
 """Connections of one process to one port that are more than it should need."""
 YOUNG_SECONDS = 4
 RECENT_SECONDS = 900.0
 """What a log said longer ago is an old story."""
-CURL = {
-    6: "could not resolve host", 7: "connection refused", 22: "an HTTP error", 28: "timed out",
-    35: "the TLS handshake failed", 52: "an empty answer", 60: "the certificate is not valid",
-}  # fmt: skip
-"""What the codes mean with which curl ends."""
-_STAMP = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)")
+ZONE_SECONDS, ODD_SECONDS = 900.0, 90.0
+"""Time zones differ by quarters of an hour; what is off by about that much is of another zone."""
 _TROUBLE = re.compile(
-    r"error|fatal|critical|emerg|alert\b|cannot|can't|could not|fail|denied|refused|traceback"
-    r"|exception|no space|too many|timed? ?out|not found|no such|unable|invalid|expired|killed"
-    r"|memory|in use|already|giving up|unreachable|no route|warn",
+    r"error|fatal|critical|emerg|alert\b|cannot|can't|could not|couldn't|fail|denied|refus"
+    r"|traceback|exception|no space|too many|timed? ?-?out|not found|no such|unable|invalid"
+    r"|expired|killed|memory|in use|already|giving up|gave up|unreachable|no route|warn|panic|abort"
+    r"|reject|broken|unexpected|missing|corrupt|exceed|exhaust|stuck|stale|overflow|unknown|unresolved"
+    r"|\bbad\b|must be|not (?:a|an|be|permitted|allowed|available|readable|writable)\b|\b5\d\d\b",
     re.IGNORECASE,
 )
-_CONFIG = re.compile(r"\.(conf|cfg|ini|ya?ml|json|toml|properties|env)$")
-_SETTING = re.compile(r"^\s*([A-Za-z_][\w.-]*)\s*[=:]\s*(.*?)\s*;?\s*$")
 _PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b")
 """Processes of people who are logged in, and of whoever looks after the machine."""
-_PATH = re.compile(r"(?<![\w/.])(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
-_URL = re.compile(r"\bhttps?://([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|]*)?")
+_URL = re.compile(
+    r"\b\w+://(?:[^\s/@]*@)?([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|,]*)?"
+)
+_USUAL = {
+    "https": 443, "wss": 443, "postgres": 5432, "postgresql": 5432, "mysql": 3306, "redis": 6379,
+    "amqp": 5672, "mongodb": 27017, "memcached": 11211, "ldap": 389, "smtp": 25, "ftp": 21,
+}  # fmt: skip
+_TAG = r"(?:^|\s){0}(?:\[\d+\])?: |\b(?:service|app|unit|program|name|logger)\"?[=:]\s?\"?{0}\b"
+"""How a line of a log of many says whose it is."""
 
 
-class Definition(Struct, frozen=True):
-    """How a program is started, as its supervisor's configuration has it."""
+class Line(Struct, frozen=True):
+    """A line of a log, and when it was written: as it says itself, or as the one before it does."""
 
-    name: str
     path: str
-    """The file that says so."""
-    settings: dict[str, str]
-
-    @property
-    def command(self) -> str:
-        return self.settings.get("command", "")
-
-    @property
-    def words(self) -> list[str]:
-        try:
-            return shlex.split(self.command)
-        except ValueError:
-            return self.command.split()
-
-    @property
-    def configs(self) -> list[str]:
-        """Files among its arguments that look like its configuration."""
-        return [word for word in self.words if word.startswith("/") and _CONFIG.search(word)]
-
-    @property
-    def log(self) -> str:
-        return self.settings.get("stdout_logfile", "")
+    text: str
+    at: float
 
 
-class Case:
+class Case(House):
     """What was seen since the last change. Nothing of it is kept from one request to the next."""
 
     def __init__(self, brief: Brief, observed: Sequence[Seen]) -> None:
-        self.brief = brief
-        self.observed = tuple(observed)
-        self._settings: dict[str, dict[str, str]] = {}
-        self._log: dict[str, list[tuple[str, str]]] = {}
+        super().__init__(brief, observed)
+        self._log: dict[str, list[Line]] = {}
 
-    # what was run
-
-    def look(self, command: str) -> Seen | None:
-        """What a command came to, the last time that it was run."""
-        return next((one for one in reversed(self.observed) if one.command == command), None)
-
-    @property
-    def symptom(self) -> str:
-        """What the check said when it failed, by its code where that is curl's."""
-        check = self.brief.check
-        if check is None:
-            return ""
-        meant = CURL.get(check.exit or 0, "") if "curl" in check.command else ""
-        return f"{check.output} {meant}".strip()
-
-    def text(self, command: str) -> str:
-        found = self.look(command)
-        return found.output if found is not None else ""
-
-    def missing(self, commands: Iterable[str]) -> tuple[str, ...]:
-        """Those of the commands that were not run yet."""
-        ran = {one.command for one in self.observed}
-        return tuple(command for command in dict.fromkeys(commands) if command not in ran)
-
-    # views
-
-    @cached_property
-    def programs(self) -> dict[str, parse.Program]:
-        found = [*parse.supervised(self.text(probes.STATUS)), *parse.units(self.text(probes.UNITS))]
-        return {one.name: one for one in found}
-
-    @cached_property
-    def supervised(self) -> bool:
-        return any(parse.supervised(self.text(probes.STATUS)))
-
-    @cached_property
-    def processes(self) -> list[parse.Process]:
-        return list(parse.processes(self.text(probes.PROCESSES)))
-
-    @cached_property
-    def listeners(self) -> list[parse.Listener]:
-        return list(parse.listeners(self.text(probes.LISTENERS)))
-
-    @cached_property
-    def definitions(self) -> dict[str, Definition]:
-        found: dict[str, Definition] = {}
-        for path, lines in parse.files(self.text(probes.PROGRAMS)).items():
-            name, values = "", dict[str, str]()
-            for line in lines:
-                if head := re.match(r"\[(?:program|eventlistener):([^\]]+)\]", line.strip()):
-                    name, values = head[1], {}
-                    found[name] = Definition(name, path, values)
-                elif name and (setting := _SETTING.match(line.partition(" ;")[0])):
-                    values[setting[1]] = setting[2]
-        return found
+    # logs
 
     @cached_property
     def logs(self) -> dict[str, list[str]]:
         """The ends of all logs that were looked at."""
         found = dict[str, list[str]]()
         for one in self.observed:
-            if one.command == probes.LOGS or one.command.startswith("tail -v"):
-                found |= {
-                    path: lines
-                    for path, lines in parse.files(one.output).items()
-                    if path.startswith("/var/log") or path.endswith(".log")
-                }
+            ends = dict[str, list[str]]()
+            if one.command == probes.LOGS:
+                ends = {path: rows[1:] for path, rows in parse.files(one.output).items()}
+            elif one.command.startswith("tail -v") and " -n +1 " not in one.command:
+                ends = parse.files(one.output)
             elif tailed := re.fullmatch(r"tail -n \d+ (\S+)", one.command):
-                found[tailed[1]] = one.lines
+                ends = {shlex.split(tailed[1])[0]: one.lines} if one.ok else {}
+            for path, rows in ends.items():
+                if len(rows) >= len(found.get(path, [])):
+                    found[path] = rows
         return found
 
     @cached_property
-    def now(self) -> float:
-        words = self.text(probes.CLOCK).split()
-        return parse.number(words[0]) if words else 0.0
+    def log_rows(self) -> dict[str, parse.Sized]:
+        """Sizes and times of logs, by path."""
+        rows = [row for one in parse.files(self.text(probes.LOGS)).values() for row in one[:1]]
+        return {row.path: row for row in parse.sizes("\n".join(rows))}
 
-    @cached_property
-    def services(self) -> list[str]:
-        """All that are known, the one of the alert first."""
-        known = [self.brief.service, *(one.name for one in self.brief.services)]
-        known += [*self.programs] if self.supervised else []
-        return [name for name in dict.fromkeys(known) if name]
+    def log_files(self, service: str) -> list[str]:
+        """Logs of a service: those that its entry, its settings or people name, that it has open,
+        or that are called as it is."""
+        definition = self.definition(service)
+        own = [*(definition.logs if definition else []), *self.opened(service)]
+        own += [path for path in self.named(service) if LOG.search(path)]
+        found = [path for path in own if path in self.logs or LOG.search(path)]
+        found += [path for path in self.logs if self._is_log_of(service, path)]
+        return list(dict.fromkeys(found))
 
-    def needs(self, service: str) -> list[str]:
-        """What a service needs, near ones first."""
-        table = {one.name: one.needs for one in self.brief.services}
-        found: list[str] = []
-        waiting = list(table.get(service, ()))
-        while waiting:
-            name = waiting.pop(0)
-            if name not in found and name != service:
-                found.append(name)
-                waiting += table.get(name, ())
+    def _is_log_of(self, service: str, path: str) -> bool:
+        name, parts = service.rpartition(":")[2], PurePosixPath(path).parts
+        if name in parts or _stem(path) == name:
+            return True
+        if re.match(rf"{re.escape(name)}[-_.]", parts[-1]):
+            longer = [one for one in self.services if one != name and one.startswith(name)]
+            return not any(parts[-1].startswith(one) for one in longer)
+        return any(path.startswith(f"{folder}/") for folder in self.folders(service))
+
+    def entries(self, service: str) -> list[Line]:
+        """The lines of its logs, and those of common logs that are its own."""
+        if service not in self._log:
+            own = self.log_files(service)
+            found = [line for path in own for line in self._lines(path)]
+            tag = re.compile(_TAG.format(re.escape(service.rpartition(":")[2])))
+            for path in self.logs:
+                if path not in own:
+                    found += [line for line in self._lines(path) if tag.search(line.text)]
+            self._log[service] = found
+        return self._log[service]
+
+    def _lines(self, path: str) -> list[Line]:
+        rows = self.logs.get(path, [])
+        off = self._zone_of(path, rows)
+        found, at = list[Line](), 0.0
+        for row in rows:
+            at = stamp(row, self.now, off) or at
+            found.append(Line(path, row, at))
         return found
 
-    @property
-    def suspects(self) -> list[str]:
-        """The service of the alert and all that it needs; all services where nothing is known."""
-        own = [self.brief.service, *self.needs(self.brief.service)]
-        rest = [name for name in self.services if name not in own]
-        return [*(name for name in own if name), *rest]
-
-    # one service
-
-    def pids(self, service: str) -> list[int]:
-        """Its process and all that this one started."""
-        program = self.programs.get(service)
-        if program is None or not program.pid:
-            return []
-        found = [program.pid]
-        for process in sorted(self.processes, key=lambda one: one.pid):
-            if process.parent in found:
-                found.append(process.pid)
-        return found
-
-    def owner(self, pid: int) -> str:
-        """The service whose process this is; empty where nobody looks after it."""
-        return next((name for name in self.programs if pid in self.pids(name)), "")
-
-    def user_of(self, path: str, otherwise: str) -> str:
-        """The service whose file it is, by its name or its configuration."""
-        parts = PurePosixPath(path).parts
-        for service in self.services:
-            data = self.settings(service).get("data", "")
-            if service in parts or (data and path.startswith(data)):
-                return service
-        return otherwise
-
-    def process(self, pid: int) -> parse.Process | None:
-        return next((one for one in self.processes if one.pid == pid), None)
-
-    def settings(self, service: str) -> dict[str, str]:
-        """What its configuration says, as far as it was read."""
-        if service in self._settings:
-            return self._settings[service]
-        found = self._settings[service] = dict[str, str]()
-        for path in self.configs(service):
-            for line in self.text(probes.show(path)).splitlines():
-                if (setting := _SETTING.match(line)) and not line.lstrip().startswith(("#", ";")):
-                    found[setting[1]] = setting[2]
-        return found
-
-    def configs(self, service: str) -> list[str]:
-        found = self.definitions.get(service)
-        return found.configs if found else []
+    def _zone_of(self, path: str, rows: Sequence[str]) -> float:
+        """By how much its writer's clock is ahead of UTC: as the machine's is, or as its last line
+        is of another zone than the time at which the file was written."""
+        row = self.log_rows.get(path)
+        last = next((at for one in reversed(rows) if (at := stamp(one, self.now))), 0.0)
+        if row is None or not last:
+            return self.offset
+        apart = last - row.time
+        zones = round(apart / ZONE_SECONDS)
+        near = abs(apart - zones * ZONE_SECONDS) < ODD_SECONDS
+        return zones * ZONE_SECONDS if near and 0 < abs(zones) <= 56 else 0.0
 
     def log(self, service: str) -> list[tuple[str, str]]:
         """The ends of its logs, path and line."""
-        if service not in self._log:
-            definition = self.definitions.get(service)
-            own = {definition.log if definition else "", self.settings(service).get("log", "")}
-            self._log[service] = [
-                (path, line)
-                for path, lines in self.logs.items()
-                if path in own or service in PurePosixPath(path).parts or _stem(path) == service
-                for line in lines
-            ]
-        return self._log[service]
+        return [(line.path, line.text) for line in self.entries(service)]
 
     def troubles(self, service: str) -> list[str]:
         """Lines of its logs that tell of something wrong, and are no old story; last first."""
-        lines = [line for _, line in self.log(service) if _TROUBLE.search(line)]
-        lines = [line for line in lines if not re.search(r"\b(INFO|DEBUG)\b", line)]
-        return [line for line in reversed(lines) if self.recent(line)]
+        return [
+            line.text
+            for line in reversed(self.entries(service))
+            if (_TROUBLE.search(line.text) or stamps.is_grave(line.text))
+            and not stamps.is_calm(line.text)
+            and self._is_recent(line.at)
+        ]
 
     def said(self, service: str, pattern: str) -> Iterator[str]:
         """Recent lines of its logs that hold a pattern, whatever their level; last first."""
-        for _, line in reversed(self.log(service)):
-            if re.search(pattern, line, re.IGNORECASE) and self.recent(line):
-                yield line
+        for line in reversed(self.entries(service)):
+            if re.search(pattern, line.text, re.IGNORECASE) and self._is_recent(line.at):
+                yield line.text
 
     def said_ever(self, service: str, pattern: str) -> Iterator[str]:
         """As `said`, whatever time the line is of."""
-        for _, line in reversed(self.log(service)):
-            if re.search(pattern, line, re.IGNORECASE):
-                yield line
+        for line in reversed(self.entries(service)):
+            if re.search(pattern, line.text, re.IGNORECASE):
+                yield line.text
 
     def recent(self, line: str) -> bool:
-        written = stamp(line)
-        return not written or not self.now or abs(self.now - written) < RECENT_SECONDS
+        return self._is_recent(stamp(line, self.now, self.offset))
 
-    def ports(self, service: str) -> list[int]:
-        """Those that it has in its configuration, and those on which it listens."""
-        values = self.settings(service)
-        named = [value for key, value in values.items() if key in ("port", "listen", "bind_port")]
-        found = [int(value) for value in named if value.isdigit() and len(value) < 6]
-        pids = set(self.pids(service))
-        found += [one.port for one in self.listeners if one.pid in pids]
-        return list(dict.fromkeys(found))
+    def _is_recent(self, at: float) -> bool:
+        return not at or not self.now or abs(self.now - at) < RECENT_SECONDS
 
-    def listens(self, service: str, port: int) -> bool:
-        pids = set(self.pids(service))
-        return any(one.port == port and one.pid in pids for one in self.listeners)
+    # who does what
 
     def crowd(self, port: int) -> list[tuple[int, int, str]]:
         """Processes with many connections to a port: the process, how many, and a line of them."""
@@ -313,29 +215,13 @@ class Case:
         found = []
         for url in _URL.finditer(text):
             port = int(url[2]) if url[2] and len(url[2]) < 6 else 0
-            found.append((url[1], port or (443 if url[0].startswith("https") else 80), url[0]))
+            found.append((url[1], port or _USUAL.get(url[0].partition(":")[0], 80), url[0]))
         return found
 
     def restart(self, service: str) -> str:
-        name = shlex.quote(service)
+        program = self.programs.get(service)
+        name = shlex.quote(program.name if program is not None else service)
         return f"supervisorctl restart {name}" if self.supervised else f"systemctl restart {name}"
-
-
-def paths_in(line: str) -> list[str]:
-    """Paths of files in a line; addresses and what is asked for over HTTP are none."""
-    plain = re.sub(r"\w+://\S+|\b(?:GET|PUT|POST|HEAD|DELETE|PATCH) /\S*", " ", line)
-    return list(dict.fromkeys(_PATH.findall(plain)))
-
-
-def stamp(line: str) -> float:
-    """When a line of a log was written, as it says itself; 0 where it does not."""
-    if found := _STAMP.search(line):
-        year, month, day, hour, minute, second = (int(part) for part in found.groups())
-        try:
-            return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
-        except (ValueError, OverflowError):
-            return 0.0
-    return 0.0
 
 
 def _stem(path: str) -> str:

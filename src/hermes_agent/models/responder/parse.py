@@ -14,6 +14,7 @@ _UNIT = re.compile(r"^\W*(\S+\.service)\s+(\S+)\s+(\S+)\s+(\S+)\s*(.*)$")
 _PID = re.compile(r"\bpid (\d+)")
 _USER_OF = re.compile(r'\(\("([^"]*)",pid=(\d+)')
 _FD = re.compile(r"(\d+) -> (.+)$")
+_PATH = re.compile(r"(?<![\w/.])(/[\w.@+~-]+(?:/[\w.@+~-]+)+)")
 _MODE = re.compile(
     r"^([-dlbcps][-rwxsStT]{9})[.+@]?\s+(\d+)\s+(\S+)\s+(\S+)\s+(\d+)\s+"
     r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: [+-]\d{4})?)\s+(.+)$"
@@ -219,6 +220,14 @@ def table(text: str, separator: str = "|") -> Iterator[list[str]]:
     for line in text.splitlines():
         if separator in line:
             yield [word.strip() for word in line.split(separator)]
+
+
+def paths_in(line: str) -> list[str]:
+    """Paths of files in a line; addresses and what is asked for over HTTP are none."""
+    plain = re.sub(
+        r"\b(?!file:|unix:|sqlite:)\w+://\S+|\b(?:GET|PUT|POST|HEAD|DELETE|PATCH) /\S*", " ", line
+    )
+    return list(dict.fromkeys(found.rstrip(".") for found in _PATH.findall(plain)))
 
 
 def number(text: str) -> float:

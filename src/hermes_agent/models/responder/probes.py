@@ -15,10 +15,23 @@ LISTENERS = "ss -ltnp"
 SPACE = "df -P"
 INODES = "df -iP"
 MEMORY = "free -m"
-CLOCK = "date '+%s %Y-%m-%d %H:%M:%S %Z'"
-LOGS = "tail -v -n 25 /var/log/*.log /var/log/*/*.log"
+CLOCK = "date '+%s %Y-%m-%d %H:%M:%S %Z %z'"
+LOGS = (
+    "find /var/log /srv /opt /var/lib /var/opt /usr/local /home /data /app -xdev -type f "
+    "-mmin -720 -size +0 "
+    r"\( -path '*/log/*' -o -path '*/logs/*' -o -name '*log' -o -name '*.err' -o -name '*.out' "
+    r"-o -name '*.log.*' \) ! -name '*.gz' -printf '%s %T@ %u %p\n' 2>/dev/null | "
+    "sort -k2,2nr | head -n 16 | "
+    'while read -r s t u f; do echo "==> $f <=="; echo "$s $t $u $f"; '
+    'tail -n 12 "$f" | cut -c 1-300; done | head -c 15000'
+)
+"""The ends of all logs that were written today, the newest first, each below a row of its size and
+time."""
 SUPERVISOR_LOG = "tail -n 40 /var/log/supervisor/supervisord.log"
-PROGRAMS = "tail -v -n +1 /etc/supervisor/conf.d/*.conf"
+PROGRAMS = (
+    "tail -v -n +1 /etc/supervisor/conf.d/*.conf /etc/supervisord.d/* /etc/supervisord.conf "
+    "2>/dev/null"
+)
 LINKS = "ip -br addr; ip -br link; ip route"
 RULES = "iptables -S"
 NAMES = "tail -v -n +1 /etc/resolv.conf /etc/hosts /etc/nsswitch.conf"
@@ -33,7 +46,13 @@ CERTIFICATES = (
     "-in $f 2>/dev/null;; esac; done"
 )
 """All certificates with their dates; of keys only that they are there."""
-CHANGED = r"find /etc -xdev -type f -mmin -180 -printf '%s %T@ %u %p\n'"
+CHANGED = (
+    "find /etc /opt /srv /usr/local /var/www /root /home /data /app -xdev "
+    r"\( -type f -o -type l \) -mmin -180 -size -2048k ! -path '*/__pycache__/*' "
+    r"! -path '*/.git/*' ! -name '*.log' ! -path '*/log/*' -printf '%s %T@ %u %p\n' 2>/dev/null | "
+    "sort -k2,2nr | head -n 120"
+)
+"""What was written lately where settings and programs lie, the newest first."""
 JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
 SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
 TRIAGE = (
@@ -82,6 +101,21 @@ def copies(path: str) -> str:
 
 def tail(path: str, count: int = 40) -> str:
     return f"tail -n {count} {shlex.quote(path)}"
+
+
+def shown(pattern: str) -> str:
+    """All files that a pattern of plain letters names."""
+    return f"tail -v -n +1 {pattern}"
+
+
+def around(folders: Sequence[str]) -> str:
+    """What lies in folders, the newest first."""
+    named = " ".join(shlex.quote(folder) for folder in folders)
+    return (
+        rf"find {named} -maxdepth 4 -xdev \( -type f -o -type l \) -size -512k "
+        r"! -path '*/.git/*' ! -path '*/__pycache__/*' ! -path '*/node_modules/*' "
+        r"-printf '%s %T@ %u %p\n' 2>/dev/null | sort -k2,2nr | head -n 50"
+    )
 
 
 def holders(path: str) -> str:

@@ -145,7 +145,7 @@ def locked(case: Case) -> Iterator[Idea]:
         for line in case.troubles(service)[:6]:
             if not _LOCKED.search(line):
                 continue
-            paths = [*paths_in(line), values.get("lock", ""), values.get("pidfile", "")]
+            paths = [*paths_in(line), values.last("lock", "lockfile"), values.last("pidfile")]
             for path in dict.fromkeys(path for path in paths if path):
                 if _looks_like_lock(path):
                     yield from _unlocking(case, service, path, line)
