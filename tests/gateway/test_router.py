@@ -47,14 +47,14 @@ async def test_strangers_get_nothing_and_learn_nothing(tmp_path: Path) -> None:
         assert r.pad.typed == 0
         assert not await r.runtime.store.sessions()
         assert not await r.runtime.store.gateway.deliveries()
-        assert r.router.status() == {"strangers": {"pad": 3}}
+        assert await r.runtime.store.gateway.strangers() == {"pad": 3}
 
 
 async def test_a_code_lets_somebody_in_once(tmp_path: Path) -> None:
     now = [1_000.0]
     model = script(tmp_path, "m", {"say": "Hello"})
     async with room(tmp_path, model, clock=lambda: now[0]) as r:
-        code = await r.router.pair("pad", "member", name="bob")
+        code = await r.router.entrance.pair("pad", "member", name="bob")
         assert len(code.replace("-", "")) == 12
         assert (await r.say(code, "bob", group=True)).state == "ignored"
         assert (await r.say(code.lower(), "bob")).state == "done"
@@ -64,14 +64,14 @@ async def test_a_code_lets_somebody_in_once(tmp_path: Path) -> None:
         await r.hears("Hello")
         (known,) = await r.runtime.store.gateway.identities()
         assert (known.name, known.role, known.by) == ("bob", "member", "code")
-        late = await r.router.pair("pad", "owner")
+        late = await r.router.entrance.pair("pad", "owner")
         now[0] += 601
         assert (await r.say(late, "eve")).state == "ignored"
 
 
 async def test_whoever_guesses_codes_is_not_listened_to(tmp_path: Path) -> None:
     async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
-        code = await r.router.pair("pad", "owner")
+        code = await r.router.entrance.pair("pad", "owner")
         for n in range(2, 8):
             assert (await r.say(f"AAAA-BBBB-CCC{n}", "eve")).state == "ignored"
         assert (await r.say(code, "eve")).state == "ignored"

@@ -17,6 +17,8 @@ from hermes_agent.core.shown import clean
 
 Row = dict[str, Any]
 
+LEFT = {"waiting": "waiting", "dead": "given up", "set_aside": "not dealt with"}
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
@@ -37,7 +39,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     remove = add_action(actions, "remove", _remove, "forget somebody; allow-lists still count")
     remove.add_argument("who", metavar="WHO")
     remove.add_argument("--yes", action="store_true", help="do not ask")
-    add_action(actions, "dead", _dead, "what was given up")
+    dead = add_action(actions, "dead", _dead, "what was given up, or has no channel any more")
+    dead.add_argument("--drop", default="", metavar="ID|all", help="forget one of it, or all")
+    dead.add_argument("--yes", action="store_true", help="do not ask")
     again = add_action(actions, "again", _again, "try something that was given up once more")
     again.add_argument("id", metavar="ID")
 
@@ -80,6 +84,8 @@ def _status(options: argparse.Namespace) -> int:
 def status_lines(told: Row) -> list[str]:
     channels: dict[str, Row] = told.get("channels", {})
     lines = [f"{name}: {_said(row)}" for name, row in channels.items()]
+    for name, row in told.get("left", {}).items():
+        lines.append(f"{name}: {left(row)}; {left_hint(name)}")
     for name, count in told.get("strangers", {}).items():
         people = "1 stranger" if count == 1 else f"{count} strangers"
         lines.append(f"{people} wrote on {name}; nothing was answered")
@@ -101,6 +107,16 @@ def _said(row: Row) -> str:
     if not row["asks"]:
         parts.append("nobody can be asked for consent: no home chat, no owner")
     return one_line(", ".join(parts), 400)
+
+
+def left(row: Row) -> str:
+    """What a channel that is not set up any more has left."""
+    parts = [f"{row[key]} {said}" for key, said in LEFT.items() if row[key]]
+    return f"not set up, with {', '.join(parts)}"
+
+
+def left_hint(name: str) -> str:
+    return f"`hermes gateway setup {name}` sends it, `hermes gateway dead --drop all` forgets it"
 
 
 def _test(options: argparse.Namespace) -> int:
@@ -182,22 +198,44 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 def _dead(options: argparse.Namespace) -> int:
+    if options.drop:
+        return _drop(options)
     told = started().get("/v1/gateway/dead")
     if options.json:
         print_json(told)
         return 0
-    cells = [
-        (str(row["id"]), row["target"], one_line(row["text"], 40), one_line(row["error"], 60))
-        for row in told["deliveries"]
-    ] + [
-        (str(row["id"]), row["target"], one_line(row["text"], 40), one_line(row["why"], 60))
-        for row in told["arrived"]
-    ]
+    cells = (
+        [
+            (str(row["id"]), row["target"], one_line(row["text"], 40), one_line(row["error"], 60))
+            for row in told["deliveries"]
+        ]
+        + [
+            (str(row["id"]), row["target"], one_line(row["text"], 40), "its channel is not set up")
+            for row in told["left"]
+        ]
+        + [
+            (str(row["id"]), row["target"], one_line(row["text"], 40), one_line(row["why"], 60))
+            for row in told["arrived"]
+        ]
+    )
     if not cells:
         print("nothing was given up")
         return 0
     print(table(("id", "where", "what", "why"), cells))
-    print("hint: `hermes gateway again ID` tries one once more")
+    print("hint: `hermes gateway again ID` tries one once more, `dead --drop ID` forgets it")
+    return 0
+
+
+def _drop(options: argparse.Namespace) -> int:
+    api = started()
+    what = "all that was given up" if options.drop == "all" else options.drop
+    if not options.json and not sure(f"forget {what}?", options.yes):
+        return 1
+    told = api.delete(f"/v1/gateway/dead/{quote(options.drop, safe='')}")
+    if options.json:
+        print_json(told)
+    else:
+        print(f"forgotten: {', '.join(told['dropped']) or 'nothing was given up'}")
     return 0
 
 

@@ -169,7 +169,7 @@ def _unattended(jobs: dict[str, Any], now: float) -> list[str]:
 
 def _faces(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
     lines = []
-    if gateway.get("channels"):
+    if gateway.get("channels") or gateway.get("left"):
         from hermes_agent.cli.gateway import status_lines as told
 
         lines += [f"channel    {line}" for line in told(gateway)]

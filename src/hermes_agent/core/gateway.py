@@ -101,7 +101,8 @@ class Kept(Struct, frozen=True, omit_defaults=True):
 
 
 DeliveryKind = Literal["reply", "notice", "question", "message", "result", "command"]
-DeliveryState = Literal["waiting", "sending", "sent", "dead"]
+DeliveryState = Literal["waiting", "sending", "sent", "dead", "dropped"]
+"""`dead`: it was given up, and is shown. `dropped`: a person did not want it any more."""
 
 
 class Outgoing(Struct, frozen=True, omit_defaults=True):
@@ -138,6 +139,9 @@ class Delivery(Struct, frozen=True, omit_defaults=True):
     """An attempt may have arrived though no receipt came, on a channel that cannot tell."""
     part: int = 0
     """How many messages of it were sent, where it is too long for one."""
+    tried: float | None = None
+    unsure: float | None = None
+    """When it was first tried with an outcome that nobody knows."""
 
 
 class NewDelivery(Struct, frozen=True, omit_defaults=True):
@@ -189,6 +193,8 @@ class Bond(Struct, frozen=True, omit_defaults=True):
     """The last number of the journal whose news are in the ledger."""
     group: bool = False
     busy: Literal["queue", "interrupt", "steer"] = "queue"
+    seen: tuple[str, ...] = ()
+    """In a group: the hashes of those we know who have written there."""
 
 
 CHAT_KEY = "chat"
@@ -249,7 +255,7 @@ class Gateway(Protocol):
 
     async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
         """Not yet dealt with, in the order of arrival, after a number; fewer where they are
-        large."""
+        large. What is lost on the disk is set aside, with the reason."""
         ...
 
     async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None: ...
@@ -266,6 +272,10 @@ class Gateway(Protocol):
         """Make one that was set aside new again."""
         ...
 
+    async def drop_aside(self, number: int) -> None:
+        """Nobody wants it any more: nothing is kept of it but its hash."""
+        ...
+
     # what is to be sent
     async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
         """Keys that are there already stay as they are and are given back."""
@@ -278,7 +288,8 @@ class Gateway(Protocol):
 
     async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
         """The first unsent of each chat, when its time has come: order per chat is kept. What was
-        `sending` when the runtime died comes again, doubtful."""
+        `sending` when the runtime died comes again, doubtful. What is lost on the disk is given
+        up, with the reason."""
         ...
 
     async def sending(self, id: int, attempts: int, doubtful: bool = False) -> bool:
@@ -293,21 +304,28 @@ class Gateway(Protocol):
     async def sent(self, id: int, receipt: str) -> None: ...
 
     async def not_sent(
-        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True
-    ) -> None:
+        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True,
+        unsure: bool = False,
+    ) -> None:  # fmt: skip
         """An attempt failed; without `due` it is given up (`dead`). One that is not counted was no
-        fault of the message."""
+        fault of the message. `unsure`: it may have arrived all the same."""
         ...
 
     async def deliveries(
         self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
         limit: int = 100,
     ) -> Sequence[Delivery]:  # fmt: skip
-        """Newest first, their files without content; `key` is the beginning of one."""
+        """Newest first, their files without content; `key` is the beginning of one. What is lost
+        on the disk has no chat, and says so in its text."""
         ...
 
     async def again(self, id: int, now: float) -> Delivery:
         """Try one that was given up once more."""
+        ...
+
+    async def drop(self, id: int) -> None:
+        """Nobody wants it any more, be it given up or waiting: nothing is kept of it but its
+        hash."""
         ...
 
     # people
@@ -321,6 +339,14 @@ class Gateway(Protocol):
     ) -> Pairing | None:
         """The pairing of that code, which is gone then, with whom it lets in kept at once; None
         when there is none or it is over."""
+        ...
+
+    async def stranger(self, channel: str, hash: str) -> None:
+        """Count somebody who is not known; whoever is let in is none any more."""
+        ...
+
+    async def strangers(self) -> Mapping[str, int]:
+        """How many there were, by channel, up to a bound."""
         ...
 
     # bonds

@@ -1,6 +1,6 @@
 """Open questions and parked effects are put where they can be answered: in the chat of the session
-that asks, or, where nobody there may, in the home chats or those of owners. What was decided is
-shown in its place."""
+that asks, and, where nobody there may, in the home chats or those of owners. What was decided is
+shown in its place, wherever it was asked."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 AT_HOME = (INCIDENTS, JOBS, "commander")
 """Sources of sessions that have no chat of their own and whose questions go to the home chats."""
 
+ASKED = "Nobody whom I know here may answer this: I have asked elsewhere, too."
+NOBODY = (
+    "Nobody whom I know here may answer this, and I know of nobody else whom I could ask in a "
+    "chat. Whoever runs me decides it by `hermes approvals` or `hermes parked`."
+)
 ABOUT = 120
 """Characters of a question that stand below what was decided, where it cannot be edited."""
 
@@ -53,6 +58,8 @@ class Place(NamedTuple):
     group: bool = False
     elsewhere: bool = False
     """Not where it was asked for: whose wish it is must be said."""
+    note: str = ""
+    """Said below it."""
 
 
 class Asking:
@@ -88,7 +95,7 @@ class Asking:
             return True
         bond = await self._runtime.store.gateway.bond_of(session.id)
         places = await self._places(session, bond, one)
-        asked = any(place.may for place in places)
+        asked = any(place.may and place.note != NOBODY for place in places)
         made: list[NewDelivery] = []
         for place in places:
             manifest = self._live.manifest(place.chat.channel)
@@ -97,6 +104,7 @@ class Asking:
             text = shown.text
             if place.elsewhere:
                 text = f"{await self._whom.wish(session, bond)}\n\n{text}"
+            text = f"{text}\n\n{place.note}" if place.note else text
             at = f"{key}/{self._ids(place.chat.target)}"
             made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
         await self._runtime.store.gateway.enqueue(*made)
@@ -125,13 +133,27 @@ class Asking:
         if bond is None:
             asked = await self._whom.chats(may=may) if session.source in AT_HOME else []
             return [Place(chat, elsewhere=True) for chat in asked]
-        if bond.group or await self._may(session, bond, one):
+        here = bond.group and await self._is_there(bond, one)
+        if here or (not bond.group and await self._may(session, bond, one)):
             return [Place(bond.chat, group=bond.group)]
-        others = await self._whom.chats(bond.chat.channel, may)
-        return [
-            Place(bond.chat, may=False),
-            *(Place(chat, elsewhere=True) for chat in others if chat != bond.chat),
-        ]
+        found = await self._whom.chats(bond.chat.channel, may)
+        others = [Place(chat, elsewhere=True) for chat in found if chat != bond.chat]
+        if not bond.group:
+            return [Place(bond.chat, may=False), *others]
+        note = "" if bond.chat in found else ASKED if others else NOBODY
+        return [Place(bond.chat, group=True, note=note), *others]
+
+    async def _is_there(self, bond: Bond, one: Question | Parked) -> bool:
+        """Whether as many have written in a group as it takes to answer it."""
+        people = await self._whom.people(bond.chat.channel)
+        there = [person for person in people if person.hash in bond.seen]
+        if isinstance(one, Parked):
+            return any(is_owner(person) for person in there)
+        here = replace(bond, session=one.session)
+        listed = {person.hash for person in there}
+        unlisted = [Identity(bond.chat.channel, hash) for hash in bond.seen if hash not in listed]
+        able = {who(person) for person in (*there, *unlisted) if may_answer(person, one, here)}
+        return len(able) >= max(one.consent.count, 1)
 
     async def _may(self, session: Session, bond: Bond, one: Question | Parked) -> bool:
         """Whether the person of a private chat may answer it there."""
@@ -151,7 +173,9 @@ class Asking:
             prefix = f"question/{question_hash(self._ids, event.id)}/"
             said = await self._said(event)
         told = await self._runtime.store.gateway.deliveries(key=prefix, limit=1_000)
-        asked = [one for one in told if one.key.rpartition("/")[2].isdecimal()]
+        asked = [
+            one for one in told if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
+        ]
         return [self._closing(one, said, event) for one in _last(asked)]
 
     async def _said(self, event: ev.Answered | ev.Agreed) -> str:

@@ -51,6 +51,8 @@ class Manifest(Struct, frozen=True, omit_defaults=True):
     """False: it can only send."""
     knows_twice: bool = False
     """A message sent twice under one key arrives once."""
+    knows_for: float = 0.0
+    """Seconds for which the platform knows a key again; 0: for good."""
     proof: Literal["round-trip", "answers"] = "answers"
     """What `probe` shows: that something sent comes in again, or only that the platform answers
     and has nothing for us that we did not get."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.gateway import Arrived, Chat
+from hermes_agent.core.gateway import Arrived, Chat, Counts
 from hermes_agent.core.private import Ids
 from hermes_agent.gateway.waiting import backoff
 from hermes_agent.runtime.faces import Row
@@ -61,6 +61,8 @@ class Gateway:
         self._inbox: Inbox | None = None
         self._router: Router | None = None
         self._looked = self._changed_at()
+        self._followed: tuple[object, ...] | None = None
+        """What the channels were last made of."""
         self._tidied = 0.0
         self._changing = asyncio.Lock()
 
@@ -97,8 +99,6 @@ class Gateway:
         return Routes(self).public()
 
     async def status(self) -> dict[str, Any]:
-        if not self._berths and not self._troubles:
-            return {"channels": {}}
         counts = await self.ledger.counts()
         now = self.runtime.clock()
         shown = {name: berth.status(counts.get(name), now) for name, berth in self._berths.items()}
@@ -107,7 +107,15 @@ class Gateway:
         for name in self._berths:
             shown[name]["unknown"] = self._unknown(name)
             shown[name]["asks"] = [chat.target for chat in await self.router.whom.chats(name)]
-        return {"channels": dict(sorted(shown.items())), **self.router.status()}
+        left = {name: _left(one) for name, one in counts.items() if name not in shown}
+        more = {
+            "left": {name: row for name, row in left.items() if any(row.values())},
+            "strangers": await self.ledger.strangers(),
+        }
+        return {
+            "channels": dict(sorted(shown.items())),
+            **{key: rows for key, rows in more.items() if rows},
+        }
 
     def _unknown(self, name: str) -> list[str]:
         """Settings of a channel that mean nothing: misspelt ones."""
@@ -164,9 +172,13 @@ class Gateway:
         """Make what the settings name, and end what they name no more."""
         async with self._changing:
             self._refresh()
+            settings = self.runtime.settings
+            now = (settings.channels, settings.gateway.listen, self._looked)
+            if now == self._followed:
+                return
             wanted = {
                 name: given
-                for name, given in self.runtime.settings.channels.items()
+                for name, given in settings.channels.items()
                 if given.get("enabled", True)
             }
             self._troubles = {name: e for name, e in self._troubles.items() if name in wanted}
@@ -176,6 +188,7 @@ class Gateway:
                 await self._have(name, given)
             if self._berths and not self._tasks:
                 self._begin()
+            self._followed = now
 
     def _changed_at(self) -> list[int]:
         home = self.runtime.home
@@ -295,7 +308,7 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         berths, self._berths = list(self._berths.values()), {}
         await asyncio.gather(*(berth.end() for berth in berths))
-        self._inbox = None
+        self._inbox = self._followed = None
 
     async def _tidy(self) -> None:
         keep = self.runtime.settings.gateway.keep_days * 86_400.0
@@ -328,6 +341,11 @@ class Gateway:
 
     def _is_well(self, channel: str) -> bool:
         return channel in self._berths and self._berths[channel].liveness.is_well
+
+
+def _left(counts: Counts) -> dict[str, int]:
+    """What a channel that is not set up any more has left."""
+    return {"waiting": counts.waiting, "dead": counts.dead, "set_aside": counts.set_aside}
 
 
 def _changed_at(path: Path) -> int:

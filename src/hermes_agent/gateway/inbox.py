@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
-from hermes_agent.core.gateway import ArrivedState, Gateway, Kept
+from hermes_agent.core.gateway import Arrived, ArrivedState, Gateway, Kept
 from hermes_agent.gateway.waiting import backoff, first_of, is_ending
 
 log = logging.getLogger("hermes.gateway")
@@ -18,6 +18,8 @@ MOST_SECONDS = 120.0
 PARALLEL = 32
 """Chats that are dealt with at the same time."""
 MOST_IN_MEMORY = 1_000
+MOST_BYTES = 64_000_000
+"""Texts and files of those in memory; one look brings up to half as much."""
 PAGE = 200
 LOOK_SECONDS = 5.0
 
@@ -29,8 +31,9 @@ class Inbox:
     """`handle` deals with a row and says how; it raises when that should be tried again."""
 
     def __init__(
-        self, ledger: Gateway, handle: Handle, *, sleep: Sleep, random: Callable[[], float]
-    ) -> None:
+        self, ledger: Gateway, handle: Handle, *, sleep: Sleep, random: Callable[[], float],
+        most_bytes: int = MOST_BYTES,
+    ) -> None:  # fmt: skip
         self._ledger = ledger
         self._handle = handle
         self._sleep = sleep
@@ -39,7 +42,9 @@ class Inbox:
         self._room = asyncio.Semaphore(PARALLEL)
         self._chats: dict[str, deque[Kept]] = {}
         self._workers: set[asyncio.Task[None]] = set()
+        self._most_bytes = most_bytes
         self._waiting = 0
+        self._bytes = 0
         self._seen = 0
 
     def wake(self) -> None:
@@ -61,11 +66,11 @@ class Inbox:
                 worker.cancel()
             await asyncio.gather(*self._workers, return_exceptions=True)
             self._chats.clear()
-            self._waiting = self._seen = 0
+            self._waiting = self._bytes = self._seen = 0
 
     async def _fetch(self) -> bool:
         """Whether there may be more at once."""
-        if self._waiting >= MOST_IN_MEMORY:
+        if self._is_full():
             return False
         found = await self._ledger.new(PAGE, self._seen)
         for kept in found:
@@ -73,9 +78,13 @@ class Inbox:
             self._put(kept)
         return bool(found)
 
+    def _is_full(self) -> bool:
+        return self._waiting >= MOST_IN_MEMORY or self._bytes >= self._most_bytes
+
     def _put(self, kept: Kept) -> None:
         chat = kept.arrived.chat.target
         self._waiting += 1
+        self._bytes += _size(kept.arrived)
         queue = self._chats.get(chat)
         if queue is not None:
             queue.append(kept)
@@ -88,9 +97,9 @@ class Inbox:
     async def _work(self, chat: str, queue: deque[Kept]) -> None:
         while queue:
             await self._deal(queue[0])
-            queue.popleft()
             self._waiting -= 1
-            if self._waiting < MOST_IN_MEMORY:
+            self._bytes -= _size(queue.popleft().arrived)
+            if not self._is_full():
                 self._woken.set()
         del self._chats[chat]
 
@@ -135,3 +144,7 @@ class Inbox:
         log.error("message %s is set aside: %s", kept.number, failure)
         await self._ledger.dealt(kept.number, "dead", failure)
         return True
+
+
+def _size(arrived: Arrived) -> int:
+    return len(arrived.text) + sum(len(one.data) for one in (*arrived.files, *arrived.voice))

@@ -139,7 +139,7 @@ class Outbox:
         channel = self._channel()
         if channel is None:
             return
-        doubtful = delivery.state == "sending" and not self._manifest.knows_twice
+        doubtful = self._is_doubtful(delivery)
         if not await self._ledger.sending(delivery.id, delivery.attempts, doubtful):
             return
         outgoing, more = self._piece(delivery)
@@ -168,6 +168,16 @@ class Outbox:
             await self._surely(lambda: self._ledger.partly_sent(delivery.id, delivery.part + 1))
         else:
             await self._surely(lambda: self._ledger.sent(delivery.id, receipt))
+
+    def _is_doubtful(self, delivery: Delivery) -> bool:
+        """Whether an attempt before may have arrived and the platform would not know it again."""
+        cut = delivery.state == "sending"
+        if not self._manifest.knows_twice:
+            return cut
+        since = delivery.unsure if delivery.unsure is not None or not cut else delivery.tried
+        if not self._manifest.knows_for or (since is None and not cut):
+            return False
+        return since is None or not 0 <= self._clock() - since <= self._manifest.knows_for
 
     async def _send(self, channel: Channel, outgoing: Outgoing, key: str) -> str:
         try:
@@ -219,7 +229,9 @@ class Outbox:
             self._hold(chat, due - now)
         doubtful = error.doubtful and not self._manifest.knows_twice
         await self._surely(
-            lambda: self._ledger.not_sent(delivery.id, error.message, due, doubtful, counted)
+            lambda: self._ledger.not_sent(
+                delivery.id, error.message, due, doubtful, counted, unsure=error.doubtful
+            )
         )
 
     async def _surely(self, write: Callable[[], Awaitable[T]]) -> T:

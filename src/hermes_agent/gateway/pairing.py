@@ -32,6 +32,14 @@ def new_code() -> str:
     return "-".join(signs[at : at + GROUP] for at in range(0, len(signs), GROUP))
 
 
+_PLAIN = re.compile(rf"(?:/pair\s+|/start\s+)?[{SIGNS}]{{{GROUP}}}(?:-[{SIGNS}]{{{GROUP}}}){{2}}")
+
+
+def is_plainly_code(text: str) -> bool:
+    """Whether a message is written as codes are shown: nobody says such a thing by chance."""
+    return _PLAIN.fullmatch(text.strip()) is not None
+
+
 def code_in(text: str) -> str:
     """The code that a message consists of; empty when it is none."""
     if len(text) > 60:

@@ -3,11 +3,10 @@ and messages go to the session of their chat. Handling a row twice does no more 
 may die anywhere in between."""
 
 import asyncio
-import json
 import logging
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -18,31 +17,25 @@ from hermes_agent.core.errors import (
     HermesError,
     NotFound,
     Stopping,
-    UsageError,
 )
 from hermes_agent.core.gateway import (
     Arrived,
     Bond,
-    Chat,
     Identity,
     Kept,
-    Pairing,
-    Role,
     chat_key,
 )
 from hermes_agent.core.private import Ids
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Opened
-from hermes_agent.gateway import pairing, slash
+from hermes_agent.gateway import slash
+from hermes_agent.gateway.entrance import Dealt, Entrance
 from hermes_agent.gateway.live import Live
-from hermes_agent.gateway.people import People, attributed, bond_key, claimed, plain_text, who
+from hermes_agent.gateway.people import People, attributed, bond_key, plain_text, who
 from hermes_agent.gateway.questions import Answers
 from hermes_agent.gateway.received import Received
 from hermes_agent.gateway.saying import rows
 from hermes_agent.gateway.whom import Whom
-from hermes_agent.runtime.config import set_setting
-from hermes_agent.runtime.gates import Gates
-from hermes_agent.runtime.post import HOME
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -55,7 +48,8 @@ LISTEN = "listen"
 """The setting that says `all` where the agent is to hear a group though nobody addresses it."""
 CHATS = "chats"
 """The folder in the home with those of chats."""
-MOST_STRANGERS = 10_000
+MOST_SEEN = 100
+"""People of a group who are remembered to be there."""
 RECENT = 1_000
 
 Busy = Literal["queue", "interrupt", "steer"]
@@ -67,16 +61,6 @@ IN_GROUP = (
 )
 
 READ_BEFORE = "I had read your message before you changed it. Write me what is different."
-NEW_HOME = (
-    "This chat is the home of {channel} from now on: what an owner must consent to, and what is "
-    "said to nobody in particular, comes here. `hermes config set channels.{channel}.home CHAT` "
-    "names another."
-)
-
-
-class Dealt(NamedTuple):
-    state: Literal["done", "ignored"]
-    why: str = ""
 
 
 class Router:
@@ -88,8 +72,7 @@ class Router:
         self.whom = Whom(runtime, ids)
         self._live = live
         self._received = Received(runtime)
-        self._guesses = pairing.Guesses(runtime.clock)
-        self._strangers: dict[str, set[str]] = {}
+        self.entrance = Entrance(runtime, ids, self._say, self._refresh)
         self.recent: OrderedDict[str, str] = OrderedDict()
         """The platform's ids of the last messages, by their keys: what answers may refer to."""
 
@@ -100,7 +83,9 @@ class Router:
             return await self._alert(arrived)
         identity = await self.people.known(arrived)
         if identity is None:
-            return await self._stranger(kept)
+            return await self.entrance.stranger(kept)
+        if arrived.group:
+            await self._saw(arrived, identity)
         if arrived.kind == "press":
             bond = await self._bond(arrived, identity)
             why = await self.answers.press(identity, bond, arrived.text)
@@ -110,6 +95,8 @@ class Router:
         text = plain_text(arrived.text)
         if not text.strip() and not arrived.files and not arrived.voice:
             return Dealt("ignored", "there is nothing in it")
+        if (dealt := await self.entrance.code_of_known(kept, identity)) is not None:
+            return dealt
         try:
             return await self._known(kept, identity, text)
         except (Degraded, Stopping):
@@ -133,69 +120,15 @@ class Router:
         await self.runtime.learning.sync()
         return any(one.name == name for one in await self.runtime.store.lore.skills())
 
-    # strangers
-
-    async def _stranger(self, kept: Kept) -> Dealt:
-        """Nothing is answered and nothing shown, but to whoever brings a code."""
-        arrived = kept.arrived
-        channel, person = arrived.chat.channel, self.ids(arrived.chat.channel, arrived.person.id)
-        code = pairing.code_in(arrived.text) if arrived.kind == "message" else ""
-        blocked = await self.runtime.store.gateway.identity(channel, person)
-        if code and not arrived.group and blocked is None and self._guesses.may(channel, person):
-            hashed = pairing.hashed(self.ids, channel, code)
-            now = self.runtime.clock()
-
-            def let_in(by: Pairing) -> Identity:
-                name = by.name or claimed(arrived.person)
-                return Identity(channel, person, name, by.role, by.policy, now, "code")
-
-            used = await self.runtime.store.gateway.use_pairing(channel, hashed, now, let_in)
-            if used is not None:
-                log.info("%s was let in on %s by a code, as %s", person, channel, used.role)
-                said = "Welcome. I know you now; /help says what I understand."
-                if used.role == "owner" and await self._make_home(arrived.chat):
-                    said += f"\n\n{NEW_HOME.format(channel=channel)}"
-                await self._say(kept, said)
-                return Dealt("done")
-        strangers = self._strangers.setdefault(channel, set())
-        if person not in strangers and len(strangers) < MOST_STRANGERS:
-            strangers.add(person)
-            log.info("a stranger wrote on %s; nothing was answered", channel)
-        return Dealt("ignored", "a stranger")
-
-    async def _make_home(self, chat: Chat) -> bool:
-        """Make a chat the home of its channel, where that has none."""
-        if self.runtime.settings.channels.get(chat.channel, {}).get(HOME):
-            return False
-        setting, config = f"channels.{chat.channel}.{HOME}", self.runtime.home.config
-        try:
-            await asyncio.to_thread(set_setting, config, setting, json.dumps(chat.chat), _fine)
-        except (HermesError, OSError) as error:
-            log.warning("%s could not be set: %s", setting, error)
-            return False
-        self._refresh()
-        return True
-
-    async def pair(self, channel: str, role: Role, policy: str = "", name: str = "") -> str:
-        """A new code for whoever is to be let in."""
-        self._refresh()
-        if channel not in self.runtime.settings.channels:
-            known = ", ".join(sorted(self.runtime.settings.channels)) or "none is set up"
-            raise UsageError(f"there is no channel {channel!r}", f"channels: {known}")
-        if policy:
-            Gates(self.runtime.home.path, Path.home()).expect(policy)
-        if name:
-            pairing.check_name(name, self.runtime.settings.channels)
-        code = pairing.new_code()
-        kept = pairing.kept(self.ids, code, channel, role, policy, name, self.runtime.clock())
-        await self.runtime.store.gateway.keep_pairing(kept)
-        return code
-
     def wake(self, channel: str) -> None:
         self._live.wake(channel)
 
-    def status(self) -> dict[str, Any]:
-        return {"strangers": {name: len(who) for name, who in self._strangers.items() if who}}
+    async def _saw(self, arrived: Arrived, identity: Identity) -> None:
+        """Somebody is in a group: whom to ask there is known by it."""
+        bond = await self._bond(arrived, identity)
+        if bond is not None and identity.hash not in bond.seen:
+            seen = (*bond.seen[1 - MOST_SEEN :], identity.hash)
+            await self.runtime.store.gateway.keep_bond(replace(bond, seen=seen))
 
     # messages
 
@@ -318,7 +251,8 @@ class Router:
         elsewhere = await self.runtime.store.gateway.bond_of(session.id)
         told = elsewhere.told if elsewhere else await self.runtime.store.last_number(session.id)
         busy: Busy = before.busy if before else self.runtime.settings.gateway.busy
-        bond = Bond(key, session.id, arrived.chat, told, arrived.group, busy)
+        seen = before.seen if before else (identity.hash,) if arrived.group else ()
+        bond = Bond(key, session.id, arrived.chat, told, arrived.group, busy, seen)
         await self.runtime.store.gateway.keep_bond(bond)
         return bond
 
@@ -367,10 +301,6 @@ def _is_answer(event: object, by: str, text: str) -> bool:
     if not isinstance(event, ev.Answered) or event.by != by:
         return False
     return event.answer == text or text.isdecimal()
-
-
-def _fine(_settings: object) -> None:
-    """Nothing more is asked of the settings."""
 
 
 def _said(error: HermesError) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TEST_SECONDS = 20.0
 MOST = 1_000
+ALL = "all"
 ARRIVED = "in-"
 """What the ids of what arrived begin with; those of deliveries are bare numbers."""
 
@@ -30,6 +31,7 @@ class Routes:
             ("GET", "/v1/gateway", self._status),
             ("POST", "/v1/gateway/{channel}/test", self._test),
             ("GET", "/v1/gateway/dead", self._dead),
+            ("DELETE", "/v1/gateway/dead/{id}", self._drop),
             ("POST", "/v1/gateway/again/{id}", self._again),
             ("GET", "/v1/gateway/deliveries", self._deliveries),
         ]
@@ -63,22 +65,44 @@ class Routes:
         return reply(
             {
                 "deliveries": [_delivery(one) for one in deliveries],
+                "left": [_delivery(one) for one in await self._left()],
                 "arrived": [_kept(one) for one in arrived],
             }
         )
 
+    async def _left(self) -> list[Delivery]:
+        """What waits for channels that are not set up any more."""
+        left = (await self._gateway.status()).get("left", {})
+        states: tuple[DeliveryState, ...] = ("sending", "waiting")
+        return [
+            one for channel in left for state in states
+            for one in await self._gateway.ledger.deliveries(
+                channel=channel, state=state, limit=MOST
+            )
+        ]  # fmt: skip
+
+    async def _drop(self, request: Request) -> Response:
+        ledger, id = self._gateway.ledger, request.path_params["id"]
+        if id != ALL:
+            dropped = [id]
+        else:
+            aside = await ledger.set_aside(MOST)
+            dead = [*await ledger.deliveries(state="dead", limit=MOST), *await self._left()]
+            dropped = [f"{ARRIVED}{one.number}" for one in aside] + [str(one.id) for one in dead]
+        for one in dropped:
+            arrived, number = _number(one)
+            await (ledger.drop_aside(number) if arrived else ledger.drop(number))
+        return reply({"dropped": dropped})
+
     async def _again(self, request: Request) -> Response:
-        id = request.path_params["id"]
-        number = id.removeprefix(ARRIVED)
-        if not number.isascii() or not number.isdigit():
-            raise UsageError(f"{id!r} is no id", "`hermes gateway dead` lists them")
+        arrived, number = _number(request.path_params["id"])
         gateway = self._gateway
-        if id.startswith(ARRIVED):
-            kept = await gateway.ledger.deal_again(int(number))
+        if arrived:
+            kept = await gateway.ledger.deal_again(number)
             if gateway.inbox is not None:
                 gateway.inbox.take(kept)
             return reply(_kept(kept))
-        delivery = await gateway.ledger.again(int(number), gateway.runtime.clock())
+        delivery = await gateway.ledger.again(number, gateway.runtime.clock())
         gateway.wake(delivery.outgoing.chat.channel)
         return reply(_delivery(delivery))
 
@@ -101,6 +125,14 @@ class Routes:
         if not isinstance(channel, Called):
             return Response(status_code=404)
         return await channel.called(request, request.path_params["rest"])
+
+
+def _number(id: str) -> tuple[bool, int]:
+    """Whether it is the id of something that arrived, and its number."""
+    number = id.removeprefix(ARRIVED)
+    if not number.isascii() or not number.isdigit():
+        raise UsageError(f"{id!r} is no id", "`hermes gateway dead` lists them")
+    return id.startswith(ARRIVED), int(number)
 
 
 def _delivery(delivery: Delivery) -> dict[str, Any]:

@@ -222,7 +222,7 @@ async def _pair(here: Here, words: str) -> str:
     if words not in ("", "member", "owner"):
         raise UsageError(f"nobody is a {words!r}", "member or owner")
     role: Role = "owner" if words == "owner" else "member"
-    code = await here.router.pair(here.identity.channel, role)
+    code = await here.router.entrance.pair(here.identity.channel, role)
     return f"{code}\nWhoever sends me this here within ten minutes is let in as {role}."
 
 

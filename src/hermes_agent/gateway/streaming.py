@@ -136,8 +136,12 @@ class Drafts:
         outgoing = Outgoing(draft.bond.chat, text, edit=draft.id, kind="reply")
         try:
             draft.sent += 1
-            id = await channel.send(outgoing, f"{draft.key}/{draft.sent}")
+            async with asyncio.timeout(PATIENCE):
+                id = await channel.send(outgoing, f"{draft.key}/{draft.sent}")
             draft.id = draft.id or id
+        except TimeoutError:
+            log.info("a draft on %s takes too long", draft.bond.chat.channel)
+            draft.broken = True
         except SendError as error:
             if error.after is not None and error.after <= PATIENCE:
                 await _is_over(draft, error.after)

@@ -3,7 +3,9 @@ that, what is not kept: drafts, and signs that somebody is writing."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hermes_agent.core import events as ev
@@ -55,6 +57,10 @@ class Telling:
         self._drafts = Drafts(runtime, live, pace)
         self._asking = Asking(runtime, live, ids)
         self._news: asyncio.Queue[ev.Recorded | None] = asyncio.Queue()
+        self._queues: dict[str, deque[ev.Recorded | None]] = {}
+        """What is to be told of each session: one that waits for its platform holds up no other."""
+        self._tellers: set[asyncio.Task[None]] = set()
+        self._putting = asyncio.Lock()
         self._bonds: dict[str, tuple[float, Bond | None]] = {}
         self._signs: set[asyncio.Task[None]] = set()
         self._taken: dict[str, str] = {}
@@ -69,8 +75,10 @@ class Telling:
                 group.create_task(self._type())
                 group.create_task(self._sweep())
         finally:
-            for sign in self._signs:
-                sign.cancel()
+            for task in (*self._signs, *self._tellers):
+                task.cancel()
+            await asyncio.gather(*self._tellers, return_exceptions=True)
+            self._queues.clear()
             await self._drafts.close()
 
     async def _listen(self) -> None:
@@ -118,31 +126,61 @@ class Telling:
     async def _work(self) -> None:
         while True:
             recorded = await self._news.get()
-            try:
-                await self._tell_news(recorded)
-            except Degraded as trouble:
-                log.warning("what chats are to hear waits: %s", trouble.message)
-                await asyncio.sleep(AGAIN_SECONDS)
-                self._news.put_nowait(None)
-            except Exception:  # whatever one session has, the others are told
-                log.exception("some of what chats are to hear is not told")
+            if recorded is not None:
+                self._hand(recorded.session, recorded)
+                continue
+            async with self._surviving():
+                for behind in await self._runtime.store.gateway.bonds(behind=True):
+                    if behind.session not in self._queues:
+                        self._hand(behind.session, None)
+                await self._put_all()
 
-    async def _tell_news(self, recorded: ev.Recorded | None) -> None:
-        gateway = self._runtime.store.gateway
-        if recorded is None:
-            for behind in await gateway.bonds(behind=True):
-                await self._tell_on_its_own(behind)
-            return await self._asking.put_all()
-        event = recorded.event
-        if isinstance(event, _SAID):
-            if (bond := await gateway.bond_of(recorded.session)) is not None:
+    def _hand(self, session: str, recorded: ev.Recorded | None) -> None:
+        queue = self._queues.get(session)
+        if queue is not None:
+            queue.append(recorded)
+            return
+        self._queues[session] = queue = deque([recorded])
+        teller = asyncio.create_task(self._tell_session(session, queue))
+        self._tellers.add(teller)
+        teller.add_done_callback(self._tellers.discard)
+
+    async def _tell_session(self, session: str, queue: deque[ev.Recorded | None]) -> None:
+        """In the order in which it happened."""
+        try:
+            while queue:
+                async with self._surviving():
+                    await self._tell_news(session, queue.popleft())
+        finally:
+            del self._queues[session]
+
+    @asynccontextmanager
+    async def _surviving(self) -> AsyncIterator[None]:
+        """Whatever one session has, the others are told."""
+        try:
+            yield
+        except Degraded as trouble:
+            log.warning("what chats are to hear waits: %s", trouble.message)
+            await asyncio.sleep(AGAIN_SECONDS)
+            self._news.put_nowait(None)
+        except Exception:
+            log.exception("some of what chats are to hear is not told")
+
+    async def _tell_news(self, session: str, recorded: ev.Recorded | None) -> None:
+        event = None if recorded is None else recorded.event
+        if event is None or isinstance(event, _SAID):
+            if (bond := await self._runtime.store.gateway.bond_of(session)) is not None:
                 await self._tell_on_its_own(bond)
-            return None
+            return
         if isinstance(event, ev.Asked | ev.CallParked):
-            await self._drafts.leave(recorded.session)
+            await self._drafts.leave(session)
         elif isinstance(event, _DECIDED):
             await self._enqueue(await self._asking.closed(event))
-        return await self._asking.put_all()
+        await self._put_all()
+
+    async def _put_all(self) -> None:
+        async with self._putting:
+            await self._asking.put_all()
 
     async def _tell_on_its_own(self, bond: Bond) -> None:
         """What is wrong with one session does not keep the others from being told."""

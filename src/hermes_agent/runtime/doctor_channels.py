@@ -18,7 +18,11 @@ def look(settings: Settings, status: dict[str, Any] | None) -> Iterator[Told]:
             listed = ", ".join(sorted(names))
             yield "warn", f"nobody hears on {listed}: the runtime is not up", "`hermes up`"
         return
-    for name, row in ((status.get("gateway") or {}).get("channels") or {}).items():
+    gateway = status.get("gateway") or {}
+    for name, row in (gateway.get("left") or {}).items():
+        what = f"{name} is not set up any more; what it has left: {sum(row.values())}"
+        yield "warn", what, f"`hermes gateway setup {name}`, or `hermes gateway dead --drop all`"
+    for name, row in (gateway.get("channels") or {}).items():
         yield _of(name, row)
         for unknown in row.get("unknown", ()):
             what = f"{name}: there is no setting channels.{name}.{unknown}"

@@ -1,6 +1,7 @@
 """The gateway's ledgers: `core.gateway.Gateway` in the same database."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -67,7 +68,13 @@ class StoredGateway(Gateway):
         await self._write("gateway_mark", lambda db: gateway_in.keep_mark(db, channel, mark))
 
     async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
-        return await self._read(lambda db: gateway_in.new(db, self._bodies, limit, after))
+        while True:
+            found, lost = await self._read(
+                lambda db: gateway_in.new(db, self._bodies, limit, after)
+            )
+            if not lost:
+                return found
+            await self._write("gateway_lost", partial(gateway_in.give_up, lost=lost))
 
     async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None:
         left = await self._write(
@@ -87,6 +94,12 @@ class StoredGateway(Gateway):
             "gateway_deal_again", lambda db: gateway_in.again(db, self._bodies, number)
         )
 
+    async def drop_aside(self, number: int) -> None:
+        await self._write(
+            "gateway_drop_aside", lambda db: gateway_in.drop(db, self._bodies, number)
+        )
+        await self._write("sweep", self._bodies.sweep)
+
     # what is to be sent
     async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
         return await self._write("gateway_enqueue", lambda db: self._enqueue(db, deliveries))
@@ -102,11 +115,18 @@ class StoredGateway(Gateway):
         return await self._write("gateway_tell", work)
 
     async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
-        return await self._read(lambda db: gateway_out.due(db, self._bodies, channel, now, limit))
+        while True:
+            found, lost = await self._read(
+                lambda db: gateway_out.due(db, self._bodies, channel, now, limit)
+            )
+            if not lost:
+                return found
+            await self._write("gateway_lost", partial(gateway_out.give_up, lost=lost))
 
     async def sending(self, id: int, attempts: int, doubtful: bool = False) -> bool:
         return await self._write(
-            "gateway_sending", lambda db: gateway_out.sending(db, id, attempts, doubtful)
+            "gateway_sending",
+            lambda db: gateway_out.sending(db, id, attempts, doubtful, self._clock()),
         )
 
     async def partly_sent(self, id: int, part: int) -> None:
@@ -118,11 +138,12 @@ class StoredGateway(Gateway):
         )
 
     async def not_sent(
-        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True
-    ) -> None:
+        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True,
+        unsure: bool = False,
+    ) -> None:  # fmt: skip
         await self._write(
             "gateway_not_sent",
-            lambda db: gateway_out.not_sent(db, id, error, due, doubtful, counted),
+            lambda db: gateway_out.not_sent(db, id, error, due, doubtful, counted, unsure),
         )
 
     async def deliveries(
@@ -137,6 +158,10 @@ class StoredGateway(Gateway):
         return await self._write(
             "gateway_again", lambda db: gateway_out.again(db, self._bodies, id, now)
         )
+
+    async def drop(self, id: int) -> None:
+        await self._write("gateway_drop", lambda db: gateway_out.drop(db, self._bodies, id))
+        await self._write("sweep", self._bodies.sweep)
 
     # people
     async def identity(self, channel: str, hash: str) -> Identity | None:
@@ -169,6 +194,12 @@ class StoredGateway(Gateway):
             return used
 
         return await self._write("gateway_use_pairing", work)
+
+    async def stranger(self, channel: str, hash: str) -> None:
+        await self._write("gateway_stranger", lambda db: gateway_people.stranger(db, channel, hash))
+
+    async def strangers(self) -> Mapping[str, int]:
+        return await self._read(gateway_people.strangers)
 
     # bonds
     async def bond(self, key: str) -> Bond | None:

@@ -1,6 +1,6 @@
 """What is to be sent: a row each, from `waiting` to `sent` or `dead`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -8,14 +8,17 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.gateway import Delivery, DeliveryState, NewDelivery, Outgoing
+from hermes_agent.core.gateway import Chat, Delivery, DeliveryState, NewDelivery, Outgoing
 from hermes_agent.core.private import Ids
 from hermes_agent.store import gateway_media
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import rows
 
 _outgoing = msgspec.json.Decoder(Outgoing)
-_COLUMNS = "id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, body"
+_COLUMNS = (
+    "id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, tried, unsure, "
+    "channel, body"
+)
 _UNSENT = "state in ('waiting', 'sending')"
 MOST_BYTES = 32_000_000
 """What one look at those that are due may bring, but for the first of them."""
@@ -73,19 +76,27 @@ def _enqueue(
 
 def due(
     db: apsw.Connection, bodies: Bodies, channel: str, now: float, limit: int
-) -> Sequence[Delivery]:
+) -> tuple[Sequence[Delivery], Mapping[int, str]]:
+    """And why others cannot be read, by their ids."""
     found: list[Delivery] = []
+    lost: dict[int, str] = {}
     size = 0
     for row in rows(db, _DUE, (channel, now, limit)):
         try:
             delivery = _delivery(db, bodies, row, whole=True)
-        except HermesError:  # its text is lost, as `hermes doctor` says: other chats go on
+        except HermesError as error:
+            lost[row[0]] = error.message
             continue
         size += sum(len(one.data) for one in delivery.outgoing.files)
         if found and size > MOST_BYTES:
             break
         found.append(delivery)
-    return found
+    return found, lost
+
+
+def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
+    for id, why in lost.items():
+        not_sent(db, id, why, None, doubtful=False, counted=True, unsure=False)
 
 
 def _delivery(
@@ -95,32 +106,43 @@ def _delivery(
     new: NewDelivery | None = None,
     whole: bool = False,
 ) -> Delivery:
-    """`new` stands in for what is gone because it is old."""
-    id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, body = row
+    """`new` stands in for what is gone because it is old, or lost."""
+    id, key, *_, channel, body = row
     if body is None and new is not None:
-        key, outgoing = new.key, new.outgoing
-    else:
+        return _made(row, new.key, new.outgoing)
+    try:
         outgoing = _outgoing.decode(bodies.unpack(body))
         media = gateway_media.get(db, bodies, owner_of(id), whole)
-        outgoing = replace(outgoing, files=tuple(media["file"])) if media else outgoing
+    except HermesError as error:
+        if whole:
+            raise
+        lost = Outgoing(Chat(channel, ""), f"({error.message})")
+        return _made(row, key, new.outgoing if new else lost)
+    return _made(row, key, replace(outgoing, files=tuple(media["file"])) if media else outgoing)
+
+
+def _made(row: tuple[Any, ...], key: str, outgoing: Outgoing) -> Delivery:
+    id, _, state, created, attempts, due, receipt, sent, error, doubtful, part, *times = row
     return Delivery(
         id, key, outgoing, state, created, attempts, due, receipt, sent, error, bool(doubtful),
-        part,
+        part, *times[:2],
     )  # fmt: skip
 
 
-def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool) -> bool:
+def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool, now: float) -> bool:
     db.execute(
-        "update gateway_out set state = 'sending', attempts = attempts + 1, "
-        f"doubtful = max(doubtful, ?) where id = ? and attempts = ? and {_UNSENT}",
-        (int(doubtful), id, attempts),
+        "update gateway_out set attempts = attempts + 1, doubtful = max(doubtful, ?), "
+        "unsure = coalesce(unsure, iif(state = 'sending', tried, null)), tried = ?, "
+        f"state = 'sending' where id = ? and attempts = ? and {_UNSENT}",
+        (int(doubtful), now, id, attempts),
     )
     return db.changes() > 0
 
 
 def partly_sent(db: apsw.Connection, id: int, part: int) -> None:
     db.execute(
-        "update gateway_out set state = 'waiting', part = ?, attempts = 0, error = '' where id = ?",
+        "update gateway_out set state = 'waiting', part = ?, attempts = 0, error = '', "
+        "unsure = null where id = ?",
         (part, id),
     )
 
@@ -133,13 +155,15 @@ def sent(db: apsw.Connection, id: int, receipt: str, now: float) -> None:
 
 
 def not_sent(
-    db: apsw.Connection, id: int, error: str, due: float | None, doubtful: bool, counted: bool
-) -> None:
+    db: apsw.Connection, id: int, error: str, due: float | None, doubtful: bool, counted: bool,
+    unsure: bool,
+) -> None:  # fmt: skip
     state = "dead" if due is None else "waiting"
     db.execute(
         f"update gateway_out set state = ?, error = ?, due = coalesce(?, due), "
-        f"doubtful = max(doubtful, ?), attempts = attempts - ? where id = ? and {_UNSENT}",
-        (state, error, due, int(doubtful), int(not counted), id),
+        f"doubtful = max(doubtful, ?), attempts = attempts - ?, "
+        f"unsure = coalesce(unsure, iif(?, tried, null)) where id = ? and {_UNSENT}",
+        (state, error, due, int(doubtful), int(not counted), int(unsure), id),
     )
 
 
@@ -179,6 +203,28 @@ def again(db: apsw.Connection, bodies: Bodies, id: int, now: float) -> Delivery:
     return _delivery(db, bodies, found[0])
 
 
+def drop(db: apsw.Connection, bodies: Bodies, id: int) -> None:
+    found = rows(
+        db,
+        "update gateway_out set state = 'dropped' "
+        f"where id = ? and (state = 'dead' or {_UNSENT}) returning id",
+        (id,),
+    )
+    if not found:
+        raise NotFound(
+            f"there is no delivery {id} to drop", "`hermes gateway dead` lists what was given up"
+        )
+    _forget(db, bodies, id)
+
+
+def _forget(db: apsw.Connection, bodies: Bodies, id: int) -> None:
+    gateway_media.drop(db, bodies, owner_of(id))
+    db.execute(
+        "update gateway_out set body = null, key = null, receipt = '', error = '' where id = ?",
+        (id,),
+    )
+
+
 def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
     found = rows(
         db,
@@ -186,9 +232,5 @@ def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
         (before,),
     )
     for (id,) in found:
-        gateway_media.drop(db, bodies, owner_of(id))
-        db.execute(
-            "update gateway_out set body = null, key = null, receipt = '', error = '' where id = ?",
-            (id,),
-        )
+        _forget(db, bodies, id)
     return len(found)

@@ -16,6 +16,9 @@ _pairing = msgspec.json.Decoder(Pairing)
 _bond = msgspec.json.Decoder(Bond)
 _proof = msgspec.json.Decoder(Proof)
 
+MOST_STRANGERS = 10_000
+"""Of a channel; more are not counted."""
+
 
 def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
@@ -34,6 +37,10 @@ def identities(db: apsw.Connection, channel: str) -> Sequence[Identity]:
 
 def keep_identity(db: apsw.Connection, identity: Identity) -> None:
     db.execute(
+        "delete from gateway_strangers where channel = ? and hash = ?",
+        (identity.channel, identity.hash),
+    )
+    db.execute(
         "insert or replace into gateway_people values (?, ?, ?)",
         (identity.channel, identity.hash, _text(identity)),
     )
@@ -42,6 +49,18 @@ def keep_identity(db: apsw.Connection, identity: Identity) -> None:
 def drop_identity(db: apsw.Connection, channel: str, hash: str) -> bool:
     db.execute("delete from gateway_people where channel = ? and hash = ?", (channel, hash))
     return db.changes() > 0
+
+
+def stranger(db: apsw.Connection, channel: str, hash: str) -> None:
+    db.execute(
+        "insert or ignore into gateway_strangers select ?1, ?2 "
+        "where (select count(*) from gateway_strangers where channel = ?1) < ?3",
+        (channel, hash, MOST_STRANGERS),
+    )
+
+
+def strangers(db: apsw.Connection) -> Mapping[str, int]:
+    return dict(rows(db, "select channel, count(*) from gateway_strangers group by channel"))
 
 
 def keep_pairing(db: apsw.Connection, ids: Ids, pairing: Pairing) -> None:
@@ -100,8 +119,8 @@ def keep_bond(db: apsw.Connection, bond: Bond) -> None:
     ask = f"select {_BOND} from gateway_bonds b where key = ? and session <> ?"
     for before in _bonds(rows(db, ask, (bond.key, bond.session))):
         _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
-    db.execute("delete from gateway_bonds where session = ?", (bond.session,))
-    _put_bond(db, bond)
+    gone = rows(db, "delete from gateway_bonds where session = ? returning told", (bond.session,))
+    _put_bond(db, replace(bond, told=max([bond.told, *(told for (told,) in gone)])))
 
 
 def _put_bond(db: apsw.Connection, bond: Bond) -> None:

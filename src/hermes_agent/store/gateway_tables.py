@@ -1,4 +1,5 @@
-"""The tables of the gateway, as `m008_gateway` made them: never edited."""
+"""The tables of the gateway, as `m008_gateway` and `m009_gateway_attempts` made them: never
+edited."""
 
 GATEWAY_TABLES = """
 -- What came in and what goes out. Names that platforms give to people and places are in the bodies
@@ -62,4 +63,15 @@ create table gateway_bonds (
 ) strict, without rowid;
 create index gateway_bonds_by_session on gateway_bonds (session);
 create table gateway_proofs (channel text primary key, body text not null) strict, without rowid;
+"""
+
+GATEWAY_ATTEMPTS = """
+-- When it was last tried, and when first with an outcome that nobody knows.
+alter table gateway_out add column tried real;
+alter table gateway_out add column unsure real;
+-- Who wrote and is not known, by hash; and what of theirs was ignored.
+create table gateway_strangers (
+  channel text not null, hash text not null, primary key (channel, hash)
+) strict, without rowid;
+create index gateway_in_ignored on gateway_in (channel, number) where state = 'ignored';
 """

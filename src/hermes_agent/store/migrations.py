@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import apsw
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.store.gateway_tables import GATEWAY_TABLES
+from hermes_agent.store.gateway_tables import GATEWAY_ATTEMPTS, GATEWAY_TABLES
 from hermes_agent.store.incident_tables import INCIDENT_TABLES
 from hermes_agent.store.job_tables import JOB_TABLES
 from hermes_agent.store.lore_tables import LORE_TABLES
@@ -235,6 +235,11 @@ def m008_gateway(db: apsw.Connection) -> None:
     db.execute(GATEWAY_TABLES)
 
 
+def m009_gateway_attempts(db: apsw.Connection) -> None:
+    """When deliveries were tried, and strangers, who are counted over restarts."""
+    db.execute(GATEWAY_ATTEMPTS)
+
+
 MIGRATIONS: Sequence[Migration] = (
     m001_first_tables,
     m002_terminals_and_audit,
@@ -244,6 +249,7 @@ MIGRATIONS: Sequence[Migration] = (
     m006_incidents,
     m007_jobs,
     m008_gateway,
+    m009_gateway_attempts,
 )
 
 

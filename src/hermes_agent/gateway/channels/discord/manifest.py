@@ -25,6 +25,7 @@ MANIFEST = Manifest(
     threads=True,
     typing=True,
     knows_twice=True,
+    knows_for=120.0,  # "the past few minutes", as Discord says
     per_second=1.0,
     steps=(
         "On discord.com/developers/applications: New Application, then Bot, then Reset Token.",
