@@ -67,6 +67,7 @@ class Look(Struct, frozen=True):
 
     look: str
     check: str = ""
+    about: str = ""
     needs: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     room: int = 2_000

@@ -17,6 +17,8 @@ from hermes_agent.models.responder.seen import Seen, seen
 
 ALL_CHARS = 12_000
 """Of what all children of a call tell as data: a result that is longer is cut."""
+CONFIGS, LOGS, CLOSER = 5, 4, 14
+"""Of one service: files of settings and logs that are read, and looks in all."""
 KNOWN = (probes.CLOCK, probes.STATUS, probes.PROGRAMS)
 """What its parent has seen, too."""
 _FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -27,56 +29,55 @@ def task_for(case: Case, service: str, children: int) -> str:
     look = Look(
         look=service,
         check=case.brief.check.command if case.brief.check else "",
+        about=case.about(service),
         needs=tuple(case.needs(service)),
         commands=tuple(closer(case, [service])),
         room=ALL_CHARS // max(1, children),
     )
-    about = next((one.about for one in case.brief.services if one.name == service), "")
     return (
         f"Look closely at the service {service} on this terminal and change nothing.\n"
-        f"{about}\nTell what you saw, word for word.\n\n"
+        f"{case.about(service)}\nTell what you saw, word for word.\n\n"
         f"```json\n{msgspec.json.encode(look).decode()}\n```\n"
     )
 
 
 def closer(case: Case, services: Sequence[str]) -> list[str]:
-    """What is to be seen of services, by how they are started."""
+    """What is to be seen of services, what tells most first: their settings, what they said, what
+    lies around, what they have open."""
     commands: list[str] = []
     for service in services:
-        definition = case.definitions.get(service)
-        if definition is None:
-            continue
-        for path in definition.configs[:2]:
-            commands += [probes.show(path), probes.rows(path.rpartition("/")[0] or "/")]
-        for pid in case.pids(service)[:2]:
-            commands += [probes.descriptors(pid), probes.limits(pid)]
-        if definition.log:
-            commands.append(probes.tail(definition.log))
-        if re.search(r"/(current|release|releases|live)\b", definition.command):
+        commands += [probes.show(path) for path in case.wrappers(service)]
+        commands += [probes.show(path) for path in case.configs(service)[:CONFIGS]]
+        commands += [probes.tail(path) for path in case.log_files(service)[:LOGS]]
+        commands += [probes.shown(pattern) for pattern in case.includes(service)]
+        commands += [around] if (around := case.around(service)) else []
+        for path in case.configs(service)[:1]:
+            commands.append(probes.rows(path.rpartition("/")[0] or "/"))
+        words = " ".join(case.command(service))
+        if re.search(r"/(current|release|releases|live)\b", words):
             commands.append(probes.RELEASES)
-        if "nginx" in definition.command:
+        if "nginx" in words:
             commands += [probes.SITES, nginx_test(case, service)]
-    return list(case.missing(commands))[:12]
+        for pid in case.pids(service)[:2]:
+            commands += [probes.limits(pid), probes.descriptors(pid)]
+    return list(case.missing(commands))[: CLOSER * max(1, len(services))]
 
 
 def child(look: Look) -> Work:
     """The work of a child."""
     first = [*KNOWN, *look.commands]
     known = yield from _run(f"I look at {look.look}: rules, not a language model.", first)
-    brief = Brief("", service=look.look, services=(BriefService(look.look, look.needs),))
-    case = Case(brief, known)
-    more = [f"tail -n 60 {path}" for path in _own_logs(case)]
-    more += [probes.timed(url) for _, _, url in case.urls(str(case.settings(look.look)))][:3]
-    more = list(case.missing(more))
-    if more:
+    own = BriefService(look.look, look.needs, look.about)
+    brief = Brief("", service=look.look, services=(own,))
+    for _ in range(2):
+        case = Case(brief, known)
+        more = closer(case, [look.look])
+        more += [probes.timed(url) for _, _, url in case.urls(str(case.settings(look.look)))][:3]
+        more = list(case.missing(more))
+        if not more:
+            break
         known += yield from _run("Its own log, and what it needs.", more)
     return _findings(look, Case(brief, known), known)
-
-
-def _own_logs(case: Case) -> list[str]:
-    service = case.brief.service
-    path = case.settings(service).get("log", "")
-    return [path] if path.startswith("/") else []
 
 
 def _run(text: str, commands: Sequence[str]) -> Generator[Move, Answer, list[Seen]]:
@@ -97,15 +98,21 @@ def _findings(look: Look, case: Case, known: Sequence[Seen]) -> str:
 
 
 def _fitting(known: Sequence[Seen], room: int) -> list[Seen]:
-    """What was seen, as much of it as there is room for, the short ones first: what is left out,
-    the parent looks at itself."""
+    """What was seen, as much of it as there is room for, what tells most first: settings before
+    logs, and lists of what is open last. What is left out, the parent looks at itself."""
     found: list[Seen] = []
-    for one in sorted(known, key=lambda one: ("/fd" in one.command, len(one.output))):
-        size = len(one.output) + len(one.command) + 60
+    for one in sorted(known, key=_weight):
+        size = len(msgspec.json.encode(one)) + 2
         if one.command not in KNOWN and size <= room:
             room -= size
             found.append(one)
     return found
+
+
+def _weight(one: Seen) -> tuple[int, int]:
+    first = one.command.partition(" ")[0]
+    order = {"cat": 0, "tail": 1, "curl": 1, "nginx": 1, "grep": 2, "find": 3}
+    return (9 if "/fd" in one.command else order.get(first, 4)), len(one.output)
 
 
 def observations(text: str) -> list[Seen]:

@@ -33,6 +33,8 @@ LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 5
 """Remedies that are tried before people are asked."""
 CHILDREN = 6
+NEAR, MORE = 4, 24
+"""Services that are looked at once more, and looks at them."""
 
 
 def investigation(brief: Brief) -> Work:
@@ -55,6 +57,7 @@ def investigation(brief: Brief) -> Work:
         if tried.ideas:
             known, _ = yield from _triage(LOOK_AGAIN)
     known += yield from _ask_children(Case(brief, known))
+    known += yield from _rest(Case(brief, known))
     patient = True
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -123,6 +126,15 @@ def _ask_children(case: Case) -> Steps:
     )
     text = answer.results[0].text if answer.results else ""
     return observations(text)
+
+
+def _rest(case: Case) -> Steps:
+    """What children had no room to tell, of those that matter most."""
+    near = [case.brief.service, *case.needs(case.brief.service)][:NEAR]
+    commands = [one for service in near for one in closer(case, [service]) if "/fd" not in one]
+    if not commands:
+        return []
+    return (yield from run("I look myself at what the children left out.", commands[:MORE]))
 
 
 def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
