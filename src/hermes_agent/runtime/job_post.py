@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.jobs import Job, Run
-from hermes_agent.runtime.post import ALL, ORIGIN
+from hermes_agent.runtime.post import ALL, LOCAL, ORIGIN
 from hermes_agent.work.running import title
 
 if TYPE_CHECKING:
@@ -74,11 +74,13 @@ class JobPost:
         await self._send(f"run:{run.id}/{kind}", self._alerted(job), text, "notice")
 
     def _alerted(self, job: Job) -> list[Chat]:
-        """Where somebody looks; a place that is gone is no reason to tell nobody."""
+        """Where somebody looks; a place that is gone is no reason to tell nobody, and neither is
+        it that results are kept here."""
         spec, settings = job.spec, self._runtime.settings
         origin = (ORIGIN,) if job.origin else ()
-        own = (spec.on_failure, settings.jobs.alert, spec.deliver, origin)
-        for targets in (*own, settings.watch.notify):
+        deliver = tuple(one for one in spec.deliver if one != LOCAL)
+        own = (spec.on_failure, settings.jobs.alert, deliver, origin)
+        for targets in (*own, settings.watch.notify, settings.gateway.announce, (ALL,)):
             found, wrong = self._found(job, targets)
             if found or (targets and not wrong):
                 return found
