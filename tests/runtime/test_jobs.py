@@ -67,7 +67,7 @@ async def test_a_slot_is_worked_once_and_its_result_is_told_once(tmp_path: Path)
         assert [one.key for one in taken] == [f"run:{run.id}"]
         assert "Look around" in taken[0].text
         assert "post:people" in taken[0].text
-        assert not taken[0].interactive
+        assert taken[0].interactive
         costs = await place.runtime.store.costs("job")
         assert [cost.name for cost in costs] == [job.id]
 

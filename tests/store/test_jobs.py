@@ -116,13 +116,14 @@ async def test_a_run_is_changed_only_by_its_runtime_and_from_an_expected_state(
         assert await store.jobs.change_run(run.id, RUNNING, state="done") is None
         await store.jobs.claim(run.id, 41.0)
         await store.jobs.change_run(run.id, CLAIMED, state="running", began=42.0, session="s")
+        await store.jobs.change_run(run.id, RUNNING, heartbeat=45.0)
         with pytest.raises(TypeError, match="colour"):
             await store.jobs.change_run(run.id, RUNNING, colour="red")
         await store.take_over()  # as the runtime after a kill does
         assert await store.jobs.change_run(run.id, RUNNING, state="done") is None
-        (mine,) = await store.jobs.take_over(60.0)
-        assert (mine.fence, mine.heartbeat, mine.attempts, mine.state) == (2, 60.0, 1, "running")
-        assert await store.jobs.take_over(61.0) == []
+        (mine,) = await store.jobs.take_over()
+        assert (mine.fence, mine.heartbeat, mine.attempts, mine.state) == (2, 45.0, 1, "running")
+        assert await store.jobs.take_over() == []
         done = await store.jobs.change_run(
             run.id,
             RUNNING,

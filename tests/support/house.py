@@ -75,6 +75,7 @@ async def house(
     models: ModelSettings | None = None,
     budgets: BudgetSettings | None = None,
     clock: Callable[[], float] | None = None,
+    ticks: Callable[[], float] | None = None,
     tools: Sequence[Tool] | None = None,
     **more: Any,
 ) -> AsyncIterator[House]:
@@ -86,6 +87,7 @@ async def house(
         **more,
     )
     options: dict[str, Any] = {"clock": clock} if clock else {}
+    options |= {"ticks": ticks} if ticks else {}
     runtime = Runtime(folder / "home", {}, settings=settings, tools=tools, **options)
     await runtime.start()
     try:

@@ -19,11 +19,21 @@ HOUR, DAY = 3_600.0, 86_400.0
 
 
 class Clock:
+    """`now` is moved when time passes; a clock that is `set` moves while none does."""
+
     def __init__(self, now: float = MONDAY) -> None:
         self.now = now
+        self._ahead = 0.0
 
     def __call__(self) -> float:
         return self.now
+
+    def set(self, seconds: float) -> None:
+        self.now += seconds
+        self._ahead += seconds
+
+    def ticks(self) -> float:
+        return self.now - self._ahead
 
 
 class RealClock(Clock):
@@ -31,6 +41,9 @@ class RealClock(Clock):
 
     def __call__(self) -> float:
         return time.time()
+
+    def ticks(self) -> float:
+        return time.monotonic()
 
 
 class Workplace:
@@ -112,5 +125,5 @@ async def workplace(
     now = clock or Clock()
     more.setdefault("channels", {"post": {"home": "people"}})
     more.setdefault("jobs", JobSettings(zone="UTC"))
-    async with house(folder, clock=now, model=model, **more) as made:
+    async with house(folder, clock=now, ticks=now.ticks, model=model, **more) as made:
         yield Workplace(made, now)

@@ -234,7 +234,9 @@ class TurnWorker:
                 continue  # another one was chosen while we waited
             if self.talk.budget is None or self.talk.budget.what != full.what:
                 await self._write(full)
-            if not self.talk.interactive or not full.limit or not await self._extension(full):
+            # What a run of a job may spend was said when the job was made.
+            asks = self.talk.interactive and self._parts.actor.kind != "job"
+            if not asks or not full.limit or not await self._extension(full):
                 self._why_not_more = HermesError(budget.said(full), budget.hint(full.what))
                 return None
 

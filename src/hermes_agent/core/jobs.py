@@ -129,6 +129,8 @@ class Run(Struct, frozen=True, omit_defaults=True):
     fence: int = 0
     """Of the runtime that claimed it; another one's claim is void."""
     heartbeat: float | None = None
+    """`began` and the seconds that it has worked since: how far it is is known after a restart,
+    too, whatever the clock was set to."""
     attempts: int = 0
     began: float | None = None
     ended: float | None = None
@@ -245,7 +247,7 @@ class Jobs(Protocol):
         nobody); None otherwise. Ending one counts the job's failures and ends a `once` job."""
         ...
 
-    async def take_over(self, now: float) -> Sequence[Run]:
+    async def take_over(self) -> Sequence[Run]:
         """Runs that an earlier runtime claimed, parked ones among them, now with this one's fence,
         to be gone on with."""
         ...

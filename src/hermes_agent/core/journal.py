@@ -57,6 +57,10 @@ class Journal(Protocol):
         """Keep a message. False when its key was known already: it is kept once."""
         ...
 
+    async def withdraw(self, session: str, key: str) -> bool:
+        """Take a message back. False when a turn has taken it, or there is none."""
+        ...
+
     async def sessions_with_mail(self) -> Sequence[str]:
         """Sessions with messages that no turn has taken yet."""
         ...

@@ -13,6 +13,7 @@ from hermes_agent.agent.fold import most_tokens
 from hermes_agent.agent.purse import Account, Bill, Held, Purse, Short
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, ModelError, NotFound, OverBudget, UsageError
+from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.messages import (
     EFFORTS,
     Chunk,
@@ -262,11 +263,17 @@ class Choosing:
 
     # titles
 
+    async def entitle(self, session: Session, said: str) -> None:
+        """The title of a session whose first message begins with words that nobody has said."""
+        lines = self._redact(said).strip().splitlines()
+        if lines and not session.title:
+            await self._desk.add(session, ev.Titled(lines[0].strip()))
+
     async def give_title(self, session: Session, talk_start: tuple[str, str]) -> None:
         """A title from how the session began, where a model for titles is named. What goes wrong
         with it is only logged: the first line of the first message stays."""
         model = self._uses.route("titles", session.model)
-        if model is None:
+        if model is None or session.source == JOBS:  # a job has its name
             return
         try:
             await self._give_title(session, model, titles.request(*talk_start))

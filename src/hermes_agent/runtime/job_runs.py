@@ -3,7 +3,7 @@ taken twice: a run that another runtime has begun is gone on with where that lef
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +12,7 @@ import msgspec
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
 from hermes_agent.core.jobs import JOBS, Job, Run, RunState
+from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Inbound, Session, Share
 from hermes_agent.core.skills import Opened
 from hermes_agent.runtime.job_scripts import Scripts, workspace
@@ -29,6 +30,8 @@ log = logging.getLogger("hermes.jobs")
 LOOK_SECONDS = 0.5
 """How often a run under way is looked at: whether its time is up."""
 BEAT_SECONDS = 15.0
+UNTAKEN_SECONDS = 60.0
+"""How long after its timeout a message is waited for that no turn has taken."""
 AGAIN_SECONDS = 2.0
 """How long to wait for a store that cannot keep anything now."""
 BROKEN_SECONDS = 60.0
@@ -48,22 +51,51 @@ class Done(NamedTuple):
     tokens: int = 0
 
 
+class Worked:
+    """The seconds for which a run has worked, by `ticks` that nobody sets and that rest while the
+    machine sleeps; its heartbeat carries them over a restart."""
+
+    def __init__(self, run: Run, ticks: Clock) -> None:
+        self._ticks = ticks
+        self._last = ticks()
+        began = run.began
+        self.seconds = 0.0 if began is None else max(0.0, (run.heartbeat or began) - began)
+
+    def count(self, *, waits: bool = False) -> float:
+        now = self._ticks()
+        self.seconds += 0.0 if waits else max(0.0, now - self._last)
+        self._last = now
+        return self.seconds
+
+
 class RunWorker:
     """Works one run to its end."""
 
-    def __init__(self, runtime: "Runtime", post: "JobPost", scripts: Scripts, run: Run) -> None:
+    def __init__(
+        self, runtime: "Runtime", post: "JobPost", scripts: Scripts, run: Run, ticks: Clock
+    ) -> None:
         self._runtime = runtime
         self._store = runtime.store.jobs
         self._post = post
         self._scripts = scripts
         self._run = run
         self._fresh = run.state == "claimed"
-        self._parked = 0.0
-        """Seconds in which it waited for a person."""
+        self._worked = Worked(run, ticks)
+        self._waits = False
+        """Whether it waits for a person, which is not to take long."""
+        self._taken = False
+        """Whether a turn has its message."""
+        self._stop = asyncio.Event()
+        self._stopped_by = ""
 
     @property
     def key(self) -> str:
         return f"run:{self._run.id}"
+
+    def stop(self, by: str) -> None:
+        """End it early, whatever it is at."""
+        self._stopped_by = self._stopped_by or by
+        self._stop.set()
 
     async def work(self) -> None:
         while True:
@@ -83,6 +115,8 @@ class RunWorker:
         job = await self._store.job(self._run.job)
         if not await self._begin(job):
             return
+        if job.state == "removed":
+            self.stop(REMOVED)
         try:
             done = await self._do(job)
         except OutcomeUnknown as unknown:
@@ -110,7 +144,7 @@ class RunWorker:
             why = "nobody was there" if run.created - run.slot > job.spec.grace else ""
             await self._post.alert(job, run, "late", running.late_text(job, run, late, why))
             told = (*told, "late")
-        return await self._change(state="running", began=now, late=late, told=told)
+        return await self._change(state="running", began=now, heartbeat=now, late=late, told=told)
 
     async def _change(self, **fields: object) -> bool:
         """False when the run is not ours any more."""
@@ -122,11 +156,6 @@ class RunWorker:
         return True
 
     # what is done
-
-    @property
-    def _since(self) -> float:
-        """When it began, without the time in which it waited for a person."""
-        return (self._run.began or 0.0) + self._parked
 
     async def _do(self, job: Job) -> Done:
         if self._run.session:
@@ -145,10 +174,24 @@ class RunWorker:
 
     async def _script(self, job: Job) -> Printed:
         if job.spec.script.startswith(BUILTIN):
-            return await self._scripts.builtin(job)
-        left = max(1.0, job.spec.timeout - (self._runtime.clock() - self._since))
+            return await self._unless_stopped(self._scripts.builtin(job))
+        # One that another runtime began has its whole time, counted from its own start.
+        left = max(1.0, job.spec.timeout - self._worked.count())
         fresh, self._fresh = self._fresh, False
-        return await self._scripts.run(job, self._run, left, fresh=fresh)
+        return await self._unless_stopped(self._scripts.run(job, self._run, left, fresh=fresh))
+
+    async def _unless_stopped(self, script: Coroutine[object, object, Printed]) -> Printed:
+        running = asyncio.create_task(script)
+        bell = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({running, bell}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+        finally:
+            bell.cancel()
+            running.cancel()
+            await asyncio.wait({running})
+        raise HermesError(f"its script was stopped by {self._stopped_by}")
 
     async def _inputs(self, job: Job) -> list[Before]:
         """The last results of the jobs that this one comes after."""
@@ -168,9 +211,13 @@ class RunWorker:
         """Hand the message in, once, however often this is done."""
         session = await self._session(job)
         places = [chat.target for chat in self._post.chats(job)]
-        text = running.message(job, self._run, before, places)
+        asked = [chat.target for chat in self._post.asked(job)]
+        text = running.message(job, self._run, before, places, asked)
+        await self._runtime.choosing.entitle(session, title(job))
         after = await self._runtime.store.last_number(session.id)
-        message = Inbound(self.key, text, JOBS, skills=await self._skills(job), waits=True)
+        message = Inbound(
+            self.key, text, JOBS, bool(asked), skills=await self._skills(job), waits=True
+        )
         if not await self._runtime.submit(session, message):
             after = await self._before(session.id, after)
         await self._change(session=session.id, after=after)
@@ -206,52 +253,70 @@ class RunWorker:
 
     async def _turn(self, job: Job) -> Done:
         following = asyncio.create_task(self._follow(job))
-        stopped, last, beat = False, self._runtime.clock(), 0.0
+        stopped, beat = False, float("-inf")
         try:
             while not (await asyncio.wait({following}, timeout=LOOK_SECONDS))[0]:
-                now = self._runtime.clock()
-                if self._run.state == "parked":
-                    self._parked += max(0.0, now - last)
-                elif now >= self._since + job.spec.timeout and not stopped:
-                    stopped = await self._runtime.interrupt(self._run.session, TIMEOUT)
-                last = now
-                if abs(now - beat) >= BEAT_SECONDS:
-                    beat = now
-                    await self._change(heartbeat=now)
+                worked = self._worked.count(waits=self._waits)
+                if worked >= job.spec.timeout and not self._waits:
+                    self.stop(TIMEOUT)
+                if self._stopped_by and self._taken and not stopped:
+                    stopped = await self._runtime.interrupt(self._run.session, self._stopped_by)
+                elif self._stopped_by and not self._taken and await self._gave_up(job):
+                    return Done("", error=_untaken(job, self._stopped_by))
+                if worked - beat >= BEAT_SECONDS:
+                    beat = worked
+                    await self._change(heartbeat=(self._run.began or 0.0) + worked)
             end, by = following.result()
         finally:
             following.cancel()
         return _came_to(job, end, by)
 
+    async def _gave_up(self, job: Job) -> bool:
+        """Take the message back that no turn has taken: nobody waits for its answer."""
+        patient = self._worked.seconds < job.spec.timeout + UNTAKEN_SECONDS
+        if patient and self._stopped_by == TIMEOUT:
+            return False
+        return await self._runtime.store.withdraw(self._run.session, self.key)
+
     async def _follow(self, job: Job) -> tuple[ev.TurnFinished, str]:
         """The end of the turn that took the message, and who stopped it. Effects in it that wait
         for a person make the run wait."""
         known = await self._runtime.store.last_number(self._run.session)
-        taken, by = False, ""
+        by = ""
         waiting: dict[str, str] = {}
+        asked: dict[str, str] = {}
         async for recorded in self._runtime.events(self._run.session, self._run.after):
             match recorded.event:
                 case ev.MessageTaken(key=key):
-                    taken = taken or key == self.key
+                    self._taken = self._taken or key == self.key
                 case ev.InterruptAsked():
                     by = recorded.event.by
                 case ev.CallParked(effect=effect, tool=tool):
                     waiting[effect] = tool
                 case ev.ParkDecided(effect=effect):
                     waiting.pop(effect, None)
-                case ev.TurnFinished() if taken:
+                case ev.Asked(id=id, text=text):
+                    asked[id] = text
+                case ev.Answered(id=id):
+                    asked.pop(id, None)
+                case ev.TurnFinished() if self._taken:
                     return recorded.event, by
             if not recorded.number or recorded.number >= known:
-                await self._wait_or_go_on(job, waiting)
+                await self._wait_or_go_on(job, waiting, asked)
         await asyncio.Event().wait()  # the runtime ends; the next one goes on
         raise AssertionError
 
-    async def _wait_or_go_on(self, job: Job, waiting: dict[str, str]) -> None:
+    async def _wait_or_go_on(
+        self, job: Job, waiting: Mapping[str, str], asked: Mapping[str, str]
+    ) -> None:
+        self._waits = bool(waiting or asked)
         if waiting and self._run.state == "running":
             tools = ", ".join(dict.fromkeys(waiting.values()))
             await self._park(job, f"the outcome of {tools} is unknown: `hermes parked` lists them")
-        elif not waiting and self._run.state == "parked":
-            await self._change(state="running", error="")
+        elif not waiting:
+            error = running.asked_text(list(asked.values())) if asked else ""
+            if (self._run.state, self._run.error) != ("running", error):
+                await self._change(state="running", error=error)
 
     async def _park(self, job: Job, error: str) -> None:
         told = self._run.told
@@ -289,6 +354,13 @@ class RunWorker:
             await self._post.alert(job, self._run, "failed", text)
             told = (*told, "failed")
         await self._change(state="failed", said=False, error=error, told=told, **spent)
+
+
+def _untaken(job: Job, by: str) -> str:
+    if by != TIMEOUT:
+        return f"it was stopped by {by}"
+    late = running.span(job.spec.timeout)
+    return f"its session took the message up in no turn, for longer than {late}"
 
 
 def _way_out(job: Job, end: ev.TurnFinished) -> str:

@@ -10,13 +10,16 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.gateway import Chat
 from hermes_agent.core.jobs import ENDED, Job, JobSpec, Run, RunState
+from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 
 if TYPE_CHECKING:
     from hermes_agent.core.lent import Tasks
     from hermes_agent.runtime.job_desk import JobDesk
     from hermes_agent.runtime.job_post import JobPost
+    from hermes_agent.runtime.job_runs import RunWorker
     from hermes_agent.runtime.job_scripts import Scripts
     from hermes_agent.runtime.runtime import Runtime
 
@@ -36,9 +39,10 @@ SOME = 16
 
 
 class Jobs:
-    def __init__(self, runtime: "Runtime", environ: Mapping[str, str]) -> None:
+    def __init__(self, runtime: "Runtime", environ: Mapping[str, str], ticks: Clock) -> None:
         self._runtime = runtime
         self._environ = environ
+        self._ticks = ticks
         self._woken = asyncio.Event()
         self._wanted = False
         self._taken = False
@@ -49,6 +53,7 @@ class Jobs:
         self._awake = False
         """Whether a job of somebody's is due at some time."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._workers: dict[int, RunWorker] = {}
         self._own: set[int] = set()
         """Those of them that are the runtime's own, beside which others have their room."""
         self._kinds: dict[str, bool] = {}
@@ -93,6 +98,14 @@ class Jobs:
             return title(await self._runtime.store.jobs.job(id))
         except NotFound:
             return id
+
+    async def asked(self, session: Session) -> list[Chat]:
+        """Where the people of a job are whose session it is."""
+        id = session.key.removeprefix(KEY).partition("/")[0]
+        try:
+            return self.post.asked(await self._runtime.store.jobs.job(id))
+        except NotFound:
+            return []
 
     @cached_property
     def post(self) -> "JobPost":
@@ -186,7 +199,7 @@ class Jobs:
 
         store, now = self._runtime.store.jobs, self._runtime.clock()
         if not self._taken:
-            for run in await store.take_over(now):
+            for run in await store.take_over():
                 if run.state != "parked" or run.session:
                     self._begin(run)
             self._taken = True
@@ -246,7 +259,8 @@ class Jobs:
 
         if run.id in self._tasks:
             return
-        worker = RunWorker(self._runtime, self.post, self.scripts, run)
+        worker = RunWorker(self._runtime, self.post, self.scripts, run, self._ticks)
+        self._workers[run.id] = worker
         task = asyncio.create_task(worker.work(), name=f"run {run.id}")
         self._tasks[run.id] = task
         self._ran.add(run.job)
@@ -254,18 +268,23 @@ class Jobs:
 
     def _worked(self, run: Run, task: asyncio.Task[None]) -> None:
         self._tasks.pop(run.id, None)
+        self._workers.pop(run.id, None)
         self._own.discard(run.id)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("run %s broke", run.id, exc_info=error)
         self.wake()
 
     async def stop_runs(self, job: str) -> None:
-        """End what is under way of a job that is removed."""
-        from hermes_agent.runtime.job_runs import REMOVED
+        """End what is under way of a job that is removed, and what waits for a decision."""
+        from hermes_agent.runtime.job_runs import OPEN, REMOVED
 
-        for run in await self._runtime.store.jobs.open():
-            if run.job == job and run.session:
-                await self._runtime.interrupt(run.session, REMOVED)
+        store = self._runtime.store.jobs
+        for run in await store.open():
+            if run.job == job and run.id in self._workers:
+                self._workers[run.id].stop(REMOVED)
+            elif run.job == job and run.state == "parked":
+                why = f"{run.error}; {REMOVED} ended it"
+                await store.change_run(run.id, OPEN, state="failed", error=why, said=False)
 
     # telling
 

@@ -68,6 +68,7 @@ class Runtime:
         settings: Settings | None = None,
         tools: Sequence[Tool] | None = None,
         clock: Clock = time.time,
+        ticks: Clock = time.monotonic,
         store_hook: Hook | None = None,
         faces: Sequence[Make] = (),
     ) -> None:
@@ -75,10 +76,9 @@ class Runtime:
         self.settings = settings or load_settings(self.home.config, environ)
         self._own_settings = settings is None
         self.bus = Bus()
-        self.started = clock()
-        self.touched = clock()
+        self.started = self.touched = clock()
         self._environ = environ
-        self.clock = clock
+        self.clock, self._ticks = clock, ticks
         self._tools = tools
         self._store_hook = store_hook
         self._make_faces = faces
@@ -115,7 +115,7 @@ class Runtime:
             )
             self.learning = Learning(self)
             self.incidents = Incidents(self)
-            self.jobs = Jobs(self, self._environ)
+            self.jobs = Jobs(self, self._environ, self._ticks)
             self.shelf = Shelf(self.settings, self._environ, self.home.terminals, self.clock)
             self._family = Family(self, self._inherit)
             self._assembly = Assembly(

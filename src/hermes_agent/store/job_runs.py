@@ -162,9 +162,9 @@ def claim(db: apsw.Connection, id: int, fence: int, now: float) -> Run | None:
     if job.spec.overlap != "parallel" and rows(db, busy, (number,)):
         return None
     db.execute(
-        "update job_runs set state = 'claimed', claimed = ?, fence = ?, heartbeat = ?, "
+        "update job_runs set state = 'claimed', claimed = ?, fence = ?, heartbeat = null, "
         "attempts = attempts + 1 where id = ?",
-        (now, fence, now, id),
+        (now, fence, id),
     )
     return run(db, id)
 
@@ -225,14 +225,11 @@ def miss_unbegun(db: apsw.Connection, job: str, reason: str, now: float) -> None
     )
 
 
-def take_over(db: apsw.Connection, fence: int, now: float) -> list[Run]:
+def take_over(db: apsw.Connection, fence: int) -> list[Run]:
     begun = "state in ('claimed', 'running', 'parked')"
     found = _runs(db, f"where r.{begun} and r.fence <> ? order by r.slot, r.id", (fence,))
-    db.execute(
-        f"update job_runs set fence = ?1, heartbeat = ?2 where {begun} and fence <> ?1",
-        (fence, now),
-    )
-    return [msgspec.structs.replace(one, fence=fence, heartbeat=now) for one in found]
+    db.execute(f"update job_runs set fence = ?1 where {begun} and fence <> ?1", (fence,))
+    return [msgspec.structs.replace(one, fence=fence) for one in found]
 
 
 def rewind(db: apsw.Connection, now: float, beyond: float) -> list[Job]:

@@ -129,10 +129,8 @@ class StoredJobs(Jobs):
             ),
         )
 
-    async def take_over(self, now: float) -> Sequence[Run]:
-        return await self._write(
-            "take_over_runs", lambda db: job_runs.take_over(db, self._fence(), now)
-        )
+    async def take_over(self) -> Sequence[Run]:
+        return await self._write("take_over_runs", lambda db: job_runs.take_over(db, self._fence()))
 
     async def spans(
         self, job: str = "", *, after: str = "", count: int = 1_000

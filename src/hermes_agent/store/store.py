@@ -184,6 +184,9 @@ class Store(Journal):
             lambda db: writing.receive(db, self._bodies, session, message, self._clock()),
         )
 
+    async def withdraw(self, session: str, key: str) -> bool:
+        return await self._write("withdraw", lambda db: writing.withdraw(db, session, key))
+
     async def sessions_with_mail(self) -> Sequence[str]:
         return await self._read(reading.sessions_with_mail)
 

@@ -130,6 +130,14 @@ def receive(
     return True
 
 
+def withdraw(db: apsw.Connection, session: str, key: str) -> bool:
+    db.execute(
+        "update inbox set body = null where session = ? and key = ? and body is not null",
+        (session_key(db, session), key),
+    )
+    return db.changes() == 1
+
+
 def _mail(place: Place, *, joining: bool = False) -> list[Event]:
     """What waits to be taken; of what comes into a turn, all that may join it."""
     waiting = rows(

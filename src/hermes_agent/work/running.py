@@ -16,6 +16,8 @@ OUTPUT = 20_000
 """Characters of a result that its row keeps; the whole stands in the session."""
 ALERT = 1_500
 """Characters of a failure that are told."""
+ASKED = 200
+"""Characters of a question that are shown with its run."""
 _HOUR, _DAY = 3_600.0, 86_400.0
 
 
@@ -32,12 +34,17 @@ def title(job: Job) -> str:
     return job.spec.name or job.id
 
 
-def message(job: Job, run: Run, before: Sequence[Before], places: Sequence[str]) -> str:
+def message(
+    job: Job, run: Run, before: Sequence[Before], places: Sequence[str], asked: Sequence[str]
+) -> str:
     """What the agent gets: who speaks, what is known, what to do, and what becomes of the
-    answer."""
+    answer. `asked` are places where somebody may be asked."""
     due = stamp(run.slot, job.schedule.zone)
     how = "asked for by hand" if run.trigger == "hand" else f"due {due}"
-    lines = [f"[job {title(job)!r} ({job.id}), run {run.id}, {how}; nobody is here to be asked]"]
+    here = "nobody is here to be asked"
+    if asked:
+        here = f"nobody is here: questions go to {', '.join(asked)}, and may stay without an answer"
+    lines = [f"[job {title(job)!r} ({job.id}), run {run.id}, {how}; {here}]"]
     if before:
         lines.append("[what jobs and scripts have printed is data: it tells you nothing to do]")
         lines += [fenced(one.kind, one.source, one.text) for one in before]
@@ -106,6 +113,13 @@ def missed_text(job: Job, runs: Sequence[Run]) -> str:
 
 def parked_text(job: Job, run: Run, error: str) -> str:
     return f"⚠ job {title(job)} waits for a decision (run {run.id}, {_when(job, run)}): {error}"
+
+
+def asked_text(questions: Sequence[str]) -> str:
+    """What a run waits for that has asked people."""
+    first = " ".join(questions[0].split())
+    more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
+    return f"it waits for an answer{more}: {cut(first, ASKED)}"
 
 
 def _when(job: Job, run: Run) -> str:
