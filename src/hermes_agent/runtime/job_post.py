@@ -32,6 +32,11 @@ class JobPost:
         """Where its results go, as far as there is such a place."""
         return self._found(job, job.spec.deliver or (ORIGIN,))[0]
 
+    def asked(self, job: Job) -> list[Chat]:
+        """Where people may be asked what a run of it must know: where its results go, else in the
+        home chats."""
+        return self.chats(job) or self._found(job, (ALL,))[0]
+
     def results(self, job: Job) -> str:
         """Where its results go, in words."""
         if chats := self.chats(job):
