@@ -61,10 +61,15 @@ TRIAGE = (
 )  # fmt: skip
 
 BACKUPS = re.compile(
-    r"(\.(bak|orig|old|save|prev|previous|backup|good|dpkg-old|rpmsave|ucf-old|before\S*|last\S*)"
-    r"|~|[.-]\d{6,}\S*|\.\d{1,3}|\.bak\S*|[.-](r|v|rev)\d+)$"
+    r"([._-](bak|orig|old|save|saved|sav|prev|previous|backup|good|known-good|working|stable|copy"
+    r"|dpkg-old|dpkg-bak|rpmsave|rpmorig|ucf-old|before\S*|last\S*|pre-?\S*|bak\S*|rollback\S*)"
+    r"|~|[._-]\d{4}-\d\d-\d\d\S*|[._-]\d{6,}\S*|\.\d{1,3}|[._-](r|v|rev)\d+)$"
 )
 """How copies of a file are called that somebody kept."""
+
+
+KEPT_IN = "/etc /srv /opt /var/backups /var/lib /root /home /usr/local /var/www /data"
+"""Where copies may lie."""
 
 
 def show(path: str) -> str:
@@ -83,19 +88,30 @@ def kept(name: str) -> str:
     """Copies of a file, wherever somebody may have put them."""
     wanted = shlex.quote(f"*{name}*")
     return (
-        f"find /etc /srv /opt /var/backups /var/lib /root /home -xdev -type f -name {wanted} "
+        f"find {KEPT_IN} -xdev -type f -name {wanted} "
         r"-printf '%s %T@ %u %p\n'"
     )
 
 
 def copies(path: str) -> str:
-    """Copies of a file, newest first, and how the file differs from each."""
-    name = shlex.quote(f"*{PurePosixPath(path).name}*")
-    own = shlex.quote(path)
+    """Earlier versions of a file and how it differs from each: where a link leads, how many lines
+    it has, what is kept by git, copies beside it, and copies anywhere else, the newest first."""
+    here, own = PurePosixPath(path), shlex.quote(path)
+    folder, name = shlex.quote(str(here.parent)), shlex.quote(here.name)
+    likes = [f"-name {shlex.quote(f'*{here.name}*')}"]
+    if here.suffix and len(here.stem) > 2:
+        likes.append(f"-name {shlex.quote(f'{here.stem}[._-]*{here.suffix}*')}")
+        likes.append(f"-name {shlex.quote(f'*[._-]{here.stem}{here.suffix}')}")
+    look = rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} -printf '%T@ %p\n'"
+    git = f"git -c safe.directory='*' -C {folder}"
     return (
-        f"find /etc /srv /opt /var/backups /var/lib /root /home -xdev -type f -name {name} "
-        rf"! -path {own} -printf '%T@ %p\n' 2>/dev/null | sort -rn | head -n 6 | "
-        f'while read -r t f; do echo; echo "==> $f <=="; diff "$f" {own}; done'
+        f'echo "==> link <=="; readlink {own}; echo "==> lines <=="; wc -l < {own}; '
+        f"{git} log -n 4 --format=%h -- {name} 2>/dev/null | while read -r r; do "
+        f'echo "==> git:$r <=="; {git} show $r:./{name} 2>/dev/null | diff - {own}; done; '
+        f"( find {folder} -maxdepth 2 {look} 2>/dev/null | sort -rn | head -n 8; "
+        f"find {KEPT_IN} {look} 2>/dev/null | sort -rn | head -n 10 ) | "
+        f'while read -r t f; do echo "==> $f <=="; diff "$f" {own} | head -n 60; done | '
+        "head -c 12000"
     )
 
 

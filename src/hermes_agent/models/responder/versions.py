@@ -1,0 +1,131 @@
+"""Earlier versions of a file, by whatever name and in whatever place somebody kept them."""
+
+import re
+import shlex
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder.case import Case
+
+KEEP = "/var/tmp"  # noqa: S108 - a copy of what is replaced goes where the box has room
+SHELVES = re.compile(
+    r"(?i)^\.?(back-?ups?|bak|old|previous|prev|orig|originals?|saved?|archives?|history|versions?"
+    r"|snapshots?|rollback|known-good|good|last-good|releases?|deploys?|revisions?|attic|dumps?)$"
+)
+"""Folders where earlier versions are put away."""
+ANYWHERE = frozenset({
+    "/", "etc", "var", "srv", "opt", "lib", "root", "home", "conf.d", "backups", "usr", "local",
+    "share", "data", "config", "conf",
+})  # fmt: skip
+"""Folders that say nothing of what belongs together."""
+DEFAULTS = re.compile(
+    r"[._-](dist|default|defaults|sample|example|template|tmpl|dpkg-dist|rpmnew|in)(\.\w+)?$"
+)
+"""How files are called that come with a program."""
+GIT = "git:"
+ALIKE = 6
+"""Lines in which files may differ that are taken to be versions of one, however small they are."""
+SHARE = 0.5
+"""Or this share of their lines."""
+
+
+class Copy(Struct, frozen=True):
+    """An earlier version of a file."""
+
+    wants: tuple[str, ...] = ()
+    path: str = ""
+    """Where it is: a file, or `git:` and its revision."""
+    change: str = ""
+    """A line of how the file differs from it."""
+    changes: tuple[str, ...] = ()
+    """All such lines: `< ` what it had, `> ` what the file has now."""
+
+
+def earlier(case: Case, path: str) -> Copy:
+    """The likeliest earlier version of a file that differs from it, where there is one."""
+    search = probes.copies(path)
+    if case.look(search) is None:
+        return Copy((search,))
+    return next(iter(versions(case, path)), Copy())
+
+
+def versions(case: Case, path: str) -> list[Copy]:
+    """All earlier versions that differ, the likeliest first: what git has, what is kept under a
+    name or in a folder that says so, what is alike by its name, and what came with the program."""
+    found = parse.files(case.text(probes.copies(path)))
+    length = int(parse.number(next(iter(found.get("lines", [])), "")))
+    ordered: list[tuple[int, Copy]] = []
+    for copy, differs in found.items():
+        changes = tuple(line for line in differs if line[:2] in ("< ", "> "))
+        if not changes or copy.startswith(KEEP) or copy in ("link", "lines"):
+            continue
+        rank = _rank(copy, path, len(changes) <= max(ALIKE, 2 * SHARE * length))
+        if rank is not None and not (rank > 0 and _is_used(case, copy)):
+            ordered.append((rank, Copy((), copy, changes[-1], changes)))
+    ordered.sort(key=lambda one: one[0])
+    return [copy for _, copy in ordered]
+
+
+def _rank(copy: str, path: str, alike: bool) -> int | None:
+    """How likely it is a version of a file, 0 most; None where it is none."""
+    if copy.startswith(GIT):
+        return 0
+    if _is_kept(copy, path):
+        return 1
+    if not alike:
+        return None
+    if DEFAULTS.search(PurePosixPath(copy).name):
+        return 4
+    if _is_named_so(copy, path):
+        return 2
+    return 3 if _is_beside(copy, path) else None
+
+
+def _is_named_so(copy: str, path: str) -> bool:
+    """By the same name, or by that with what shows a copy; other endings are other files."""
+    stem, name = PurePosixPath(copy).name.removeprefix("."), PurePosixPath(path).name
+    return stem == name or (name in stem and probes.BACKUPS.search(stem) is not None)
+
+
+def _is_kept(copy: str, path: str) -> bool:
+    """Whether a file is an earlier version of another: beside it by its name, or put away where
+    such files are kept, below a folder of the same family."""
+    own, old = PurePosixPath(copy), PurePosixPath(path)
+    stem = own.name.removeprefix(".")
+    marked = probes.BACKUPS.search(stem) or probes.BACKUPS.search(own.stem)
+    if own.parent == old.parent:
+        return marked is not None and old.stem in stem
+    shelved = any(SHELVES.search(part) or probes.BACKUPS.search(part) for part in own.parts[1:-1])
+    family = (set(own.parts[:-1]) & set(old.parts[:-1])) - ANYWHERE
+    kin = bool(family) or old.stem not in ("config", "settings", "main", "default", "app", "server")
+    return shelved and kin and (stem.startswith(old.name) or (old.stem in stem and bool(marked)))
+
+
+def _is_beside(copy: str, path: str) -> bool:
+    """Whether it lies in the same folder, called as the file and a word more that is set apart."""
+    own, old = PurePosixPath(copy), PurePosixPath(path)
+    apart = re.sub(rf"[._-]?{re.escape(old.stem)}[._-]?", "", own.stem)
+    return own.parent == old.parent and own.suffix == old.suffix and apart != own.stem
+
+
+def _is_used(case: Case, copy: str) -> bool:
+    """Whether another service goes by this file: then it is no copy, and right as it is."""
+    return any(copy in case.named(service) for service in case.services)
+
+
+def put_back(path: str, copy: str) -> tuple[str, ...]:
+    """Commands that put an earlier version in the place of a file."""
+    aside = f"{KEEP}/{PurePosixPath(path).name}.replaced"
+    here = PurePosixPath(path)
+    keep = f"cp {shlex.quote(path)} {shlex.quote(aside)}"
+    if copy.startswith(GIT):
+        revision = re.sub(r"[^0-9A-Za-z~^]", "", copy.removeprefix(GIT))
+        git = f"git -c safe.directory='*' -C {shlex.quote(str(here.parent))}"
+        return keep, f"{git} show {revision}:./{shlex.quote(here.name)} > {shlex.quote(path)}"
+    return keep, f"cp {shlex.quote(copy)} {shlex.quote(path)}"
+
+
+def undo_of(path: str) -> str:
+    return f"cp {KEEP}/{PurePosixPath(path).name}.replaced {path}"
