@@ -1,0 +1,53 @@
+"""One falls and others with it, in other houses."""
+
+from hermes_agent.incidents.drills import porters, tiers
+from hermes_agent.incidents.drills.pick import Pick
+from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.world import Truth
+
+
+def breaker(pick: Pick) -> Scene:
+    """The breaker of the one in the middle opened while the lowest was down, and stays open."""
+    edge, middle, beside = pick.services(3)
+    (
+        port,
+        middle_port,
+        beside_port,
+        store_port,
+    ) = pick.ports(4)
+    store = pick.choice(("keydb", "lineserver", "blobd"))
+    style = porters.any_style(pick)
+    parts = [
+        porters.porter(edge, port, f"http://127.0.0.1:{middle_port}", form="json", style=style,
+                       more={"timeout": 2}, needs=[middle]),
+        porters.porter(middle, middle_port, f"http://127.0.0.1:{middle_port + 1}", form="flags",
+                       style=style, more={"breaker": 3, "timeout": 2}, needs=[f"{store}-api"]),
+        porters.porter(f"{store}-api", middle_port + 1, f"kv://127.0.0.1:{store_port}", form="env",
+                       style=style, needs=[store]),
+        porters.lines(store, store_port, autorestart=False),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="yaml", style=style),
+    ]  # fmt: skip
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=porters.status(edge, port),
+        healthy=lambda probe: said(
+            *(probe.keeps(one, "/v") for one in (port, middle_port, middle_port + 1))
+        ),
+        truth=Truth(
+            component=(store,),
+            category=("cascading-failure",),
+            locus=f"{store}|{store_port}",
+            evidence=rf"{store}|{store_port}|breaker|refused",
+        ),
+        inject=lines(
+            f"supervisorctl signal KILL {store}",
+            *[f"curl -s -m 3 http://127.0.0.1:{port}/status; sleep 0.1"] * 6,
+        ),
+        fix=(f"supervisorctl start {store}", f"supervisorctl restart {middle}"),
+        wrong={
+            "the lowest alone": [f"supervisorctl start {store}"],
+            "the others alone": [f"supervisorctl restart {middle} {edge}"],
+        },
+        stays=(porters.settings_file(edge, "json"), f"/etc/{store}.conf"),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )

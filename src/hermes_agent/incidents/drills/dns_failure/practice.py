@@ -1,0 +1,68 @@
+"""Names that lead nowhere, in other houses."""
+
+from hermes_agent.incidents.drills import porters, tiers
+from hermes_agent.incidents.drills.pick import Pick
+from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.world import File, Program, Truth
+
+SERVER = "127.0.0.153"
+
+
+def _named(name: str, zone: str, address: str = SERVER) -> tiers.Part:
+    """The house's name server."""
+    return tiers.Part(
+        Program(
+            name=name,
+            command=f"python3 /opt/{name}/bin/{name}.py {address} {zone}",
+            about=f"names of this house, zone {zone}",
+        ),
+        {f"/opt/{name}/bin/{name}.py": File(tiers.program_text("names.py"), age=tiers.MONTH)},
+    )
+
+
+def moved_record(pick: Pick) -> Scene:
+    """The record of a store still has, or has again, an address where it is not."""
+    api, store, beside = pick.services(3)
+    port, store_port, beside_port = pick.ports(3)
+    style = porters.any_style(pick)
+    zone = f"/srv/dns/{pick.choice(('zones', 'db', 'data'))}/{pick.choice(('int', 'svc'))}.txt"
+    domain = pick.choice(("svc.local", "int.example", "cluster.test"))
+    here, there = (f"127.{n}.{pick.size(2, 200)}.{pick.size(2, 250)}" for n in (1, 2))
+    name = f"{store}.{domain}"
+    text = f"{beside}.{domain} 127.0.0.1\n{name} {here}\n{api}.{domain} 127.0.0.1\n"
+    form = pick.choice(("json", "yaml", "properties"))
+    parts = [
+        _named("zoned", zone),
+        porters.porter(
+            api, port, f"http://{name}:{store_port}", form=form, style=style, needs=[store]
+        ),
+        porters.porter(
+            store, store_port, f"/srv/{store}/values", form="env", style=style, bind=here
+        ),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form=form, style=style),
+    ]
+    return Scene(
+        world=tiers.joined(
+            parts,
+            files={
+                zone: File(text, age=tiers.MONTH),
+                "/etc/resolv.conf": File(
+                    f"nameserver {SERVER}\noptions timeout:1 attempts:1\n", age=tiers.MONTH
+                ),
+            },
+            hostname=pick.host(),
+        ),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v"), probe.keeps(beside_port, "/v")),
+        truth=Truth(
+            component=("zoned", api, store, "dns"),
+            category=("dns-failure",),
+            locus=f"{zone}|{name}",
+            evidence=f"{there}|{name}",
+        ),
+        inject=lines(f"sed -i 's/{here}/{there}/' {zone}"),
+        fix=(f"sed -i 's/{there}/{here}/' {zone}",),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(porters.settings_file(api, form), f"/etc/default/{store}"),
+        runs=("zoned.py",),
+    )

@@ -1,0 +1,47 @@
+"""Ways that are cut, in other houses."""
+
+from hermes_agent.incidents.drills import porters, tiers
+from hermes_agent.incidents.drills.pick import Pick
+from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.world import Node, Truth
+
+
+def stolen_route(pick: Pick) -> Scene:
+    """A narrower route sends what is for the node into an interface where nobody is."""
+    api, store, beside = pick.services(3)
+    port, store_port, beside_port = pick.ports(3)
+    node, address = f"{store}-{pick.size(1, 9)}", f"10.77.0.{pick.size(2, 126)}"
+    device = pick.choice(("lab0", "tun-lab", "vpn0"))
+    stolen = pick.choice((f"{address}/32", "10.77.0.0/25"))
+    style, log = porters.any_style(pick), f"/var/log/{api}.out"
+    parts = [
+        porters.porter(api, port, f"http://{address}:{store_port}", form="yaml", style=style,
+                       log=log, needs=[store]),
+        porters.porter(store, store_port, f"/srv/{store}/values", form="flags", style=style,
+                       bind=address, node=node),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="json", style=style),
+    ]  # fmt: skip
+    return Scene(
+        world=tiers.joined(
+            parts, hostname=pick.host(), nodes=(Node(node, address),),
+            setup=[f"ip link add {device} type veth peer name far-{device}",
+                   f"ip link set far-{device} up", f"ip addr add 172.30.9.1/24 dev {device}",
+                   f"ip link set {device} up"],
+        ),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v")),
+        truth=Truth(
+            component=("network", api, store, node),
+            category=("network-partition",),
+            locus=rf"{address}|{device}|{store_port}|10\.77",
+            evidence=f"{device}|timed out|{address}|No route|unreachable",
+        ),
+        inject=lines(f"ip route add {stolen} dev {device}"),
+        fix=(f"ip route del {stolen} dev {device}",),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(porters.settings_file(api, "yaml"),),
+        harm=lambda probe: said(
+            probe.keeps(beside_port, "/v"),
+            "" if "172.30.9.1" in probe.run(["ip", "addr"]).stdout else f"{device} lost its address",
+        ),
+    )  # fmt: skip
