@@ -68,7 +68,7 @@ def stray_recorder(pick: Pick) -> Scene:
             locus=f"{target}|{tool}",
             evidence=f"100% +{volume}|{target}|{tool}",
         ),
-        fix=(f"kill $(pgrep -f '[/]{word}.py')", f"sleep 0.3; rm {target}"),
+        fix=(f"kill $(pgrep -f '[/]{word}.py')", f"sleep 0.3; mv {target} /var/tmp/"),
         wrong={
             "only the file is removed": [f"rm {target}"],
             "the service is restarted": [f"supervisorctl restart {name}"],
@@ -120,7 +120,7 @@ def snapshots(pick: Pick) -> Scene:
             locus=f"{volume}/{shelf}",
             evidence=f"100% +{volume}|{volume}/{shelf}",
         ),
-        fix=(f"rm {' '.join(paths[:-3])}",),
+        fix=(f"mkdir -p /var/tmp/old; mv --backup=t {' '.join(paths[:-3])} /var/tmp/old/",),
         wrong={
             "the service is restarted": [f"supervisorctl restart {name}"],
             "all copies are removed": [f"rm -r {volume}/{shelf}"],

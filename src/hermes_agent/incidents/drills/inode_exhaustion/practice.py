@@ -58,7 +58,10 @@ def _scene(pick: Pick, folders: tuple[str, ...], pattern: str, text: str) -> Sce
             component=(name,), category=("inode-full",), locus=crowd,
             evidence=rf"\b(9\d|100)% +{volume}|{crowd}",
         ),
-        fix=(f"find {crowd} -mindepth 1 -mmin +600 -delete",),
+        fix=(
+            "mkdir -p /var/tmp/old",
+            f"find {crowd} -type f -mmin +600 -exec mv --backup=t -t /var/tmp/old {{}} +",
+        ),
         wrong={
             "the service is restarted": [f"supervisorctl restart {name}"],
             "what people put there is removed": [f"find {home.data} -type f -mmin +600 -delete"],

@@ -82,8 +82,8 @@ def _filled(home: varied.House) -> Callable[[Box], None]:
     def fill(box: Box) -> None:
         box.run(
             f"for i in $(seq 100); do test $(wc -l < {home.log}) -gt 90 && break; sleep 0.05; done;"
-            f" tail -n 40 {home.log} > /root/lines; while cat /root/lines >> {home.log}; do :; done "
-            "2>/dev/null; rm /root/lines; sleep 0.1",
+            f" tail -n 40 {home.log} > /root/lines; while cat /root/lines >> {home.log}; do :; done"
+            " 2>/dev/null; rm /root/lines; sleep 0.1",
             check=False,
         )
 
