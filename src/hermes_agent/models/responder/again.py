@@ -31,7 +31,7 @@ from hermes_agent.models.responder.rules_reach import DATAGRAMS
 from hermes_agent.models.responder.seen import Seen, seen
 
 CORE = (
-    probes.CLOCK, probes.STATUS, probes.PROGRAMS, probes.LOGS, probes.PROCESSES,
+    probes.CLOCK, probes.STATUS, probes.PROGRAMS, probes.LOGS, probes.LOG_FILES, probes.PROCESSES,
     probes.LISTENERS, probes.SPACE, probes.INODES,
 )  # fmt: skip
 """What tells causes from each other that look alike: who runs, who listens, what the logs say, and
@@ -116,8 +116,10 @@ def _configured(case: Case, only: Sequence[str]) -> list[str]:
     commands = [
         probes.show(path)
         for service in case.suspects[:SERVICES]
-        for path in case.configs(service)[:1]
+        for path in case.configs(service)[:2]
     ]
+    unread = [path for path in case.log_files(own) if path not in case.logs]
+    commands += [probes.tails(unread[:4])] if unread else []
     definition = case.definitions.get(own)
     if definition is not None and "nginx" in definition.command:
         commands += [probes.SITES, nginx_test(case, own)]

@@ -69,9 +69,7 @@ class Case(House):
         found = dict[str, list[str]]()
         for one in self.observed:
             ends = dict[str, list[str]]()
-            if one.command == probes.LOGS:
-                ends = {path: rows[1:] for path, rows in parse.files(one.output).items()}
-            elif one.command.startswith("tail -v") and " -n +1 " not in one.command:
+            if one.command.startswith("tail -v") and " -n +1 " not in one.command:
                 ends = parse.files(one.output)
             elif tailed := re.fullmatch(r"tail -n \d+ (\S+)", one.command):
                 ends = {shlex.split(tailed[1])[0]: one.lines} if one.ok else {}
@@ -82,9 +80,8 @@ class Case(House):
 
     @cached_property
     def log_rows(self) -> dict[str, parse.Sized]:
-        """Sizes and times of logs, by path."""
-        rows = [row for one in parse.files(self.text(probes.LOGS)).values() for row in one[:1]]
-        return {row.path: row for row in parse.sizes("\n".join(rows))}
+        """Logs that were written today, by path, the newest first."""
+        return {row.path: row for row in parse.sizes(self.text(probes.LOG_FILES))}
 
     def log_files(self, service: str) -> list[str]:
         """Logs of a service: those that its entry, its settings or people name, that it has open,
@@ -93,7 +90,8 @@ class Case(House):
         own = [*(definition.logs if definition else []), *self.opened(service)]
         own += [path for path in self.named(service) if LOG.search(path)]
         found = [path for path in own if path in self.logs or LOG.search(path)]
-        found += [path for path in self.logs if self._is_log_of(service, path)]
+        there = dict.fromkeys([*self.logs, *self.log_rows])
+        found += [path for path in there if self._is_log_of(service, path)]
         return list(dict.fromkeys(found))
 
     def _is_log_of(self, service: str, path: str) -> bool:

@@ -33,8 +33,8 @@ LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 5
 """Remedies that are tried before people are asked."""
 CHILDREN = 6
-NEAR, MORE = 4, 24
-"""Services that are looked at once more, and looks at them."""
+NEAR, MORE, OTHERS = 4, 24, 8
+"""Services that are looked at once more, looks at them, and logs that are nobody's."""
 
 
 def investigation(brief: Brief) -> Work:
@@ -132,9 +132,11 @@ def _rest(case: Case) -> Steps:
     """What children had no room to tell, of those that matter most."""
     near = [case.brief.service, *case.needs(case.brief.service)][:NEAR]
     commands = [one for service in near for one in closer(case, [service]) if "/fd" not in one]
+    others = [path for path in case.log_rows if path not in case.logs][:OTHERS]
+    commands += [probes.tails(others)] if others else []
     if not commands:
         return []
-    return (yield from run("I look myself at what the children left out.", commands[:MORE]))
+    return (yield from run("I look myself at what the children left out.", commands[-MORE:]))
 
 
 def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:

@@ -16,17 +16,15 @@ SPACE = "df -P"
 INODES = "df -iP"
 MEMORY = "free -m"
 CLOCK = "date '+%s %Y-%m-%d %H:%M:%S %Z %z'"
-LOGS = (
+LOGS = "tail -v -n 12 /var/log/*.log /var/log/*/*.log /var/log/*/*/*.log 2>/dev/null"
+LOG_FILES = (
     "find /var/log /srv /opt /var/lib /var/opt /usr/local /home /data /app -xdev -type f "
     "-mmin -720 -size +0 "
     r"\( -path '*/log/*' -o -path '*/logs/*' -o -name '*log' -o -name '*.err' -o -name '*.out' "
     r"-o -name '*.log.*' \) ! -name '*.gz' -printf '%s %T@ %u %p\n' 2>/dev/null | "
-    "sort -k2,2nr | head -n 16 | "
-    'while read -r s t u f; do echo "==> $f <=="; echo "$s $t $u $f"; '
-    'tail -n 12 "$f" | cut -c 1-300; done | head -c 15000'
+    "sort -k2,2nr | head -n 40"
 )
-"""The ends of all logs that were written today, the newest first, each below a row of its size and
-time."""
+"""All logs that were written today, the newest first."""
 SUPERVISOR_LOG = "tail -n 40 /var/log/supervisor/supervisord.log"
 PROGRAMS = (
     "tail -v -n +1 /etc/supervisor/conf.d/*.conf /etc/supervisord.d/* /etc/supervisord.conf "
@@ -56,8 +54,8 @@ CHANGED = (
 JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
 SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
 TRIAGE = (
-    STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, PROGRAMS, CHANGED,
-    SUPERVISOR_LOG,
+    STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, LOG_FILES, PROGRAMS,
+    CHANGED, SUPERVISOR_LOG,
 )  # fmt: skip
 
 BACKUPS = re.compile(
@@ -117,6 +115,10 @@ def copies(path: str) -> str:
 
 def tail(path: str, count: int = 40) -> str:
     return f"tail -n {count} {shlex.quote(path)}"
+
+
+def tails(paths: Sequence[str], count: int = 15) -> str:
+    return f"tail -v -n {count} " + " ".join(shlex.quote(path) for path in paths)
 
 
 def shown(pattern: str) -> str:
