@@ -28,6 +28,10 @@ _CONFIG_FLAG = re.compile(
 _RELATIVE = re.compile(r"[\w.-]+/|\.{1,2}/")
 _DATA_FLAG = re.compile(r"-D|-d|--?(?:\w+[-_])?(?:data|dir|datadir|pgdata|root|home|prefix)\b.*")
 _SOURCED = re.compile(r"^\s*(?:\.|source)\s+[\"']?(\S+?)[\"']?\s*(?:[;&|].*)?$", re.MULTILINE)
+_DATA = re.compile(
+    r"\.(db|sqlite3?|mdb|dat|data|bin|wal|idx|rdb|aof|jsonl|csv|tsv|parquet|gz|xz|zip|tar|tgz|pyc"
+    r"|png|jpe?g|pid|lock|sock|tmp|swp)$|/(data|spool|cache|queue|items|state|store|storage)/"
+)
 SECRET = re.compile(
     r"\.(key|pem|crt|cer|cert|p12|pfx|jks|keytab)$|secret|passw|token|credential|/private/|shadow",
     re.IGNORECASE,
@@ -289,7 +293,18 @@ class House(Sight):
             if name in PurePosixPath(row.path).parts or self.owns(service, row.path)
         ]
         kept = [path for path in dict.fromkeys(own) if not SECRET.search(path)]
-        return [path for path in kept if not probes.BACKUPS.search(path) and not LOG.search(path)]
+        return [path for path in kept if not probes.BACKUPS.search(path) and not LOG.search(path)
+                and not self.is_data(service, path)]  # fmt: skip
+
+    def is_data(self, service: str, path: str) -> bool:
+        """Whether a service keeps something in this file: by its ending, because it is open, or
+        because it lies in a folder that a setting names."""
+        if _DATA.search(path) or path in self.opened(service):
+            return True
+        base = self.directory(service)
+        told = [one for _, values in self.sources(service) for one in values.paths]
+        folders = [settings.whole(one, base) for one in told]
+        return any(one and path.startswith(f"{one}/") for one in folders)
 
     def ports(self, service: str) -> list[int]:
         """Those that it has in its configuration, and those on which it listens."""

@@ -102,10 +102,13 @@ def copies(path: str) -> str:
         likes.append(f"-name {shlex.quote(f'*[._-]{here.stem}{here.suffix}')}")
     look = rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} -printf '%T@ %p\n'"
     git = f"git -c safe.directory='*' -C {folder}"
+    kept = "".join(
+        f'echo "==> git:{at} <=="; {git} show {at}:./{name} 2>/dev/null | diff - {own} '
+        "| head -n 60; "
+        for at in ("HEAD", "HEAD~1", "HEAD~2")
+    )
     return (
-        f'echo "==> link <=="; readlink {own}; echo "==> lines <=="; wc -l < {own}; '
-        f"{git} log -n 4 --format=%h -- {name} 2>/dev/null | while read -r r; do "
-        f'echo "==> git:$r <=="; {git} show $r:./{name} 2>/dev/null | diff - {own}; done; '
+        f'echo "==> link <=="; readlink {own}; echo "==> lines <=="; wc -l {own}; {kept}'
         f"( find {folder} -maxdepth 2 {look} 2>/dev/null | sort -rn | head -n 8; "
         f"find {KEPT_IN} {look} 2>/dev/null | sort -rn | head -n 10 ) | "
         f'while read -r t f; do echo "==> $f <=="; diff "$f" {own} | head -n 60; done | '

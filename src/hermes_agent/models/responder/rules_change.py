@@ -52,10 +52,8 @@ def configuration(case: Case) -> Iterator[Idea]:
 
 
 def changed(case: Case, service: str) -> list[str]:
-    """Files below /etc that belong to a service and were written lately."""
-    rows = parse.sizes(case.text(probes.CHANGED))
-    own = [row.path for row in rows if service in PurePosixPath(row.path).parts]
-    return [path for path in own if not _SECRET.search(path)]
+    """Files that belong to a service and were written lately, the newest first."""
+    return case.changed(service)
 
 
 def _tested(case: Case, service: str) -> str:

@@ -55,12 +55,15 @@ def versions(case: Case, path: str) -> list[Copy]:
     """All earlier versions that differ, the likeliest first: what git has, what is kept under a
     name or in a folder that says so, what is alike by its name, and what came with the program."""
     found = parse.files(case.text(probes.copies(path)))
-    length = int(parse.number(next(iter(found.get("lines", [])), "")))
+    counted = next(iter(found.get("lines", [])), "0").split()
+    length = int(parse.number(counted[0] if counted else "0"))
     ordered: list[tuple[int, Copy]] = []
     for copy, differs in found.items():
         changes = tuple(line for line in differs if line[:2] in ("< ", "> "))
         if not changes or copy.startswith(KEEP) or copy in ("link", "lines"):
             continue
+        if len(changes) >= length and all(line[0] == ">" for line in changes):
+            continue  # there is nothing in it
         rank = _rank(copy, path, len(changes) <= max(ALIKE, 2 * SHARE * length))
         if rank is not None and not (rank > 0 and _is_used(case, copy)):
             ordered.append((rank, Copy((), copy, changes[-1], changes)))
