@@ -1,0 +1,88 @@
+"""Locks that were left behind, in other houses."""
+
+import time
+
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import parts
+from hermes_agent.incidents.drills.pick import Pick
+from hermes_agent.incidents.drills.probe import Probe
+from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.stalls import MONTH, stall
+from hermes_agent.incidents.drills.world import File, Program, Truth
+
+_PUBLISH = """\
+#!/bin/bash
+# takes what lies in {inbox} into the repository
+cd {repo} || exit 1
+while :; do
+  for page in {inbox}/*; do
+    [ -f "$page" ] || continue
+    cp "$page" . && git add "${{page##*/}}" && git commit -q -m "publish ${{page##*/}}" && rm "$page" \\
+      || echo "publishing ${{page##*/}} did not work, trying again"
+  done
+  sleep 0.3
+done
+"""
+
+
+def repository(pick: Pick) -> Scene:
+    """A job that commits pages was killed in the middle, and git's lock of the index stays."""
+    name, other = pick.services(2)
+    other_port = pick.port()
+    root = pick.choice((f"/srv/{name}", f"/opt/{name}", f"/var/www/{name}"))
+    repo, inbox = f"{root}/{pick.choice(('site', 'content', 'pages'))}", f"/var/spool/{name}"
+    who = {f"GIT_{one}_{what}": name for one in ("AUTHOR", "COMMITTER") for what in ("NAME",)}
+    who |= {f"GIT_{one}_EMAIL": f"{name}@localhost" for one in ("AUTHOR", "COMMITTER")}
+    script = f"{root}/publish.sh"
+    program = Program(
+        name=name, command=script, directory=root, environment={**who, "HOME": root},
+        about="publishes pages",
+    )  # fmt: skip
+    beside = stall(pick, other, other_port, settings={"pid_file": f"/run/{other}.pid"})
+    lock = f"{repo}/.git/index.lock"
+    files = {
+        script: File(text=_PUBLISH.format(inbox=inbox, repo=repo), mode=0o755, age=MONTH),
+        f"{repo}/index.html": File(text="<h1>pages</h1>\n", age=MONTH),
+    }
+    give = " ".join(f"{key}={value}" for key, value in who.items())
+    setup = (f"cd {repo} && git init -q . && git add -A && {give} git commit -q -m first",)
+    run = (
+        f"page=check-$(date +%s%N); echo $page > {inbox}/$page; "
+        f"for i in 1 2 3 4 5 6; do sleep 0.5; git -C {repo} log -1 --format=%s -- $page "
+        "| grep -q . && echo published && exit 0; done; echo not published after 3 s; exit 1"
+    )
+
+    def healthy(probe: Probe) -> list[str]:
+        found = (probe.stat(f"{inbox}/{one}") for one in probe.names(inbox))
+        late = [one for one in found if one is not None and one.mtime < time.time() - 2]
+        return said(f"{len(late)} pages wait" if late else "")
+
+    def harm(probe: Probe) -> list[str]:
+        draft = (probe.stat(f"{folder}/draft") for folder in (inbox, repo))
+        return [] if any(draft) else ["a page was lost"]
+
+    return Scene(
+        world=parts.joined(parts.Part((program,), files, {inbox: 0o755}), beside.part, setup=setup),
+        check=WatchedCheck(
+            name=f"{name}-publishes", service=name, severity="P2",
+            check=Check(run=run, expect=Expect(output="^published"), timeout=8.0),
+        ),
+        healthy=healthy,
+        truth=Truth(
+            component=(name,), category=("stale-lock",), locus=r"index\.lock",
+            evidence=r"index\.lock|Another git process",
+        ),
+        inject=lines(
+            f"supervisorctl stop {name}", f"touch -d '-20 min' {lock}",
+            f"echo draft > {inbox}/draft", f"supervisorctl start {name}", "sleep 1",
+        ),
+        fix=(f"rm {lock}",),
+        wrong={
+            "it is restarted": [f"supervisorctl restart {name}"],
+            "the pages are thrown away": [f"mv {inbox}/* /tmp/", f"supervisorctl restart {name}"],
+        },
+        stays=(f"{repo}/index.html", script, f"/run/{other}.pid"),
+        runs=(script, beside.code),
+        harm=harm,
+    )  # fmt: skip
