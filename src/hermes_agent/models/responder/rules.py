@@ -4,6 +4,7 @@ from hermes_agent.models.responder import (
     rules_certificate,
     rules_change,
     rules_database,
+    rules_flood,
     rules_jobs,
     rules_load,
     rules_reach,
@@ -15,6 +16,7 @@ from hermes_agent.models.responder.ideas import Idea, Rule, ranked
 
 RULES: tuple[Rule, ...] = (
     *rules_space.RULES,
+    *rules_flood.RULES,
     *rules_start.RULES,
     *rules_load.RULES,
     *rules_change.RULES,

@@ -1,0 +1,233 @@
+"""Logs that grow without measure: who writes them, and why."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder import parse, probes, room
+from hermes_agent.models.responder.case import Case, paths_in
+from hermes_agent.models.responder.house import CODE, LOG
+from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
+
+FLOOD_BYTES = 20_000
+"""What a log grows in a second that is more than anybody reads."""
+_LOG_KEY = re.compile(r"log(?!in)|journal_?file|access|output", re.IGNORECASE)
+_LEVEL_KEY = re.compile(r"level|verbos|debug|trace|loglevel", re.IGNORECASE)
+_LOUD = re.compile(
+    r"debug\d?|trace|true|on|yes|all|verbose|everything|[5-9]|[1-9]\d+", re.IGNORECASE
+)
+_LOUD_LINE = re.compile(r"\b(DEBUG|TRACE|VERBOSE)\b", re.IGNORECASE)
+_FLAG = re.compile(r" --?(debug|verbose|trace|vv+)(?= |$)", re.IGNORECASE)
+_AGAIN = re.compile(
+    r"error|fail|cannot|could not|retry|again|invalid|unexpected|expect|refus|reject|bad|unable"
+    r"|exception|warn|malformed|corrupt|parse|decode|skipp",
+    re.IGNORECASE,
+)
+_PREVENT = ("keep the log level at info", "rotate logs by size")
+
+
+def is_log(case: Case, path: str) -> bool:
+    """Whether a file is a log, by its name, its place, or what settings call it."""
+    if path.startswith("/var/log/") or path.endswith((".log", ".out")) or LOG.search(path):
+        return True
+    return any(
+        value == path and _LOG_KEY.search(key)
+        for service in case.suspects
+        for key, value in case.settings(service).items()
+    )
+
+
+def writer_of(case: Case, path: str, otherwise: str) -> str:
+    """Who writes a log: who has it open, whose settings name it, or who is called as it is."""
+    for pid, _ in room.holders(case, path):
+        if owner := case.owner(pid):
+            return owner
+    for service in case.suspects:
+        if path in case.settings(service).values():
+            return service
+    stem = PurePosixPath(path).name.partition(".")[0]
+    return stem if stem in case.services else case.user_of(path, otherwise)
+
+
+def filling(case: Case, known: Idea, growing: Sequence[parse.Sized]) -> Iterator[Idea]:
+    """Logs that are written right now fill a file system: whoever writes is quietened first."""
+    log = growing[0]
+    writer = writer_of(case, log.path, known.component)
+    emptied = ("truncate -s 0 " + " ".join(shlex.quote(one.path) for one in growing),)
+    claim = f"{writer} fills {known.locus} with {log.path}"
+    evidence = lines(*known.evidence[:1], log.line)
+    wants = case.missing((probes.tail(log.path),))
+    if wants:
+        yield Idea("log-flood", writer, claim, 0.9, log.path, evidence, wants)
+        return
+    yield from _quietened(case, writer, claim, log.path, evidence, emptied)
+
+
+def flood(case: Case) -> Iterator[Idea]:
+    """A log that grows without measure, while there is still room."""
+    if any(one.percent >= 95 for one in parse.mounts(case.text(probes.SPACE))):
+        return
+    for service in case.suspects:
+        logs = [path for path in case.log_files(service) if case.logs.get(path)][:3]
+        if not logs or not any(_loud(case, service)):
+            continue
+        sampled = case.missing((probes.sizes_twice(logs),))
+        fast = [path for path, was, now in growth(case) if path in logs and now - was > FLOOD_BYTES]
+        chatty = next(case.said(service, _LOUD_LINE.pattern), "")
+        if sampled or not fast:
+            yield Idea(
+                "log-flood", service, f"{service} may log too much", 0.35 + 0.15 * bool(chatty),
+                logs[0], lines(chatty), sampled,
+            )  # fmt: skip
+            continue
+        claim = f"{service} logs far too much to {fast[0]}"
+        emptied = (f"truncate -s 0 {' '.join(shlex.quote(path) for path in fast)}",)
+        yield from _quietened(case, service, claim, fast[0], lines(chatty), emptied, 0.15)
+    for path, was, now in growth(case):
+        if now - was > FLOOD_BYTES:
+            yield Idea(
+                "log-flood", writer_of(case, path, case.brief.service),
+                f"{path} grows by {(now - was) // 1024} KB a second", 0.65, path,
+                lines(f"{now} {path}"), prevent=_PREVENT,
+            )  # fmt: skip
+
+
+def growth(case: Case) -> Iterator[tuple[str, int, int]]:
+    for one in case.observed:
+        if one.command.startswith("stat -c '%s %n'"):
+            sizes: dict[str, int] = {}
+            for size, path, _ in parse.counted(one.output):
+                if path in sizes:
+                    yield path, sizes[path], size
+                sizes[path] = size
+
+
+def _quietened(
+    case: Case,
+    writer: str,
+    claim: str,
+    log: str,
+    evidence: tuple[str, ...],
+    emptied: tuple[str, ...],
+    less: float = 0.0,
+) -> Iterator[Idea]:
+    """Why it writes so much, and what ends that: a level, something that was changed lately, a
+    piece of work that cannot be done, somebody who asks too much; or it is started anew."""
+    said = [line for line in case.text(probes.tail(log)).splitlines() if line.strip()]
+    told = _commonest(said or [line for path, line in case.log(writer) if path == log])
+
+    def idea(why: str, score: float, fix: tuple[str, ...], undo: str, *seen: str) -> Idea:
+        quoted = lines(*seen, told, *evidence)[:2] + evidence[:1]
+        return Idea(
+            "log-flood", writer, f"{claim}: {why}", score - less, log, quoted, (),
+            (*fix, *emptied), undo, _PREVENT,
+        )  # fmt: skip
+
+    for path, line, edit in _loud(case, writer):
+        aside = f"cp {shlex.quote(path)} {KEEP}/{PurePosixPath(path).name}.replaced"
+        fix = (aside, edit, *_started_anew(case, writer, path))
+        sure = 0.96 if _LOUD_LINE.search(told) else 0.9
+        yield idea(f"{line} in {path}", sure, fix, undo_of(path), line)
+    wants = list[str]()
+    for path in _places(case, writer):
+        copy = earlier(case, path)
+        wants += copy.wants
+        if copy.path:
+            fix = (*put_back(path, copy.path), *_started_anew(case, writer, path))
+            yield idea(f"since {path} was changed", 0.94, fix, undo_of(path), copy.change)
+    for path in _work(case, writer, told, log):
+        listed = case.look(probes.rows(path))
+        wants += case.missing((probes.rows(path),))
+        if listed is not None and any(row.mode[0] == "-" for row in parse.listing(listed.output)):
+            fix = room.aside([path])
+            yield idea(f"it tries {path} again and again", 0.92, fix, room.back([path]))
+    yield from _asked_too_much(case, writer, claim, log, told, emptied, less)
+    wants += case.missing((probes.CONNECTIONS,))
+    yield Idea("log-flood", writer, claim, 0.9 - less, log, lines(told, *evidence), tuple(wants))
+    yield idea("it is started anew", 0.86, (case.restart(writer),), "")
+
+
+def _commonest(said: Sequence[str]) -> str:
+    """The last line of the kind of which there are most."""
+    kinds: dict[str, list[str]] = {}
+    for line in said:
+        kinds.setdefault(re.sub(r"\d+", "", line)[:60], []).append(line)
+    return max(kinds.values(), key=len, default=[""])[-1]
+
+
+def _places(case: Case, service: str) -> list[str]:
+    definition = case.definition(service)
+    own = [*case.configs(service), *case.wrappers(service)]
+    return list(dict.fromkeys([*own, *([definition.path] if definition else [])]))
+
+
+def _started_anew(case: Case, service: str, path: str) -> tuple[str, ...]:
+    """What it takes until a service heeds a file."""
+    definition = case.definition(service)
+    if definition is not None and path == definition.path and case.supervised:
+        name = shlex.quote(service)
+        return ("supervisorctl reread", f"supervisorctl update {name}", case.restart(service))
+    return (case.restart(service),)
+
+
+def _loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
+    """Settings by which it says too much: the file, how it stands there, and what mends it."""
+    for path, values in case.sources(service):
+        for key, value in values.items():
+            own = key.rpartition(".")[2]
+            if path and _LEVEL_KEY.search(own) and _LOUD.fullmatch(value):
+                name = re.sub(r"[-_]", "[-_]", re.escape(own).replace("\\-", "-"))
+                quiet = "false" if value.lower() in ("true", "on", "yes") else "info"
+                quiet = "1" if value.isdigit() else quiet
+                edit = (
+                    f"sed -i -E 's/({name}[\"'\\'']?[[:space:]]*[=: ][[:space:]]*[\"'\\'']?)"
+                    f"{re.escape(value)}\\b/\\1{quiet}/I' {shlex.quote(path)}"
+                )
+                yield path, f"{own} {value}", edit
+    definition = case.definition(service)
+    if definition is not None and (flag := _FLAG.search(definition.command)):
+        own = shlex.quote(definition.path)
+        yield definition.path, flag[0].strip(), f"sed -i -E '/^command/s/{flag[0]}( |$)/\\1/' {own}"
+
+
+def _work(case: Case, service: str, told: str, log: str) -> list[str]:
+    """Files in a line that tells of failure, which are neither its own nor a log: what it cannot
+    get done with."""
+    if not _AGAIN.search(told):
+        return []
+    own = {log, *case.configs(service), *case.wrappers(service), *_places(case, service)}
+    found = [path.rstrip(":,;.") for path in paths_in(told)]
+    return [
+        path
+        for path in found
+        if path not in own and not CODE.search(path) and not path.startswith(("/etc/", "/proc/"))
+        and not is_log(case, path)
+    ][:2]  # fmt: skip
+
+
+def _asked_too_much(
+    case: Case,
+    service: str,
+    claim: str,
+    log: str,
+    told: str,
+    emptied: tuple[str, ...],
+    less: float,
+) -> Iterator[Idea]:
+    """Somebody whom nobody looks after asks it without end."""
+    for port in case.ports(service):
+        for pid, count, line in case.crowd(port):
+            chain = case.strangers(pid, harmful=True)
+            if not chain:
+                continue
+            ids = " ".join(str(one.pid) for one in chain)
+            yield Idea(
+                "log-flood", service, f"{claim}: process {pid} ({chain[-1].command[:60]}) asks it "
+                f"without end, by {count} connections", 0.93 - less, log,
+                lines(told, chain[-1].line, line), (), (f"kill {ids}", "sleep 1", *emptied),
+                "it was started by hand: start it again", _PREVENT,
+            )  # fmt: skip
+
+
+RULES = (flood,)
