@@ -173,6 +173,79 @@ async def test_the_same_key_is_submitted_once_in_a_conversation_that_is_known(
     assert sum("again" in text for text in taken) == 1
 
 
+async def test_a_key_that_comes_with_something_else_is_refused(api: Served) -> None:
+    runtime, client = api
+
+    async def ask(text: str, **more: Any) -> str:
+        headers = {"Idempotency-Key": "order-7", **more.pop("headers", {})}
+        talk: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
+        done = await client.chat.completions.create(
+            model="hermes", messages=talk, extra_headers=headers, **more
+        )
+        return str(done.choices[0].message.content)
+
+    named = {"X-Hermes-Session": "kitchen"}
+    for headers in ({}, named):
+        first = await ask("work on it", headers=headers)
+        assert await ask("work on it", headers=headers) == first
+        with pytest.raises(openai.UnprocessableEntityError, match="something else was asked") as no:
+            await ask("work on another", headers=headers)
+        assert no.value.code == "idempotency_key_reused"
+    assert sorted(one.turns for one in await runtime.store.sessions()) == [1, 1]
+    for _ in range(2):  # one that waits behind another
+        await client.post("/runs", cast_to=object, body={"input": "slow", "session": "night"},
+                          options={"headers": {"Idempotency-Key": "a"}})  # fmt: skip
+    for number, input in enumerate(("later", "later", "something else")):
+        asked = client.post("/runs", cast_to=object, body={"input": input, "session": "night"},
+                            options={"headers": {"Idempotency-Key": "b"}})  # fmt: skip
+        if number < 2:
+            await asked
+        else:
+            with pytest.raises(openai.UnprocessableEntityError):
+                await asked
+
+
+async def test_a_title_is_what_is_asked_and_not_what_stands_above_it(api: Served) -> None:
+    runtime, client = api
+    talk: Any = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "what is it?\nI mean it"},
+    ]
+    for headers in ({}, {"X-Hermes-Session": "kitchen"}):
+        await client.chat.completions.create(model="hermes", messages=talk, extra_headers=headers)
+    await client.responses.create(model="hermes", instructions="Be brief.", input="what is it?")
+    assert {one.title for one in await runtime.store.sessions()} == {"what is it?"}
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        ("responses", {"input": 5}),
+        ("responses", {"input": [5]}),
+        ("responses", {"input": [{"role": "user", "content": 5}]}),
+        ("responses", {"input": [{"role": "user", "content": [5]}]}),
+        ("responses", {"input": [{"role": "user", "content": [{"type": "input_text"}]}]}),
+        ("responses", {"input": [{"content": [{"type": "file", "file": 5}]}]}),
+        ("responses", {"input": [{"content": [{"type": "image_url", "image_url": 5}]}]}),
+        ("responses", {"input": "x", "text": {"format": 5}}),
+        ("chat/completions", {"messages": 5}),
+        ("chat/completions", {"messages": [{"role": "user", "content": 5}]}),
+        ("chat/completions", {"messages": [{"role": "user", "content": ["x"]}]}),
+        ("chat/completions", {"messages": [{"role": 5, "content": "x"}]}),
+        ("chat/completions", []),
+        ("runs", {"input": {"text": "x"}}),
+    ],
+)
+async def test_what_has_another_form_is_a_bad_request(
+    api: Served, route: str, body: object
+) -> None:
+    runtime, client = api
+    with pytest.raises(openai.BadRequestError) as refused:
+        await client.post(f"/{route}", cast_to=object, body=body)
+    assert refused.value.type == "invalid_request_error"
+    assert await runtime.store.sessions() == []
+
+
 async def test_a_response_that_goes_on_is_had_again_under_its_key(api: Served) -> None:
     _, client = api
     first = await client.responses.create(model="hermes", input="work on it")

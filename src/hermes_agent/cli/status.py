@@ -144,6 +144,9 @@ def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
     if failing := jobs.get("failing"):
         lines.append(f"jobs       failing: {one_line(', '.join(failing), 150)}")
     lines += [f"jobs       {parked_run(one)}" for one in jobs.get("parked", ())]
+    for one in jobs.get("running", ()):
+        if waits := one_line(one.get("waits", ""), 120):
+            lines.append(f"jobs       {one_line(one['name'], 40)}: {waits}; `hermes approvals`")
     return lines + [f"jobs       {one_line(why, 200)}" for why in jobs.get("troubles", ())]
 
 

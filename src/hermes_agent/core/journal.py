@@ -57,6 +57,10 @@ class Journal(Protocol):
         """Keep a message. False when its key was known already: it is kept once."""
         ...
 
+    async def waiting(self, session: str, key: str) -> Inbound | None:
+        """A message that no turn has taken yet."""
+        ...
+
     async def withdraw(self, session: str, key: str) -> bool:
         """Take a message back. False when a turn has taken it, or there is none."""
         ...

@@ -32,7 +32,7 @@ from hermes_agent.gateway.questions import (
     question_hash,
 )
 from hermes_agent.gateway.saying import rows
-from hermes_agent.gateway.whom import Whom, is_owner
+from hermes_agent.gateway.whom import May, Whom, is_owner
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -114,7 +114,9 @@ class Asking:
 
     def _shown(self, one: Question | Parked, buttons: bool, place: Place) -> Put:
         if isinstance(one, Question):
-            return put(one, self._ids, buttons=buttons, group=place.group)
+            return put(
+                one, self._ids, buttons=buttons, group=place.group, elsewhere=place.elsewhere
+            )
         return put_parked(one, self._ids, buttons=buttons)
 
     async def _root(self, id: str) -> Session:
@@ -131,8 +133,7 @@ class Asking:
             return asked or (isinstance(one, Parked) and is_owner(identity))
 
         if bond is None:
-            asked = await self._whom.chats(may=may) if session.source in AT_HOME else []
-            return [Place(chat, elsewhere=True) for chat in asked]
+            return [Place(chat, elsewhere=True) for chat in await self._asked(session, may)]
         here = bond.group and await self._is_there(bond, one)
         if here or (not bond.group and await self._may(session, bond, one)):
             return [Place(bond.chat, group=bond.group)]
@@ -142,6 +143,13 @@ class Asking:
             return [Place(bond.chat, may=False), *others]
         note = "" if bond.chat in found else ASKED if others else NOBODY
         return [Place(bond.chat, group=True, note=note), *others]
+
+    async def _asked(self, session: Session, may: May) -> list[Chat]:
+        """Where somebody is asked for a session that has no chat: of a job, where it delivers."""
+        if session.source not in AT_HOME:
+            return []
+        own = await self._runtime.jobs.asked(session) if session.source == JOBS else []
+        return await self._whom.among(own, may) or await self._whom.chats(may=may)
 
     async def _is_there(self, bond: Bond, one: Question | Parked) -> bool:
         """Whether as many have written in a group as it takes to answer it."""

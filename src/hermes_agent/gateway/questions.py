@@ -40,7 +40,10 @@ def parked_hash(ids: Ids, effect: str) -> str:
     return ids("parked", effect)
 
 
-def put(question: Question, ids: Ids, *, buttons: bool, group: bool) -> Put:
+def put(
+    question: Question, ids: Ids, *, buttons: bool, group: bool, elsewhere: bool = False
+) -> Put:
+    """`elsewhere`: not in the chat of its session, whose next message would be the answer."""
     hash = question_hash(ids, question.id)
     lines = [_shown(question)]
     if question.purpose == "approval" and "always" in question.choices and not group:
@@ -51,9 +54,9 @@ def put(question: Question, ids: Ids, *, buttons: bool, group: bool) -> Put:
         agreed = visible(", ".join(question.agreed)) or "nobody yet"
         lines.append(f"{question.consent.count} people must agree; so far: {agreed}")
     choices = question.choices
-    if question.purpose == "question" and not choices:
+    if question.purpose == "question" and not choices and not elsewhere:
         lines.append("Answer with your next message.")
-    elif not buttons:
+    elif not buttons or not choices:
         how = f"`/answer {hash[:SHORT]} …`" if question.purpose == "question" else (
             f"`/approve {hash[:SHORT]}` or `/deny {hash[:SHORT]}`"
         )  # fmt: skip

@@ -155,6 +155,7 @@ class Router:
             skills = (await self.runtime.learning.opened(*slash.parted(text.strip())),)
         text = "\n".join(part for part in (text, more) if part.strip())
         if arrived.group:
+            await self.runtime.choosing.entitle(session, text)
             text = attributed(identity, arrived.person, text)
             if not session.messages:
                 text = f"{IN_GROUP.format(channel=arrived.chat.channel)}\n\n{text}"

@@ -1,6 +1,6 @@
 """Whom to ask what only an owner may decide, and as whose wish."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
@@ -31,6 +31,17 @@ class Whom:
         their private chats, on that channel first."""
         homes = self._homes(channel)
         return homes or await self._private(channel, may) or await self._private("", may)
+
+    async def among(self, chats: Sequence[Chat], may: May) -> list[Chat]:
+        """Those of some chats in which somebody may answer: homes, private chats of those who may,
+        and groups in which they have written."""
+        able = [*self._homes(""), *await self._private("", may)]
+        people = [one for one in await self.people() if may(one)] if chats else []
+        for bond in await self._runtime.store.gateway.bonds() if people else ():
+            here = (one for one in people if one.channel == bond.chat.channel)
+            if bond.group and any(one.hash in bond.seen for one in here):
+                able.append(bond.chat)
+        return [chat for chat in chats if chat in able]
 
     def _homes(self, channel: str) -> list[Chat]:
         for target in (channel, ALL):

@@ -33,6 +33,9 @@ def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) 
                 f"`hermes task decide {run['run']} done|again|failed`"
             ),
         )  # fmt: skip
+    for run in told.get("running", ()):
+        if run.get("waits"):
+            yield "warn", f"run {run['run']} of {run['name']}: {run['waits']}", "`hermes approvals`"
     for name in told.get("failing", ()):
         yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
     if told["active"] and status is None:

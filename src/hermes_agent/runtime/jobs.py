@@ -380,4 +380,5 @@ def is_builtin(spec: JobSpec) -> bool:
 
 def _brief(run: Run, names: dict[str, str]) -> dict[str, Any]:
     brief = {"run": run.id, "job": run.job, "name": names[run.job], "slot": run.slot}
-    return {**brief, "session": run.session}
+    waits = run.error if run.state == "running" else ""
+    return {**brief, "session": run.session, "waits": waits}

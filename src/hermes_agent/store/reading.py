@@ -17,7 +17,15 @@ from hermes_agent.core.events import (
     decode,
 )
 from hermes_agent.core.messages import Prompt, ToolCall, Usage
-from hermes_agent.core.records import Judgement, Parked, Question, Session, Share, Turn
+from hermes_agent.core.records import (
+    Inbound,
+    Judgement,
+    Parked,
+    Question,
+    Session,
+    Share,
+    Turn,
+)
 from hermes_agent.store.bodies import Bodies
 from hermes_agent.store.database import rows
 from hermes_agent.store.writing import LIST_HINT, session_key
@@ -85,6 +93,12 @@ def sessions_with_mail(db: apsw.Connection) -> list[str]:
         "where i.body is not null group by s.key order by min(i.id)",
     )
     return [id for (id,) in found]
+
+
+def waiting(db: apsw.Connection, bodies: Bodies, session: str, key: str) -> Inbound | None:
+    ask = "select body from inbox where session = ? and key = ? and body is not null"
+    row = db.execute(ask, (session_key(db, session), key)).fetchone()
+    return None if row is None else msgspec.json.decode(bodies.unpack(row[0]), type=Inbound)
 
 
 def events(db: apsw.Connection, bodies: Bodies, session: str, after: int) -> list[Recorded]:

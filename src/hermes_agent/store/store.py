@@ -184,6 +184,9 @@ class Store(Journal):
             lambda db: writing.receive(db, self._bodies, session, message, self._clock()),
         )
 
+    async def waiting(self, session: str, key: str) -> Inbound | None:
+        return await self._read(lambda db: reading.waiting(db, self._bodies, session, key))
+
     async def withdraw(self, session: str, key: str) -> bool:
         return await self._write("withdraw", lambda db: writing.withdraw(db, session, key))
 

@@ -10,6 +10,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.runtime.door import TookTooLong
 from hermes_agent.runtime.replies import STATUS, reply
 from hermes_agent.web import shapes
+from hermes_agent.web.talk import OtherBody
 
 SESSION = "x-hermes-session"
 """The header by which a client names a conversation of its own."""
@@ -50,6 +51,8 @@ def status_of(error: HermesError) -> int:
         return 403
     if isinstance(error, TookTooLong):
         return 408
+    if isinstance(error, OtherBody):
+        return 422
     return next((number for kind, number in STATUS if isinstance(error, kind)), 500)
 
 

@@ -125,6 +125,8 @@ def _said(role: str, content: Any) -> Said:
             files.append(_data(given.get("url", "") if isinstance(given, dict) else given))
         elif kind in ("file", "input_file"):
             file = part.get("file", part)
+            if not isinstance(file, dict):
+                raise UsageError("`file` is no object", "send file_data and filename in it")
             files.append(_data(str(file.get("file_data", "")), str(file.get("filename", ""))))
         else:
             raise UsageError(f"a part of type {kind!r} means nothing here", "send text or images")
@@ -158,5 +160,7 @@ def trouble(message: str, hint: str, status: int) -> dict[str, Any]:
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
     text = f"{message} ({hint})" if hint else message
-    codes = {401: "invalid_api_key", 404: "not_found", 413: "too_large"}
+    codes = {
+        401: "invalid_api_key", 404: "not_found", 413: "too_large", 422: "idempotency_key_reused"
+    }  # fmt: skip
     return {"error": {"message": text, "type": kind, "param": None, "code": codes.get(status)}}

@@ -23,6 +23,10 @@ CONVERSATIONS = 10_000
 """Conversations of clients without a session of their own that are known again."""
 
 
+class OtherBody(UsageError):
+    """A key under which something else was asked before."""
+
+
 class Said(Struct, frozen=True):
     """One message of a client's conversation."""
 
@@ -82,6 +86,7 @@ class Talk:
 
     async def go_on(self, session: str, said: Said, key: str) -> Exchange:
         """A message to a session that the API opened."""
+        _refuse_empty(said)
         found = await self._runtime.store.session(session)
         if found.source != SOURCE:
             raise NotFound(f"there is no conversation {session!r}", "it was not begun here")
@@ -92,16 +97,18 @@ class Talk:
     ) -> Exchange:
         """A message to the conversation that a client calls by a name of its own: what it says
         last, since it knows the rest; all of it when it is new."""
+        _refuse_empty(said[-1])
         digest = hashlib.sha256(name.encode()).hexdigest()[:32]
         session = await self._open(model, f"{SOURCE}:named:{digest}")
-        text = _rendered(said) if session.turns == 0 else said[-1]
-        return await self._submit(session, text, key, interactive)
+        text = await self._begun(session, said) if session.turns == 0 else said[-1]
+        return await self._submit(session, text, key, interactive, said)
 
     async def whole(
         self, said: Sequence[Said], model: str, key: str, *, interactive: bool = False
     ) -> Exchange:
         """A message with all that was said before it. Where that is a conversation that was held
         here, it goes on; otherwise what was said is put before the message."""
+        _refuse_empty(said[-1])
         # One with a key is for a session of its own: asked again, also after a restart, it must
         # come to the same.
         going_on = len(said) > 1 and not key
@@ -110,7 +117,13 @@ class Talk:
             return await self._submit(await self._runtime.store.session(known), said[-1], key)
         belongs = f"{SOURCE}:once:{key}" if key else f"{SOURCE}:{secrets.token_hex(8)}"
         session = await self._open(model, belongs)
-        return await self._submit(session, _rendered(said), key, interactive)
+        return await self._submit(session, await self._begun(session, said), key, interactive)
+
+    async def _begun(self, session: Session, said: Sequence[Said]) -> Said:
+        """What a session begins with. Its title is what is asked, not what stands above it."""
+        if len(said) > 1:
+            await self._runtime.choosing.entitle(session, said[-1].text)
+        return _rendered(said)
 
     def remember(self, said: Sequence[Said], model: str, answer: str, session: str) -> None:
         """This conversation is the one that is known again when it goes on."""
@@ -131,15 +144,33 @@ class Talk:
         )  # fmt: skip
 
     async def _submit(
-        self, session: Session, said: Said, key: str, interactive: bool = False
-    ) -> Exchange:
-        if not said.text.strip() and not said.files:
-            raise UsageError("the message is empty", "give a text")
+        self, session: Session, said: Said, key: str, interactive: bool = False,
+        whole: Sequence[Said] = (),
+    ) -> Exchange:  # fmt: skip
         key = key_of(key) if key else secrets.token_hex(8)
         after = await self._runtime.store.last_number(session.id)
         message = Inbound(key, said.text, SOURCE, interactive, said.files)
         new = await self._runtime.submit(session, message)
+        if not new:
+            await self._expect(session, key, [said, *([_rendered(whole)] if whole else [])])
         return Exchange(session, key, after if new else 0, new)
+
+    async def _expect(self, session: Session, key: str, forms: Sequence[Said]) -> None:
+        """What was asked under this key before is what is asked now. In a conversation with a name
+        that was its whole beginning, or the last message alone."""
+        before: Inbound | ev.MessageTaken | None = await self._runtime.store.waiting(
+            session.id, key
+        )
+        if before is None:
+            events = (one.event for one in await self._runtime.store.events(session.id))
+            taken = (one for one in events if isinstance(one, ev.MessageTaken) and one.key == key)
+            before = next(taken, None)
+        same = [(self._runtime.redact(one.text), one.files) for one in forms]
+        if before is not None and (before.text, before.files) not in same:
+            raise OtherBody(
+                "something else was asked under this Idempotency-Key before",
+                "send the same request to have its answer, or take another key",
+            )
 
     async def found(self, id: str) -> Exchange:
         """The exchange of that id."""
@@ -204,6 +235,11 @@ class Talk:
             elif taken and isinstance(one.event, ev.TurnFinished):
                 return True, one.event
         return taken, None
+
+
+def _refuse_empty(said: Said) -> None:
+    if not said.text.strip() and not said.files:
+        raise UsageError("the message is empty", "give a text")
 
 
 def _rest(text: str, streamed: str, voided: bool) -> str:

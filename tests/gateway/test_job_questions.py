@@ -1,0 +1,126 @@
+"""Jobs that must ask: the question goes to their people, and the run waits in sight. And titles of
+sessions whose first message begins with words of ours."""
+
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.jobs import JobSpec, Run
+from hermes_agent.core.settings import ApprovalSettings
+from tests.gateway.test_telling import asking, rule
+from tests.support.house import script, until
+from tests.support.pad import Room, room
+
+
+async def begun(r: Room, *deliver: str, origin: str = "", **more: Any) -> Run:
+    spec = JobSpec("make it", name="maker", deliver=deliver, policy="chats", **more)
+    shown = await r.runtime.jobs.desk.add(spec, "every 7d", "UTC", "test", origin)
+    return await r.runtime.jobs.desk.ask(shown.job.id)
+
+
+async def in_state(r: Room, run: Run, state: str, error: str = "") -> Run:
+    async def there() -> bool:
+        now = await r.runtime.store.jobs.run(run.id)
+        return now.state == state and error in now.error
+
+    await until(there)
+    return await r.runtime.store.jobs.run(run.id)
+
+
+async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
+        await r.know("ada", name="ada")
+        await r.say("/queue", "ada")
+        run = await begun(r, "pad:with-ada", timeout=1.0)
+        asked = await r.hears("touch made", "with-ada")
+        assert "`maker` (job)" in asked
+        waits = await in_state(r, run, "running", "it waits for an answer: terminal")
+        assert "touch made" in waits.error
+        (shown,) = (await r.runtime.status())["jobs"]["running"]
+        assert shown["waits"] == waits.error
+        assert not any("touch" in one for one in r.texts("ops"))
+        assert (await r.press("Yes", "ada")).state == "done"
+        done = await in_state(r, run, "done")
+        assert (done.error, done.output) == ("", "It is made")
+        await r.hears("It is made", "with-ada")
+        session = await r.runtime.store.session(done.session)
+        assert session.title == "maker"
+
+
+async def test_a_place_where_nobody_may_answer_is_not_asked_but_the_home_is(
+    tmp_path: Path,
+) -> None:
+    rule(tmp_path, "ask")
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
+        await r.know("ada", name="ada")
+        await r.know("bob", role="member")
+        await r.say("/queue", "bob")
+        run = await begun(r, "pad:with-bob")
+        await r.hears("touch made", "ops")
+        assert not any("touch" in one for one in r.texts("with-bob"))
+        await r.press("No", "ada", chat="ops")
+        await in_state(r, run, "done")
+
+
+async def test_a_group_in_which_an_owner_writes_is_asked(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
+        await r.know("ada", name="ada")
+        await r.say("/queue", "ada", chat="team", group=True)
+        run = await begun(r, origin="pad:team")
+        await r.hears("touch made", "team")
+        await r.press("Yes", "ada", chat="team", group=True)
+        await in_state(r, run, "done")
+
+
+async def test_a_job_that_nobody_answers_goes_on_without_it(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    soon = ApprovalSettings(timeout_seconds=0.2)
+    model = asking(tmp_path, {"say": "I did without"})
+    async with room(tmp_path, model, channel={"home": "ops"}, approvals=soon) as r:
+        run = await begun(r)
+        assert (await in_state(r, run, "done")).output == "I did without"
+        await r.hears("Nobody answered in time", "ops")
+
+
+async def test_a_job_without_people_is_refused_at_once(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    model = asking(tmp_path, {"say": "I did without"})
+    async with room(tmp_path, model) as r:
+        run = await begun(r)
+        assert (await in_state(r, run, "done")).output == "I did without"
+        assert await r.runtime.store.gateway.deliveries() == []
+
+
+async def test_a_question_in_words_is_answered_by_its_id(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    ask = {"tool": "ask_user", "with": {"question": "Which disk?"}}
+    model = script(tmp_path, "m", {"calls": [ask]}, {"say": "Thank you"})
+    async with room(tmp_path, model, channel={"home": "ops"}) as r:
+        await r.know("ada", name="ada")
+        run = await begun(r)
+        asked = await r.hears("Which disk?", "ops")
+        assert "next message" not in asked
+        short = asked.rpartition("/answer ")[2].split()[0]
+        await r.say(f"/answer {short} sda", "ada", chat="ops")
+        done = await in_state(r, run, "done")
+        events = await r.runtime.store.events(done.session)
+        assert any("sda" in str(one.event) for one in events)
+
+
+async def test_what_a_run_may_spend_is_nobody_asked_about(tmp_path: Path) -> None:
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
+        rule(tmp_path, "allow")
+        run = await begun(r, tokens=10)
+        assert "tokens of this turn" in (await in_state(r, run, "failed")).error
+        assert await r.runtime.store.questions() == []
+
+
+async def test_the_title_of_a_group_is_what_somebody_said(tmp_path: Path) -> None:
+    async with room(tmp_path, script(tmp_path, "m", {"say": "Hello all"})) as r:
+        await r.know("ada")
+        await r.say("/new", "ada", chat="g", group=True)
+        await r.say("who is on call?\nplease", "ada", chat="g", group=True)
+        await r.rest()
+        (session,) = await r.runtime.store.sessions()
+        assert session.title == "who is on call?"
