@@ -26,8 +26,8 @@ from hermes_agent.models.responder.child import closer
 from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.rules_change import nginx_test
-from hermes_agent.models.responder.rules_reach import DATAGRAMS
+from hermes_agent.models.responder.rules_config import nginx_test
+from hermes_agent.models.responder.rules_names import DATAGRAMS
 from hermes_agent.models.responder.seen import Seen, seen
 
 CORE = (
@@ -44,7 +44,8 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
     "disk-full": (probes.DELETED, probes.OPEN_FILES),
     "dns-failure": (probes.NAMES, DATAGRAMS),
     "job-missed": (probes.JOBS,),
-    "memory-leak": (probes.AGAIN,),
+    "descriptor-leak": (probes.VITALS, probes.CONNECTIONS),
+    "memory-leak": (probes.AGAIN, probes.VITALS),
     "network-partition": (probes.LINKS, probes.RULES),
     "runaway-process": (probes.BUSY,),
     "service-crash": (probes.SUPERVISOR_LOG,),
@@ -84,6 +85,7 @@ def confirmed(brief: Brief, tried: Tried, books: list[follow.Book]) -> Generator
     chosen = _chosen(Case(brief, known), tried, only)
     if chosen is None:
         return ""
+    tried.seen = tuple(known)
     opened = {call.arguments["name"] for call in opening}
     before = follow.opening(brief, chosen.category)
     before = () if before and before[0].arguments["name"] in opened else before
@@ -99,7 +101,7 @@ def _mended(
 
 def _wanted(case: Case, tried: Tried, only: Sequence[str]) -> list[str]:
     """What is still to be seen before one of these causes is acted on, or given up."""
-    fresh = fresh_ideas(case, tried.ideas)
+    fresh = fresh_ideas(case, tried)
     mine = [idea for idea in fresh if idea.category in only]
     if mine and mine[0].score >= ACT:
         near = [one for one in fresh if one.score >= mine[0].score - NEAR]
@@ -131,7 +133,7 @@ def _configured(case: Case, only: Sequence[str]) -> list[str]:
 
 def _chosen(case: Case, tried: Tried, only: Sequence[str]) -> Idea | None:
     """One of these causes, where it is sure enough and nothing else is likelier."""
-    fresh = fresh_ideas(case, tried.ideas)
+    fresh = fresh_ideas(case, tried)
     able = [idea for idea in fresh if idea.fix and idea.evidence and idea.score >= ACT]
     fallen = _fallen(case) if CASCADE in only else None
     if fallen is not None and able:
@@ -163,7 +165,7 @@ def remembered(
     only = follow.categories(brief)
     fallen = _fallen(case) if CASCADE in only else None
     allowed = () if fallen else only
-    fresh = fresh_ideas(case, tried.ideas, allowed)
+    fresh = fresh_ideas(case, tried, allowed)
     if not fresh or fresh[0].score < ACT or case.missing(fresh[0].wants):
         wants = [want for idea in ideas(case)[:5] for want in idea.wants]
         wants += closer(case, case.suspects[:SERVICES])
@@ -174,6 +176,7 @@ def remembered(
     chosen = yield from settle_on(brief, known, tried, allowed, quiet=True)
     if chosen is not None and chosen.score >= ACT:
         chosen = _together(chosen, fallen) if fallen is not None else chosen
+        tried.seen = tuple(known)
         opened = () if books else follow.opening(brief, chosen.category)
         return (yield from _mended(brief, chosen, tried, opened))
     for book in books if chosen is None else ():

@@ -30,6 +30,17 @@ PROGRAMS = (
     "tail -v -n +1 /etc/supervisor/conf.d/*.conf /etc/supervisord.d/* /etc/supervisord.conf "
     "2>/dev/null"
 )
+VITALS = (
+    r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | "
+    "sort -rn | head -n 40; awk '{p = FILENAME; gsub(/[^0-9]/, \"\", p)} "
+    "/^Max open/ {f[p] = $4} /^Max data/ {d[p] = $4} /^Max address/ {a[p] = $4} "
+    "/^VmData/ {m[p] = $2 * 1024} /^VmSize/ {s[p] = $2 * 1024} END {for (p in f) { "
+    "if (f[p] + 0 > 0 && f[p] < 65536) print p, \"may have\", f[p], \"files open\"; "
+    "if (d[p] + 0 > 0 && m[p] >= 0.7 * d[p]) print p, \"has\", m[p], \"of\", d[p], \"bytes\"; "
+    "if (a[p] + 0 > 0 && s[p] >= 0.7 * a[p]) print p, \"has\", s[p], \"of\", a[p], \"bytes\"}}' "
+    "/proc/[0-9]*/limits /proc/[0-9]*/status 2>/dev/null"
+)
+"""How many files processes have open, how many they may, and who is near the end of its memory."""
 LINKS = "ip -br addr; ip -br link; ip route"
 RULES = "iptables -S"
 NAMES = "tail -v -n +1 /etc/resolv.conf /etc/hosts /etc/nsswitch.conf"
@@ -55,7 +66,7 @@ JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
 SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
 TRIAGE = (
     STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, LOG_FILES, PROGRAMS,
-    CHANGED, SUPERVISOR_LOG,
+    CHANGED, SUPERVISOR_LOG, VITALS,
 )  # fmt: skip
 
 BACKUPS = re.compile(
@@ -185,6 +196,14 @@ def timed(url: str) -> str:
 
 def resolved(name: str) -> str:
     return f"getent hosts {shlex.quote(name)}"
+
+
+def mentions(word: str) -> str:
+    """Files that have a word in them, with the lines."""
+    return (
+        f"grep -rnsIF --exclude='*.log' --exclude-dir=.git -- {shlex.quote(word)} /etc /srv /opt "
+        "/var/lib /var/backups /run | cut -c1-300 | head -n 30"
+    )
 
 
 def served(port: int, name: str) -> str:
