@@ -4,15 +4,28 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from hermes_agent.models.responder import parse, probes
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea, lines
+from msgspec.structs import replace
+
+from hermes_agent.models.responder import parse, probes, room
+from hermes_agent.models.responder.case import CROWD, Case
+from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.settings import is_config
 
 BUSY_PERCENT = 15.0
 """Of a core; on a machine that many fight for, nobody gets more."""
 _BEGUN = re.compile(r"\b([\w.-]*\d[\w.-]*) (?:begun|started|is processed|in progress)\b")
-_TOO_MANY = r"too many open files|EMFILE|\[Errno 24\]"
-_NO_MEMORY = r"MemoryError|cannot allocate memory|out of memory|oom|\[Errno 12\]|bad_alloc"
+_TOO_MANY = r"too many open files|\bEMFILE|\bENFILE|errno[ :=]*24\b|file descriptors? (?:limit|exh)"
+_NO_MEMORY = (
+    r"MemoryError|cannot allocate memory|out of memory|\boom\b|oom-kill|errno[ :=]*12\b|bad_alloc"
+    r"|\bENOMEM|heap (?:space|exhausted|out of)|memory (?:exhausted|limit)|OutOfMemory"
+    r"|(?:allocat\w+|malloc|mmap)\b.{0,40}fail"
+)
+_QUEUE = re.compile(
+    r"/(queue|spool|inbox|incoming|pending|todo|jobs?|work|tasks?|in|drop|outbox)(/|$)|spool",
+    re.IGNORECASE,
+)
+NEAR = 0.85
+"""The share of the memory that it may have from which on it is near the end."""
 _OPEN_FILES = re.compile(r"Max open files\s+(\d+)")
 _SURELY = "sleep 1; if kill -0 {pid} 2>/dev/null; then kill -9 {pid}; fi"
 _GROWN = 1.02
@@ -76,10 +89,35 @@ def _stuck(
     yield Idea(
         "runaway-process", owner, f"{told}" + (f" on {piece[1]}" if piece else ""),
         0.62 + 0.1 * bool(piece) + 0.1 * bool(found), f"pid {process.pid}"
-        + (f": {piece[1]}" if piece else ""), (*evidence[:2], *lines(*last)), wants,
-        (*aside, case.restart(owner)),
+        + (f": {piece[1]}" if piece else f": {process.command[:80]}"),
+        (*evidence[:2], *lines(*last)), wants, (*aside, case.restart(owner)),
         "; ".join(f"mv /var/tmp/{path.rpartition('/')[2]} {path}" for path in found[:2]), prevent,
     )  # fmt: skip
+    queues = [path for path in case.named(owner) if _QUEUE.search(path)][:4]
+    if found or not queues:
+        return
+    wants += case.missing((_waiting(queues),))
+    for line in case.text(_waiting(queues)).splitlines()[:2]:
+        read, written, path = (*line.split(None, 2), "", "", "")[:3]
+        if path.startswith("/") and parse.number(read) >= parse.number(written):
+            yield Idea(
+                "runaway-process", owner, f"{told}, and {path} is what it read last", 0.64,
+                f"pid {process.pid}: {path}", (*evidence[:2], *lines(line)), wants,
+                (*room.aside([path]), case.restart(owner)), room.back([path]), prevent,
+            )  # fmt: skip
+    yield Idea(
+        "runaway-process", owner, told, 0.6, f"pid {process.pid}: {process.command[:80]}",
+        evidence, wants,
+    )  # fmt: skip
+
+
+def _waiting(folders: list[str]) -> str:
+    """Pieces of work that wait, what was read last first."""
+    named = " ".join(shlex.quote(folder) for folder in folders)
+    return (
+        f"find {named} -maxdepth 2 -xdev -type f ! -name '.*' -printf '%A@ %T@ %p\\n' 2>/dev/null"
+        " | sort -rn | head -n 6"
+    )
 
 
 def _now(case: Case, pid: int) -> tuple[float, str] | None:
@@ -94,34 +132,75 @@ def _now(case: Case, pid: int) -> tuple[float, str] | None:
 
 
 def leaking(case: Case) -> Iterator[Idea]:
-    """A process takes more and more memory."""
+    """A process takes more and more memory: it says so, it is seen to, or hardly any is left of
+    what it may have."""
     later = {one.pid: one for one in parse.processes(case.text(probes.AGAIN))}
     for service in case.suspects:
         spoken = next(case.said(service, _NO_MEMORY), "")
         killed = _killed(case, service) if spoken else ""
         for pid in case.pids(service):
             process = case.process(pid)
-            if process is None or (process.rss < _BIG and not spoken):
+            near = _near_limit(case, pid)
+            if process is None or (process.rss < _BIG and not spoken and not near):
                 continue
             after = later.get(pid)
             grown = after is not None and after.rss > process.rss * _GROWN
             limit = _limit(case, service)
-            near = limit > 0 and process.rss > limit * 0.6
-            if not (spoken or grown or near) and after is not None:
+            tight = bool(near) or (limit > 0 and process.rss > limit * 0.6)
+            if not (spoken or grown or tight) and after is not None:
                 continue
-            score = 0.3 + 0.35 * bool(spoken) + 0.3 * grown + 0.1 * near
-            yield Idea(
-                "memory-leak", service, f"process {pid} of {service} takes more and more memory",
-                min(score, 0.9), f"pid {pid}: {process.command[:80]}",
-                lines(spoken, process.line, after.line if after and grown else "", killed),
+            score = 0.3 + 0.35 * bool(spoken) + 0.3 * grown + 0.1 * tight + 0.3 * bool(near)
+            told = f"process {pid} of {service} takes more and more memory"
+            known = Idea(
+                "memory-leak", service, told, min(score, 0.9), f"pid {pid}: {process.command[:80]}",
+                lines(near, spoken, process.line, after.line if after and grown else "", killed),
                 case.missing((probes.AGAIN,)), (case.restart(service),), "",
                 ("restart it before its limit until the leak is mended", "alert on its memory"),
             )  # fmt: skip
+            yield known
+            if score >= 0.6:
+                yield from _since_changed(case, known, service)
+
+
+def _since_changed(case: Case, known: Idea, service: str, *others: str) -> Iterator[Idea]:
+    """What runs out since settings were changed, of which an earlier version is kept: they are put
+    back before it is started anew, else it only begins again."""
+    definition = case.definition(service)
+    entry = definition.path if definition else ""
+    lately = [path for path in case.changed(service) if is_config(path) or path == entry]
+    own = [*case.configs(service), *case.wrappers(service), *([entry] if entry else [])]
+    for path in list(dict.fromkeys([*own, *lately]))[:5]:
+        copy = earlier(case, path)
+        if copy.wants:
+            yield replace(known, wants=(*known.wants, *copy.wants), fix=())
+        if copy.path:
+            anew = tuple(case.restart(one) for one in (service, *others))
+            if path == entry and case.supervised:
+                update = f"supervisorctl update {shlex.quote(service)}"
+                anew = ("supervisorctl reread", update, *anew)
+            yield replace(
+                known, score=min(0.96, known.score + 0.08), locus=path,
+                claim=f"{known.claim}, since {path} was changed",
+                evidence=(*known.evidence[:2], *lines(copy.change)),
+                fix=(*put_back(path, copy.path), *anew), undo=undo_of(path),
+            )  # fmt: skip
+
+
+def _near_limit(case: Case, pid: int) -> str:
+    """The line that shows that it has hardly any memory left, of what it may have."""
+    found = case.look(probes.VITALS)
+    rows = found.having(rf"^{pid} has \S+ of \S+ bytes$") if found else iter(())
+    return next((row for row in rows if _share(row) >= NEAR), "")
+
+
+def _share(row: str) -> float:
+    words = row.split()
+    return parse.number(words[2]) / max(1.0, parse.number(words[4]))
 
 
 def _limit(case: Case, service: str) -> int:
     """Kilobytes that it may have, as its entry says; 0 where it does not."""
-    definition = case.definitions.get(service)
+    definition = case.definition(service)
     found = re.search(r"--(?:as|data|rss)=(\d+)", definition.command) if definition else None
     return int(found[1]) // 1024 if found and len(found[1]) < 16 else 0
 
@@ -137,45 +216,68 @@ def descriptors(case: Case) -> Iterator[Idea]:
     for service in case.suspects:
         spoken = next(case.said(service, _TOO_MANY), "")
         for pid in case.pids(service):
-            opened = case.look(probes.descriptors(pid))
-            limit = _OPEN_FILES.search(case.text(probes.limits(pid)))
-            count = len(parse.descriptors(opened.output)) if opened else 0
-            near = limit is not None and count >= 0.8 * int(limit[1]) and count > 8
+            count, most = _opened(case, pid)
+            near = most > 0 and count >= 0.8 * most and count > 8
             if not (spoken or near):
                 continue
-            wants = case.missing((probes.descriptors(pid), probes.limits(pid)))
-            if spoken and opened is not None and not near and count < 12:
+            wants = case.missing((probes.descriptors(pid), probes.limits(pid), probes.CONNECTIONS))
+            if spoken and count and not near and count < 12:
                 continue
+            opened = case.look(probes.descriptors(pid))
             shown = next(iter(case.text(probes.limits(pid)).splitlines()), "")
-            wants += case.missing((probes.CONNECTIONS,))
-            yield from _clinging(case, service, spoken or shown)
+            yield from _clinging(case, service, spoken or shown, count)
             yield Idea(
                 "descriptor-leak", service,
-                f"process {pid} of {service} has {count} of its {limit[1] if limit else '?'} files"
-                " open", 0.6 + 0.15 * bool(spoken) + 0.18 * near, f"pid {pid} of {service}",
+                f"process {pid} of {service} has {count} of its {most or '?'} files open",
+                0.6 + 0.15 * bool(spoken) + 0.18 * near, f"pid {pid} of {service}",
                 lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
                 (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),
             )  # fmt: skip
 
 
-def _clinging(case: Case, service: str, said: str) -> Iterator[Idea]:
-    """A stranger that holds connections to it and lets none go."""
+def _opened(case: Case, pid: int) -> tuple[int, int]:
+    """How many files a process has open, and how many it may have."""
+    vitals = case.look(probes.VITALS)
+    opened = case.look(probes.descriptors(pid))
+    count = len(parse.descriptors(opened.output)) if opened else 0
+    limit = _OPEN_FILES.search(case.text(probes.limits(pid)))
+    most = int(limit[1]) if limit else 0
+    for line in vitals.lines if vitals else []:
+        words = line.split()
+        if words[1:] == [f"/proc/{pid}/fd"]:
+            count = count or int(parse.number(words[0]))
+        elif words[0] == str(pid) and words[1] == "may":
+            most = most or int(parse.number(words[3]))
+    return count, most
+
+
+def _clinging(case: Case, service: str, said: str, have: int) -> Iterator[Idea]:
+    """Somebody who holds connections to it and lets none go: a stranger is ended, one that is
+    looked after is started anew, as it was before where it was changed."""
     for port in case.ports(service):
         for pid, count, line in case.crowd(port):
-            chain = case.strangers(pid, harmful=True)
-            if not chain:
+            chain, owner = case.strangers(pid, harmful=True), case.owner(pid)
+            process = case.process(pid)
+            if process is None or owner == service or not (chain or owner):
                 continue
+            if not chain and 2 * count < have:  # the others are its own
+                continue
+            who = "which nobody looks after" if chain else f"which is of {owner}"
             ids = " ".join(str(one.pid) for one in chain)
-            yield Idea(
-                "descriptor-leak", service,
-                f"process {pid} ({chain[-1].command[:60]}), which nobody looks after, holds "
-                f"{count} connections to {service}", 0.95, f"pid {pid}: {chain[-1].command[:80]}",
-                lines(said, chain[-1].line, line), (),
-                (f"kill {ids}", "sleep 1", case.restart(service)),
-                "it was started by hand: start it again",
+            ending = f"kill {ids}" if chain else case.restart(owner)
+            known = Idea(
+                "descriptor-leak", service if chain else owner,
+                f"process {pid} ({process.command[:60]}), {who}, holds {count} connections to "
+                f"{service}", 0.95 if chain else 0.88 + 0.06 * (count > 3 * CROWD),
+                f"pid {pid}: {process.command[:80]}", lines(said, process.line, line), (),
+                (ending, "sleep 1", case.restart(service)),
+                "it was started by hand: start it again" if chain else "",
                 ("close connections that are idle", "limit connections of one client"),
             )  # fmt: skip
+            yield known
+            if not chain:
+                yield from _since_changed(case, known, owner, service)
 
 
 def _repeated(found: list[str]) -> list[str]:
