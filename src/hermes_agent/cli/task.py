@@ -115,6 +115,10 @@ def _spec_options(parser: argparse.ArgumentParser, *, editing: bool = False) -> 
     parser.add_argument("--overlap", choices=OVERLAP, default=None, help="with the run before")
     parser.add_argument("--catch-up", choices=CATCH_UP, default=None, help="after a downtime")
     parser.add_argument("--grace", type=_seconds, default=None, metavar="TIME", help="until late")
+    parser.add_argument(
+        "--incident", choices=("P0", "P1", "P2", "P3", *(("none",) if editing else ())),
+        default=None, help="a run that fails is a signal of an incident of this severity",
+    )  # fmt: skip
     flag("--keep-session", "all runs in one conversation")
 
 
@@ -182,9 +186,11 @@ def _spec(options: argparse.Namespace) -> Row:
         name: getattr(options, name)
         for name in (
             "name", "script", "policy", "workspace", "dollars", "tokens", "timeout", "overlap",
-            "catch_up", "grace", "quiet", "script_only", "keep_session",
+            "catch_up", "grace", "quiet", "script_only", "keep_session", "incident",
         )
     }  # fmt: skip
+    if options.incident == "none":
+        given["incident"] = ""
     if options.model is not None:
         given["model"] = absolute_model(options.model)
     if options.workspace:

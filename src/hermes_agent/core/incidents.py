@@ -11,7 +11,9 @@ from hermes_agent.core.skills import Check
 Severity = Literal["P0", "P1", "P2", "P3"]
 """P0: people cannot work. P1: soon they cannot. P2: something is broken that few need. P3: odd."""
 
-SignalSource = Literal["check", "alertmanager", "grafana", "pagerduty", "log", "person", "drill"]
+SignalSource = Literal[
+    "check", "alertmanager", "grafana", "pagerduty", "log", "job", "person", "drill"
+]
 
 IncidentState = Literal[
     "declared", "investigating", "mitigating", "verifying", "resolved", "escalated", "closed"

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import Severity
 
 JOBS = "job"
 """The source of sessions in which jobs are worked on."""
@@ -74,6 +75,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     catch_up: CatchUp = "latest"
     grace: float = 300.0
     """A run that begins so many seconds after its slot is late, and that is said."""
+    incident: Literal["", Severity] = ""
+    """A run that fails is a signal of an incident of this severity, as long as none is good."""
     keep_session: bool = False
     """All runs in one conversation; otherwise each begins a new one."""
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
 from hermes_agent.runtime.job_runs import OPEN
+from hermes_agent.runtime.job_signals import JobSignals
 from hermes_agent.work.running import title
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class JobDesk:
         await self._check(spec, schedule or before.schedule, before.origin, before)
         clock = self._runtime.clock
         job = await change_job(self._store, before.id, clock, spec=spec, schedule=schedule)
+        if not spec.incident:
+            await JobSignals(self._runtime).over(before, "it is no signal any more")
         self._jobs.wake()
         return await self._shown(job)
 
@@ -106,6 +109,7 @@ class JobDesk:
         job = await self._there(reference)
         job = await change_job(self._store, job.id, self._runtime.clock, state="removed")
         await self._jobs.stop_runs(job.id)
+        await JobSignals(self._runtime).over(job, "it was removed")
         self._jobs.wake()
         return job
 

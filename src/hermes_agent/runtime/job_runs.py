@@ -16,6 +16,7 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Inbound, Session, Share
 from hermes_agent.core.skills import Opened
 from hermes_agent.runtime.job_scripts import Scripts, workspace
+from hermes_agent.runtime.job_signals import JobSignals
 from hermes_agent.runtime.jobs import KEY
 from hermes_agent.work import running
 from hermes_agent.work.running import Before, title
@@ -78,6 +79,7 @@ class RunWorker:
         self._store = runtime.store.jobs
         self._post = post
         self._scripts = scripts
+        self._signals = JobSignals(runtime)
         self._run = run
         self._fresh = run.state == "claimed"
         self._worked = Worked(run, ticks)
@@ -339,6 +341,7 @@ class RunWorker:
         if done.said:
             await self._post.result(job, self._run, done.text)
         told = self._run.told
+        await self._signals.over(job, "it works again")
         if job.failures:
             text = running.well_text(job, job.failures)
             await self._post.alert(job, self._run, "well", text)
@@ -349,6 +352,8 @@ class RunWorker:
         error = self._runtime.redact(error)
         failures, told = job.failures + 1, self._run.told
         log.warning("job %s failed (run %s): %s", title(job), self._run.id, error)
+        if job.state != "removed":
+            await self._signals.failed(job, self._run, error)
         if running.is_told(failures) and job.state != "removed":
             text = running.failed_text(job, self._run, error, failures)
             await self._post.alert(job, self._run, "failed", text)
