@@ -15,13 +15,11 @@ from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rules import ideas
 from hermes_agent.models.responder.seen import Seen, quotes, seen
 
-LOOKS = 4
+LOOKS = 5
 """Times that it looks closer before each remedy."""
-AT_ONCE = 12
+AT_ONCE, EACH = 20, 6
+"""Looks at once, and those of one idea that come before what others want."""
 CASCADE = "cascading-failure"
-_UNDONE = re.compile(r"(cp|mv|chmod|ln -sfn|ip|iptables|tc|kill -STOP) ")
-"""How an undo begins that can be carried out as it is written."""
-
 REFUSED = "refused"
 """How a result begins that the gate did not allow."""
 
@@ -33,6 +31,32 @@ class Tried(Struct):
 
     ideas: list[Idea] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
+    useful: list[Idea] = field(default_factory=list)
+    """Those that eased something, though not all was well afterwards."""
+    seen: Sequence[Seen] = ()
+    """What was seen before the last."""
+    judged: int = 0
+    """How many were looked back at."""
+    since: int = 0
+    """How many there were when something was eased last: those before it may help now."""
+
+    def carried(self, idea: Idea) -> bool:
+        """Whether anything of a remedy was carried out."""
+        return any(command in self.done for command in idea.fix)
+
+    def barred(self, idea: Idea) -> bool:
+        """Whether it was tried since something changed, or the same under another name."""
+        recent = self.ideas[max(0, self.since - 1) :]
+        same = [one for one in self.ideas if one.fix and one.fix == idea.fix]
+        return (
+            any(one.key == idea.key or (one.fix and one.fix == idea.fix) for one in recent)
+            or len(same) > 1
+        )
+
+    @property
+    def cause(self) -> Idea:
+        """What was at the root of it: of what eased something, and of what came last."""
+        return cause_of([*self.useful, self.ideas[-1]])
 
     @property
     def told(self) -> str:
@@ -67,7 +91,7 @@ def settle_on(
     written: dict[str, str] = {}
     for _ in range(LOOKS):
         case = Case(brief, known)
-        fresh = fresh_ideas(case, tried.ideas, only)
+        fresh = fresh_ideas(case, tried, only)
         if not fresh:
             return None
         wants = _wanted(case, fresh)
@@ -78,14 +102,15 @@ def settle_on(
                 yield Move(_told(fresh), tuple(posted))
             return best
         known += yield from run(_told(fresh), wants, posted)
-    return _ready(fresh_ideas(Case(brief, known), tried.ideas, only))
+    return _ready(fresh_ideas(Case(brief, known), tried, only))
 
 
-def fresh_ideas(case: Case, tried: Sequence[Idea], only: Sequence[str] = ()) -> list[Idea]:
+def fresh_ideas(case: Case, tried: Tried, only: Sequence[str] = ()) -> list[Idea]:
     """Ideas that were not tried yet."""
-    old = {idea.key for idea in tried}
     return [
-        idea for idea in ideas(case) if idea.key not in old and (not only or idea.category in only)
+        idea
+        for idea in ideas(case)
+        if not tried.barred(idea) and (not only or idea.category in only)
     ]
 
 
@@ -99,10 +124,15 @@ def _ready(fresh: Sequence[Idea]) -> Idea | None:
 
 
 def _wanted(case: Case, fresh: Sequence[Idea]) -> list[str]:
-    """What the likelier ideas want to see; those that are far behind wait."""
-    floor = fresh[0].score - 0.35
-    found = [want for idea in fresh if idea.score >= floor for want in idea.wants]
-    return list(case.missing(found))[:AT_ONCE]
+    """What the likelier ideas want to see; those that are far behind wait, and so does what is
+    wanted beyond the first looks of each. What can neither be mended nor looked into counts for
+    nothing."""
+    wants = {id(idea): case.missing(idea.wants) for idea in fresh}
+    live = [idea for idea in fresh if idea.fix or wants[id(idea)]]
+    near = [idea for idea in live if idea.score >= live[0].score - 0.35]
+    first = [want for idea in near for want in wants[id(idea)][:EACH]]
+    rest = [want for idea in near for want in wants[id(idea)][EACH:]]
+    return list(dict.fromkeys([*first, *rest]))[:AT_ONCE]
 
 
 def _posts(fresh: Sequence[Idea], written: dict[str, str]) -> list[Call]:
@@ -148,16 +178,20 @@ def mend(
         ),
     )
     results = zip(idea.fix, answer.results[len(before) :], strict=False)
-    done = [command for command, result in results if not _refused(result)]
+    done = [command for command, result in results if _worked(result)]
     tried.done += done
     well = _went_well if after else holds
     if done and not well(answer):
         answer = yield Move("It may take a moment.", (terminal("sleep 3"), last))
-    if not well(answer) and answer.results and "worse" in answer.results[-1].text.lower():
-        back = [part for part in idea.undo.split("; ") if _UNDONE.match(part)]
-        if back:
-            yield Move("It got worse: I take it back.", tuple(terminal(one) for one in back))
     return well(answer)
+
+
+def _worked(result: ToolMessage) -> bool:
+    """Whether a command of a remedy was allowed, and did not fail. A supervisor says that what
+    is to be started anew did not run, and starts it."""
+    if result.ok:
+        return True
+    return not _refused(result) and re.search(r": started\b", result.text) is not None
 
 
 def _refused(result: ToolMessage) -> bool:

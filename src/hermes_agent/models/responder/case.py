@@ -150,6 +150,11 @@ class Case(House):
             and self._is_recent(line.at)
         ]
 
+    def troubles_since(self, service: str, at: float) -> list[str]:
+        """Those that were written after a moment."""
+        late = {line.text for line in self.entries(service) if line.at > at}
+        return [line for line in self.troubles(service) if line in late]
+
     def said(self, service: str, pattern: str) -> Iterator[str]:
         """Recent lines of its logs that hold a pattern, whatever their level; last first."""
         for line in reversed(self.entries(service)):

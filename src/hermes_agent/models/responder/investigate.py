@@ -6,7 +6,6 @@ from hermes_agent.models.responder import follow, parse, probes
 from hermes_agent.models.responder.acting import (
     Steps,
     Tried,
-    cause_of,
     ended_by,
     holds,
     incident,
@@ -20,6 +19,7 @@ from hermes_agent.models.responder.again import confirmed, remembered
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.child import closer, observations, task_for
+from hermes_agent.models.responder.easing import looked_back
 from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rules import ideas
@@ -30,7 +30,7 @@ INTRODUCTION = (
     "I look at the usual things first, all at once."
 )
 LOOK_AGAIN = "It is not what it was before. I look again."
-ATTEMPTS = 5
+ATTEMPTS = 6
 """Remedies that are tried before people are asked."""
 CHILDREN = 6
 NEAR, MORE, OTHERS = 4, 24, 8
@@ -45,7 +45,7 @@ def investigation(brief: Brief) -> Work:
         return ended
     known, well = yield from _triage(LOOK_AGAIN if tried.ideas else INTRODUCTION)
     if well and tried.done:
-        ended = yield from _resolve(cause_of(tried.ideas), tried, brief)
+        ended = yield from _resolve(tried.cause, tried, brief)
         if ended:
             return ended
     elif well and (yield from _is_calm()):
@@ -56,12 +56,26 @@ def investigation(brief: Brief) -> Work:
             return ended
         if tried.ideas:
             known, _ = yield from _triage(LOOK_AGAIN)
+    if (yield from looked_back(brief, known, tried)):
+        known, _ = yield from _triage(LOOK_AGAIN)
     known += yield from _ask_children(Case(brief, known))
     known += yield from _rest(Case(brief, known))
+    return (yield from _attempts(brief, known, tried))
+
+
+def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
+    """One remedy after the other, until all is well or nothing is left to try."""
     patient = True
     for attempt in range(ATTEMPTS):
         if attempt:
-            known, _ = yield from _triage("That was not all. I look again.")
+            known, well = yield from _triage("That was not all. I look again.")
+            if well and tried.done and tried.ideas:
+                ended = yield from _resolve(tried.cause, tried, brief)
+                if ended:
+                    return ended
+            if (yield from looked_back(brief, known, tried)):
+                known, _ = yield from _triage("What is it, then?")
+            known += yield from _rest(Case(brief, known))
         chosen = yield from settle_on(brief, known, tried)
         if chosen is None and patient:
             patient = False
@@ -69,8 +83,9 @@ def investigation(brief: Brief) -> Work:
             continue
         if chosen is None:
             break
+        tried.seen = tuple(known)
         if (yield from mend(chosen, tried)):
-            ended = yield from _resolve(cause_of(tried.ideas), tried, brief)
+            ended = yield from _resolve(tried.cause, tried, brief)
             if ended:
                 return ended
     return (yield from _escalate(brief, known, tried))

@@ -1,0 +1,70 @@
+"""What became of a remedy after which not all is well: whether it eased something, and taking it
+back where it did not."""
+
+import re
+from collections.abc import Generator, Sequence
+
+from hermes_agent.models.responder.acting import Tried, terminal
+from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import ACT, Idea
+from hermes_agent.models.responder.moves import Answer, Move
+from hermes_agent.models.responder.rules import ideas
+from hermes_agent.models.responder.seen import Seen
+
+_UNDONE = re.compile(
+    r"(cp|mv|chmod|chown|chgrp|ln -sfn|ip|iptables|tc|kill -STOP|kill -CONT|git|sed -i) "
+)
+"""How an undo begins that can be carried out as it is written."""
+
+
+def undoing(idea: Idea) -> tuple[str, ...]:
+    """Commands that take a remedy back; none where it cannot be."""
+    parts = [part for part in idea.undo.split("; ") if part]
+    return tuple(parts) if parts and all(_UNDONE.match(part) for part in parts) else ()
+
+
+def eased(before: Case, after: Case, idea: Idea) -> bool:
+    """Whether a remedy changed something for the better, though not all is well: what it was for
+    is not to be seen any more, and its component does not say what it said."""
+    again = [one for one in ideas(after) if one.score >= ACT and one.evidence]
+    if any((one.category, one.component) == (idea.category, idea.component) for one in again):
+        return False
+    was, now = before.programs.get(idea.component), after.programs.get(idea.component)
+    if now is not None and not now.up:
+        return False
+    if was is not None and not was.up:
+        return True
+    if not undoing(idea):
+        return idea.score >= ACT
+    old = {_gist(line) for line in before.troubles(idea.component)}
+    new = {_gist(line) for line in after.troubles_since(idea.component, before.now)}
+    return bool(old) and not old & new
+
+
+def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[Move, Answer, bool]:
+    """Judge the last remedy by what is seen now; one that eased nothing is taken back. Whether
+    anything was."""
+    if not tried.ideas or tried.judged == len(tried.ideas):
+        return False
+    idea = tried.ideas[-1]
+    tried.judged = len(tried.ideas)
+    before, after = Case(brief, tried.seen), Case(brief, known)
+    if eased(before, after, idea):
+        tried.useful.append(idea)
+        tried.since = len(tried.ideas)
+        return False
+    back = undoing(idea) if tried.carried(idea) else ()
+    if not back:
+        return False
+    starts = tuple(command for command in idea.fix if " restart " in command)
+    calls = tuple(terminal(command) for command in (*back, *starts))
+    yield Move("That eased nothing: I take it back.", calls)
+    tried.done = [command for command in tried.done if command not in idea.fix]
+    tried.done.append(f"taken back: {idea.claim}")
+    return True
+
+
+def _gist(line: str) -> str:
+    """What a line says, without when and with which numbers."""
+    return re.sub(r"[\d.:,+TZ-]+", " ", line).strip()
