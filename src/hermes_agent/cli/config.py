@@ -87,6 +87,7 @@ def _set(options: argparse.Namespace, config: Path) -> None:
             trouble = _unusable(settings, options.name)
             if isinstance(trouble, UsageError):
                 raise trouble
+        _refuse_astray(settings, options.name)
 
     given = absolute_model(options.value) if options.name == "model" else options.value
     try:
@@ -116,7 +117,18 @@ def _check(_options: argparse.Namespace, config: Path) -> None:
         trouble = _unusable(settings, name)
         if trouble is not None:
             raise HermesError(trouble.message, trouble.hint)
+    _refuse_astray(settings, "")
     print(f"{config} is in order" if config.exists() else f"no {config}; the defaults are in order")
+
+
+def _refuse_astray(settings: Any, name: str) -> None:
+    """A setting that names what is not there is not taken; below one that is set whole, too. An
+    empty name is all of them."""
+    from hermes_agent.runtime.named import astray
+
+    for one in astray(Path(find_home(os.environ)), settings):
+        if name in ("", one.name) or one.name.startswith(f"{name}."):
+            raise UsageError(f"{one.name}: {one.error.message}", one.error.hint)
 
 
 def _unusable(settings: Any, name: str) -> HermesError | None:

@@ -224,6 +224,8 @@ def _refusal(
         example = f"'models.prices.{path[2]}' '{{input: 1.25, output: 10}}'"
         return UsageError(f"{name}: {problem}", f"set it whole: hermes config set {example}")
     default = flatten(Settings()).get(name)
+    if isinstance(default, list | tuple):
+        return UsageError(f"{name}: {problem}", f"it is a list: hermes config set {name} '[a, b]'")
     return UsageError(f"{name}: {problem}", f"the default is {default!r}")
 
 

@@ -31,6 +31,7 @@ from hermes_agent.runtime import (
 from hermes_agent.runtime.backup import owned
 from hermes_agent.runtime.config import load_settings
 from hermes_agent.runtime.home import Home
+from hermes_agent.runtime.named import astray
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.kinds import check, kind_of
 
@@ -80,7 +81,11 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
         yield Finding("config", "fail", error.message, error.hint)
     if settings is not None:
         there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
-        yield Finding("config", "ok", there)
+        wrong = list(astray(home, settings))
+        yield from (Finding("config", "fail", f"{name}: {error.message}", error.hint)
+                    for name, error in wrong)  # fmt: skip
+        if not wrong:
+            yield Finding("config", "ok", there)
         yield _model(home, settings, environ)
         yield _policy(home, settings)
         yield _terminal(settings, environ)

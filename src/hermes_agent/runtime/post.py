@@ -1,8 +1,8 @@
 """The post: whatever wants to tell people something hands it in here, and the ledger has it. It is
 sent by the gateway, which need not be up yet."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.gateway import (
@@ -25,6 +25,47 @@ ORIGIN = "origin"
 LOCAL = "local"
 
 
+Channels = Mapping[str, Mapping[str, Any]]
+
+
+def places(channels: Channels, targets: Sequence[str], origin: str = "") -> list[Chat]:
+    """Where targets lead with these channels, each place once. Raises a `UsageError` for one that
+    leads nowhere."""
+    found: dict[Chat, None] = {}
+    for target in targets:
+        for chat in _resolve(channels, target.strip(), origin):
+            found[chat] = None
+    return list(found)
+
+
+def _resolve(channels: Channels, target: str, origin: str) -> list[Chat]:
+    if target in ("", LOCAL):
+        return []
+    if target == ORIGIN:
+        return [chat_of(origin)] if origin else []
+    if target == ALL:
+        homes = [name for name, given in channels.items() if given.get(HOME)]
+        return [_home(channels, name) for name in homes]
+    chat = chat_of(target)
+    if chat.channel not in channels:
+        known = ", ".join(sorted(channels)) or "none"
+        raise UsageError(
+            f"there is no channel {chat.channel!r}",
+            f"set up: {known}; `hermes gateway setup` lists what there is",
+        )
+    return [chat] if chat.chat else [_home(channels, chat.channel)]
+
+
+def _home(channels: Channels, channel: str) -> Chat:
+    home = str(channels[channel].get(HOME, ""))
+    if not home:
+        raise UsageError(
+            f"the channel {channel!r} has no home chat",
+            f"name the chat, as {channel}:CHAT, or set channels.{channel}.{HOME}",
+        )
+    return Chat(channel, home)
+
+
 class Post:
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
@@ -32,39 +73,7 @@ class Post:
         """Told each channel that there is something for; the gateway's sender listens."""
 
     def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
-        """Where targets lead, each place once. Raises a `UsageError` for one that leads nowhere."""
-        found: dict[Chat, None] = {}
-        for target in targets:
-            for chat in self._resolve(target.strip(), origin):
-                found[chat] = None
-        return list(found)
-
-    def _resolve(self, target: str, origin: str) -> list[Chat]:
-        channels = self._runtime.settings.channels
-        if target in ("", LOCAL):
-            return []
-        if target == ORIGIN:
-            return [chat_of(origin)] if origin else []
-        if target == ALL:
-            homes = [name for name, given in channels.items() if given.get(HOME)]
-            return [self._home(name) for name in homes]
-        chat = chat_of(target)
-        if chat.channel not in channels:
-            known = ", ".join(sorted(channels)) or "none"
-            raise UsageError(
-                f"there is no channel {chat.channel!r}",
-                f"set up: {known}; `hermes gateway setup` lists what there is",
-            )
-        return [chat] if chat.chat else [self._home(chat.channel)]
-
-    def _home(self, channel: str) -> Chat:
-        home = str(self._runtime.settings.channels[channel].get(HOME, ""))
-        if not home:
-            raise UsageError(
-                f"the channel {channel!r} has no home chat",
-                f"name the chat, as {channel}:CHAT, or set channels.{channel}.{HOME}",
-            )
-        return Chat(channel, home)
+        return places(self._runtime.settings.channels, targets, origin)
 
     async def send(
         self,

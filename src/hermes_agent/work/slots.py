@@ -10,9 +10,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.jobs import Schedule
@@ -139,9 +140,13 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:  # unknown, a folder, or no name of one
-        raise UsageError(
-            f"no time zone {name!r}", "name one as `Europe/Berlin` or `UTC`"
-        ) from error
+        hint = f"{_meant(name)}name one as `Europe/Berlin` or `UTC`"
+        raise UsageError(f"no time zone {name!r}", hint) from error
+
+
+def _meant(name: str) -> str:
+    near = get_close_matches(name, available_timezones(), 1, 0.8) if name else []
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def moment_of(reading: datetime, zone: str) -> float:

@@ -1,0 +1,58 @@
+"""Settings that name something else: a policy profile, a time zone, a place. Whether that is there
+is no matter of their form."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.settings import Settings
+
+
+class Astray(NamedTuple):
+    """A setting that names what is not there."""
+
+    name: str
+    error: HermesError
+
+
+def astray(home: Path, settings: Settings) -> Iterator[Astray]:
+    """Those of them that lead nowhere, the way out with each."""
+    from hermes_agent.runtime.gates import Gates
+    from hermes_agent.runtime.post import places
+    from hermes_agent.work.slots import zone_of
+
+    gates = Gates(home, Path.home())
+    profiles = {
+        "watch.policy": settings.watch.policy,
+        "gateway.api_policy": settings.gateway.api_policy,
+        **{f"channels.{name}.policy": given.get("policy", "")
+           for name, given in settings.channels.items()},
+    }  # fmt: skip
+    targets = {
+        "jobs.alert": settings.jobs.alert,
+        "watch.notify": settings.watch.notify,
+        "gateway.announce": settings.gateway.announce,
+    }
+    try:
+        if settings.jobs.zone:
+            zone_of(settings.jobs.zone)
+    except HermesError as error:
+        yield Astray("jobs.zone", error)
+    for name, profile in profiles.items():
+        try:
+            if profile:
+                gates.expect(_text(profile))
+        except HermesError as error:
+            yield Astray(name, error)
+    for name, asked in targets.items():
+        try:
+            places(settings.channels, asked)
+        except HermesError as error:
+            yield Astray(name, error)
+
+
+def _text(profile: object) -> str:
+    if not isinstance(profile, str):
+        raise UsageError(f"{profile!r} is no name", "`hermes policy` lists the profiles")
+    return profile
