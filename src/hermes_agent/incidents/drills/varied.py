@@ -193,3 +193,40 @@ def house(
         copy=pick.choice(COPIES),
         top=pick.choice(("/srv", "/opt", "/app")),
     )
+
+
+FRONT = """
+
+class Front(Shelf):
+    def put(self, key: str, body: bytes) -> tuple[int, bytes]:
+        return self.ask("PUT", key, body)
+
+    def get(self, key: str, body: bytes) -> tuple[int, bytes]:
+        return self.ask("GET", key, b"")
+
+    def ask(self, method: str, key: str, body: bytes) -> tuple[int, bytes]:
+        import http.client
+        host, _, port = self.own["behind"].rpartition(":")
+        line = http.client.HTTPConnection(host, int(port), timeout=1.5)
+        try:
+            line.request(method, f"/docs/{key}", body)
+            answer = line.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise RuntimeError(f"nothing came from behind: {type(error).__name__}") from None
+        finally:
+            line.close()
+        if answer.status >= 500:
+            raise RuntimeError(f"behind us: {answer.status}")
+        return answer.status, text
+
+
+serve(Front)
+"""
+"""A service that has nothing of its own and asks the one behind it."""
+
+
+def front(pick: Pick, name: str, port: int, behind: House) -> House:
+    """A house that asks another."""
+    home = replace(house(pick, name, port), more=FRONT, needs=(behind.name,))
+    return home.changed(behind=f"127.0.0.1:{behind.port}")

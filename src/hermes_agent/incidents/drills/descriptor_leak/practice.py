@@ -41,9 +41,9 @@ class Quiet(Shelf):
 serve(Quiet)
 """
 LEAKS = (
-    "self.held.append(os.pipe())",
+    "self.held.append(os.eventfd(0))",
     'self.held.append(open("/dev/null"))',
-    "import socket; self.held.append(socket.socketpair())",
+    "import socket; self.held.append(socket.socket())",
     'self.held.append(open(self.data / f".lease-{len(self.held)}", "w"))',
 )
 WORDS = ("cannot go on right now", "resource limit reached", "open failed: EMFILE", "table is full")
@@ -105,7 +105,7 @@ def own_words(pick: Pick) -> Scene:
         healthy=_few(home, home.limits["nofile"] // 2),
         truth=Truth(
             component=(name,), category=("descriptor-leak",), locus=rf"pid \d+|{name}|{home.code}",
-            evidence=r"open files|files|pipe|socket|/dev/null|lease",
+            evidence=r"open files|files|eventfd|socket|/dev/null|lease",
         ),
         fix=(f"supervisorctl restart {name}",),
         wrong={"the neighbour is restarted": [f"supervisorctl restart {other}"]},
@@ -187,3 +187,46 @@ Asked.protocol_version = "HTTP/1.1"
 Asked.timeout = 900
 serve(Holding)
 """
+
+
+def one_behind(pick: Pick) -> Scene:
+    """The one that is watched only asks another, and that one has run out."""
+    name, behind, other = pick.services(3)
+    port, behind_port, other_port = pick.ports(3)
+    more = QUIET.replace("@leak@", pick.choice(LEAKS)).replace("@words@", pick.choice(WORDS))
+    back = replace(
+        varied.house(pick, behind, behind_port), more=more, limits={"nofile": pick.size(50, 90)}
+    )
+    home = varied.front(pick, name, port, back)
+    beside = varied.house(pick, other, other_port)
+    docs = back.docs(pick)
+
+    def inject(box: Box) -> None:
+        url = f"http://127.0.0.1:{behind_port}/lease"
+        box.run(
+            f"for i in $(seq 120); do curl -fs -m 1 -o /dev/null -X POST {url}/$i || break; done"
+        )
+
+    def healthy(probe: Probe) -> list[str]:
+        few = _few(back, back.limits["nofile"] // 2)(probe)
+        return [*said(probe.keeps(port, varied.PREFIX, timeout=3.0)), *few]
+
+    return Scene(
+        world=parts.joined(home.part, back.part, beside.part, parts.Part((), docs)),
+        check=home.check,
+        inject=inject,
+        healthy=healthy,
+        truth=Truth(
+            component=(behind,), category=("descriptor-leak",),
+            locus=rf"pid \d+|{behind}|{back.code}",
+            evidence=r"open files|files|eventfd|socket|/dev/null|lease",
+        ),
+        fix=(f"supervisorctl restart {behind}",),
+        wrong={
+            "the one that complains is restarted": [f"supervisorctl restart {name}"],
+            "the neighbour is restarted": [f"supervisorctl restart {other}"],
+        },
+        stays=tuple(docs),
+        runs=(home.code, back.code, beside.code),
+        harm=_limited(back),
+    )  # fmt: skip

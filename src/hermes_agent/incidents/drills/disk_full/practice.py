@@ -130,3 +130,51 @@ def snapshots(pick: Pick) -> Scene:
         runs=(home.code,),
         harm=harm,
     )
+
+
+def releases(pick: Pick) -> Scene:
+    """Every release stays where it was unpacked; the one in use is not the newest."""
+    name, other = pick.services(2)
+    port, other_port = pick.ports(2)
+    volume = pick.choice((f"/mnt/{name}", f"/deploy/{pick.token()}", f"/vol/{name}"))
+    home = varied.house(pick, name, port, data=f"{volume}/state")
+    numbers = [str(pick.size(20, 60) + at) for at in range(9)]
+    folders = [f"{volume}/{pick.choice(('releases', 'builds'))}/{n}" for n in numbers]
+    top = folders[0].rpartition("/")[0]
+    folders = [f"{top}/{n}" for n in sorted(set(numbers))]
+    used, link = folders[-3], f"{volume}/{pick.choice(('current', 'live', 'active'))}"
+    docs = home.docs(pick)
+    bundle = pick.choice(("bundle.bin", "app.pak", "lib/all.so"))
+    wheel = f"{used}/{bundle}"
+
+    def inject(box: Box) -> None:
+        for number, folder in enumerate(folders):
+            path = f"{folder}/{bundle}"
+            if path != wheel:
+                box.run(f"mkdir -p $(dirname {path}); head -c 800000 /dev/urandom > {path}")
+            box.run(f"touch -d '{30 - number} days ago' {path}")
+        box.fill(f"{folders[0]}/{bundle}.2")
+        box.run(f"touch -d '31 days ago' {folders[0]}/{bundle}.2")
+
+    old = " ".join(folders[:-4])
+    return Scene(
+        world=parts.joined(
+            home.part,
+            varied.house(pick, other, other_port).part,
+            parts.Part((), {wheel: File(size=800_000), link: File(link=used), **docs}),
+            mounts=(Mount(volume, mb=8),),
+        ),
+        check=home.check,
+        inject=inject,
+        healthy=lambda probe: _roomy(probe, home, volume),
+        truth=Truth(
+            component=(name,), category=("disk-full",), locus=top, evidence=f"100% +{volume}|{top}"
+        ),
+        fix=(f"mkdir -p /var/tmp/old; mv {old} /var/tmp/old/",),
+        wrong={
+            "the service is restarted": [f"supervisorctl restart {name}"],
+            "all but the newest go": [f"rm -r {' '.join(folders[:-1])}"],
+        },
+        stays=(wheel, *docs),
+        runs=(home.code,),
+    )

@@ -11,7 +11,8 @@ FILL = """python3 - <<'END'
 import os, time
 number = 0
 while True:
-    path = {pattern!r}.format(n=number, a=number % 16, b=number * 7 % 16, d=1 + number % 9)
+    day, kind = 1 + number % 9, "cd"[number % 2]
+    path = {pattern!r}.format(n=number, a=number % 16, b=number * 7 % 16, d=day, k=kind)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "x") as file:
@@ -24,7 +25,7 @@ while True:
 END"""
 
 
-def _scene(pick: Pick, folders: tuple[str, ...], pattern: str, text: str) -> Scene:
+def _scene(pick: Pick, folders: tuple[str, ...], pattern: str, text: str, locus: str = "") -> Scene:
     name, other = pick.services(2)
     port, other_port = pick.ports(2)
     volume = pick.choice((f"/mnt/{name}", f"/srv/{name}/volume", f"/var/{pick.token()}"))
@@ -55,7 +56,7 @@ def _scene(pick: Pick, folders: tuple[str, ...], pattern: str, text: str) -> Sce
         inject=inject,
         healthy=healthy,
         truth=Truth(
-            component=(name,), category=("inode-full",), locus=crowd,
+            component=(name,), category=("inode-full",), locus=crowd + locus,
             evidence=rf"\b(9\d|100)% +{volume}|{crowd}",
         ),
         fix=(
@@ -82,3 +83,9 @@ def footprints(pick: Pick) -> Scene:
     """A file for each request, by the day, as somebody wanted for a while."""
     folders = ("requests", "traces", "replay")
     return _scene(pick, folders, "2026-11-{d:02}/req-{n:06}.json", "{}")
+
+
+def undelivered_mail(pick: Pick) -> Scene:
+    """Two files for each letter that could not be sent, in two folders side by side."""
+    folders = ("bounced", "mail/deferred", "returned")
+    return _scene(pick, folders, "{k}f/{n:07}", "Subject: hello\n")

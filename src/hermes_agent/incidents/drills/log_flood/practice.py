@@ -169,3 +169,75 @@ def bad_delivery(pick: Pick) -> Scene:
         runs=(home.code, other.code),
         harm=harm,
     )
+
+
+STORM = """\
+import http.client, sys, time
+
+while True:
+    lines = [http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=1) for _ in range(8)]
+    try:
+        for line in lines:
+            line.request("GET", "/docs/" + "x" * 300)
+        for line in lines:
+            line.getresponse().read()
+    except OSError:
+        time.sleep(0.1)
+    time.sleep(0.02)
+"""
+ACCESS = """
+
+class Noted(Asked):
+    def log_message(self, format: str, *args: Any) -> None:
+        self.server.say("info", f"{self.client_address[0]} {format % args} {'-' * 200}")
+
+
+class Noting(Shelf):
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        Noted(request, client_address, self)
+
+
+serve(Noting)
+"""
+
+
+def storm(pick: Pick) -> Scene:
+    """Somebody asks for what is not there, as fast as it can be said, and each time is noted."""
+    home, other, volume = _set_up(pick, ACCESS)
+    docs = home.docs(pick)
+    script = f"/home/{pick.word()}/{pick.token()}.py"
+    fill = _filled(home)
+
+    def inject(box: Box) -> None:
+        box.spawn(f"exec python3 {script} {home.port}")
+        fill(box)
+
+    return Scene(
+        world=parts.joined(
+            home.part,
+            other.part,
+            parts.Part((), {script: File(STORM), **docs}),
+            mounts=(Mount(volume, mb=5),),
+        ),
+        check=home.check,
+        inject=inject,
+        healthy=_calm(home, volume),
+        truth=Truth(
+            component=(home.name, script, script.rpartition("/")[2]),
+            category=("log-flood", "runaway-process"),
+            locus=f"{home.log}|{script}",
+            evidence=rf"100% +{volume}|{script}|x{{40}}",
+        ),
+        fix=(
+            f"kill $(pgrep -f '[/]{script.rpartition('/')[2]}')",
+            f"sleep 0.2; truncate -s 0 {home.log}",
+        ),
+        wrong={
+            "the log is only emptied": [f"truncate -s 0 {home.log}; sleep 1.5"],
+            "it is emptied and restarted": [
+                f"truncate -s 0 {home.log}; supervisorctl restart {home.name}; sleep 1.5"
+            ],
+        },
+        stays=tuple(docs),
+        runs=(home.code, other.code),
+    )

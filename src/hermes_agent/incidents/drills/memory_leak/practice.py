@@ -33,7 +33,7 @@ class Keeping(Shelf):
 serve(Keeping)
 """
 WORDS = (
-    "no buffer for the answer", "allocation of 1048576 bytes failed", "heap exhausted", "overloaded",
+    "no buffer for it", "allocation of 1048576 bytes failed", "heap exhausted", "overloaded",
 )  # fmt: skip
 NAMES = ("cache_entries", "max_cached", "keep_recent", "page_cache_limit")
 
@@ -187,4 +187,81 @@ def never_ended(pick: Pick) -> Scene:
         stays=tuple(docs),
         runs=(home.code, beside.code, "hoard"),
         harm=lambda probe: _limited(probe, home),
+    )  # fmt: skip
+
+
+FAMILY = """
+
+class Family(Shelf):
+    \"\"\"Works in a child, which its parent only waits for.\"\"\"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drafts: list[bytes] = []
+        self.routes["POST", "draft"] = self.draft
+
+    def draft(self, key: str, body: bytes) -> tuple[int, bytes]:
+        self.drafts.append(bytes(bytearray(700 << 10)))
+        return 202, b"drafted\\n"
+
+    def get(self, key: str, body: bytes) -> tuple[int, bytes]:
+        bytes(bytearray(1 << 20))
+        return super().get(key, body)
+
+
+if __name__ == "__main__":
+    import signal
+    threading.stack_size(256 * 1024)
+    child = os.fork()
+    if not child:
+        Family().serve_forever()
+    signal.signal(signal.SIGTERM, lambda *_: (os.kill(child, 15), os._exit(0)))
+    os.waitpid(child, 0)
+"""
+
+
+def child_behind(pick: Pick) -> Scene:
+    """The child of the one behind has no memory left; the one that is watched is well."""
+    name, behind = pick.services(2)
+    port, behind_port = pick.ports(2)
+    back = replace(
+        varied.house(pick, behind, behind_port), more=FAMILY,
+        limits={"data": pick.size(70, 90) << 20},
+    )  # fmt: skip
+    home = varied.front(pick, name, port, back)
+    docs = back.docs(pick)
+    cache = f"{pick.service()}-warm"
+
+    def inject(box: Box) -> None:
+        url = f"http://127.0.0.1:{behind_port}/draft"
+        box.run(
+            f"for i in $(seq 200); do curl -fs -m 2 -o /dev/null -X POST {url}/$i || break; done"
+        )
+
+    def healthy(probe: Probe) -> list[str]:
+        large = any(p.rss_kb > 60_000 for p in probe.processes() if back.code in p.command)
+        return said(
+            probe.keeps(port, varied.PREFIX),
+            f"{behind} has hardly any memory left" if large else "",
+        )
+
+    return Scene(
+        world=parts.joined(
+            home.part, back.part, parts.hoard(cache, 110), parts.Part((), docs)
+        ),
+        check=home.check,
+        inject=inject,
+        healthy=healthy,
+        truth=Truth(
+            component=(behind,), category=("memory-leak",), locus=rf"{back.code}|pid |{behind}",
+            evidence=f"{back.code}|{behind}|bytes|MemoryError",
+        ),
+        fix=(f"supervisorctl restart {behind}",),
+        wrong={
+            "the one that complains is restarted": [f"supervisorctl restart {name}"],
+            "the big cache is restarted": [f"supervisorctl restart {cache}"],
+        },
+        stays=tuple(docs),
+        runs=(home.code, back.code, "hoard"),
+        harm=lambda probe: _limited(probe, back),
     )  # fmt: skip
