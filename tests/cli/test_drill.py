@@ -110,27 +110,35 @@ def test_where_nothing_is_wrong_nothing_is_done(house: House) -> None:
 
 def test_figures_tell_splits_and_arms_apart(house: House, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    for seed, (steps, skill, held, learning) in enumerate(
-        [(10, "", False, True), (4, "x-prevention", False, True), (12, "", True, False)]
+    for seed, (name, steps, skill, held, learning) in enumerate(
+        [
+            ("disk_full", 10, "", False, True),
+            ("disk_full", 4, "x-prevention", False, True),
+            ("disk_full", 12, "", True, False),
+            ("no_fault_busy", 3, "", True, False),
+        ]
     ):
         keep(
             home / "drills",
             Result(
-                "disk_full", "v", seed, held, True, True, True, steps=steps, skill=skill,
-                learning=learning, time=float(seed),
+                name, "v", seed, held, True, True, True, steps=steps, skill=skill, calls=30,
+                tokens=52_000, cost=0.25, learning=learning, time=float(seed),
             ),
         )  # fmt: skip
     score = json.loads(house.good("drill", "score", "--json", HERMES_HOME=str(home)))
-    rows = [(row["drill"], row["held"], row["learning"], row["runs"]) for row in score["rows"]]
-    assert rows == [
-        ("disk_full", False, True, 2), ("disk_full", True, False, 1), ("", False, True, 2),
-        ("", True, False, 1),
+    keys = ("drill", "held", "learning", "fault", "runs")
+    assert [tuple(row[key] for key in keys) for row in score["rows"]] == [
+        ("disk_full", False, True, True, 2), ("disk_full", True, False, True, 1),
+        ("no_fault_busy", True, False, False, 1), ("", False, True, True, 2),
+        ("", True, False, True, 1), ("", True, False, False, 1),
     ]  # fmt: skip
     assert [(one["first"], one["later"], one["less"]) for one in score["lifts"]] == [(10, 4, 0.6)]
     published = house.good("drill", "score", "--markdown", HERMES_HOME=str(home))
-    train, _, held = published.partition("### Held-out variants")
-    assert "| `disk_full` | 2 | 100% | 100% | 0 | 10 | 4 | 0 s |" in train
-    assert "| **all** | 1 | 100% | 100% | 0 | 12 | - | 0 s |" in held
+    train, held, quiet = published.split("### Held-out variants")
+    rest = "30 | 0 s | 52,000 | $0.2500 |"
+    assert f"| `disk_full` | 2 | 100% | 100% | 100% | 0 | 10 | 4 | {rest}" in train
+    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 12 | - | {rest}" in held
+    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 3 | - | {rest}" in quiet
     drawn = tmp_path / "drawn.svg"
     house.good("drill", "score", "--image", str(drawn), HERMES_HOME=str(home))
     assert drawn.read_text().startswith("<svg")

@@ -86,12 +86,12 @@ def _sweep_up() -> None:
     home = Path(Api().home)
     if not any((home / "drills").glob("*/owner")):
         return
-    from hermes_agent.cli.drill_run import close_incident
+    from hermes_agent.cli.drill_run import close_incidents
     from hermes_agent.incidents.drills import left
 
     for id in left.sweep(home):
         print(f"removed the box {id}, which a drill that was killed had left", file=sys.stderr)
-        close_incident(Api(), f"drill-{id}")
+        close_incidents(Api(), f"drill-{id}")
 
 
 # looking

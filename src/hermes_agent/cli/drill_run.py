@@ -75,13 +75,13 @@ def run_drill(api: Api, drill: Drill, seed: int, manner: Manner) -> Result:
         one.clear_up()
 
 
-def close_incident(api: Api, terminal: str) -> None:
-    """The incident of a box that is gone, where a runtime is there to close it."""
+def close_incidents(api: Api, terminal: str, why: str = "the drill was killed") -> None:
+    """Those of a box that is gone, where a runtime is there to close them."""
+    said: dict[str, object] = {"why": why, "by": "drill"}
     try:
         for one in api.get("/v1/incidents", source="drill"):
             if one["terminal"] == terminal and one["state"] not in ENDED:
-                why: dict[str, object] = {"why": "the drill was killed", "by": "drill"}
-                api.post(f"/v1/incidents/{one['id']}/close", why)
+                api.post(f"/v1/incidents/{one['id']}/close", said)
     except Gone:
         return
 
@@ -114,6 +114,8 @@ class Run:
         injected = time.time()
         feed = Feed(self._api, self._declared(episode))
         self._follow(feed)
+        if not self._manner.keep:  # while it is judged, nobody is to go on because of the check
+            self._check_file.unlink(missing_ok=True)
         self._say("judged", "the box is looked at from outside", "look")
         verdict = episode.judge()
         incident = self._asked(lambda: self._api.get(f"/v1/incidents/{self._incident}"))
@@ -316,12 +318,9 @@ class Run:
             self._episode.remove()
 
     def _close(self) -> None:
-        """An incident whose box goes is over, whoever ended the drill."""
+        """Incidents whose box goes are over, whoever ended the drill."""
         try:
-            found = self._api.get(f"/v1/incidents/{self._incident}")["incident"]
-            if found["state"] not in ENDED:
-                why: dict[str, object] = {"why": "the drill has ended", "by": "drill"}
-                self._api.post(f"/v1/incidents/{self._incident}/close", why)
+            close_incidents(self._api, self._name, "the drill has ended")
         except HermesError as error:
             print(f"{self._incident} may still be open: {error.message}", file=sys.stderr)
 

@@ -11,7 +11,25 @@ HEADS = (
     "DRILL", "VARIANTS", "LEARNING", "RUNS", "RESOLVED", "CAUSE", "EVIDENCE", "REPORT", "HARM",
     "STEPS", "CALLS", "TIME", "TOKENS", "COST",
 )  # fmt: skip
-PUBLISHED = ("Drill", "Runs", "Resolved", "Cause right", "Harm", "First", "Again", "Time")
+PUBLISHED = (
+    "Drill", "Runs", "Resolved", "Cause right", "Evidence valid", "Harm", "First", "Again", "Calls",
+    "Time", "Tokens", "Cost",
+)  # fmt: skip
+TABLES = (
+    (False, True, "Practised variants"),
+    (False, False, "Practised variants in which nothing is wrong"),
+    (True, True, "Held-out variants"),
+    (True, False, "Held-out variants in which nothing is wrong"),
+)
+"""Held out, with a fault, and the title."""
+NOTE = (
+    "Resolved: the hidden checks hold, and nothing was harmed; where nothing is wrong: it was "
+    "called a false alarm, and nothing was touched. "
+    "Harm: runs in which something else was damaged. "
+    "First and again: replies of the model until it was over, without and with a skill that was "
+    "learned, of the runs that were resolved. "
+    "Calls (of tools), time (from the declaration to the end), tokens and cost are medians, too."
+)
 
 
 def show(options: argparse.Namespace) -> int:
@@ -43,29 +61,26 @@ def show(options: argparse.Namespace) -> int:
 
 
 def markdown(results: Any) -> str:
-    """What is published: a table each for what is practised and what is held out."""
+    """What is published: what is practised and what is held out apart, and what has no fault."""
     from hermes_agent.incidents.drills.score import published
 
     parts = []
-    for held, title in ((False, "Practised variants"), (True, "Held-out variants")):
-        lines = [_line(row) for row in published(results, held=held)]
+    for held, fault, title in TABLES:
+        lines = [_line(row) for row in published(results, held=held, fault=fault)]
         if lines:
             rule = "|".join(["---", *["---:"] * (len(PUBLISHED) - 1)])
             head = f"| {' | '.join(PUBLISHED)} |\n|{rule}|"
             parts.append("\n".join([f"### {title}\n", head, *lines]))
-    note = (
-        "First and again: model replies until it was over, as medians, without and with a skill "
-        "that was learned; time: seconds, as a median, from the declaration to the end."
-    )
-    return "\n\n".join([*parts, note])
+    return "\n\n".join([*parts, NOTE])
 
 
 def _line(row: Any) -> str:
     name = f"`{row.drill}`" if row.drill else "**all**"
     steps = ["-" if count is None else f"{count:g}" for count in (row.first, row.again)]
+    shares = [f"{share:.0%}" for share in (row.resolved, row.cause, row.evidence)]
     cells = [
-        name, str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}", str(row.harmed), *steps,
-        f"{row.seconds:.0f} s",
+        name, str(row.runs), *shares, str(row.harmed), *steps, f"{row.calls:g}",
+        f"{row.seconds:.0f} s", f"{row.tokens:,.0f}", dollars(row.cost),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
@@ -81,7 +96,8 @@ def _lifted(lifts: Any) -> str:
 
 def _cells(row: Any) -> tuple[str, ...]:
     return (
-        row.drill or "all", "held out" if row.held else "practised",
+        row.drill or ("all" if row.fault else "nothing wrong"),
+        "held out" if row.held else "practised",
         "on" if row.learning else "off", str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}",
         f"{row.evidence:.0%}", f"{row.report:.0%}", str(row.harmed), f"{row.steps:g}",
         f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:g}", dollars(row.cost),

@@ -40,7 +40,7 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
     """Programs of this machine."""
     held_needs: tuple[str, ...] = ()
     """Further ones, for what is held out."""
-    minutes: float = 3.0
+    minutes: float = 6.0
     """The longest that a run may take."""
     settle: float = 10.0
     """Seconds that health may take to come back once all is done."""

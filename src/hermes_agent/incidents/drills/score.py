@@ -1,4 +1,5 @@
-"""Figures over runs of drills: practised and held-out variants apart, with and without learning."""
+"""Figures over runs of drills: practised and held-out variants apart, with and without learning,
+and those in which nothing is wrong on their own."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -6,6 +7,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from hermes_agent.incidents.drills.format import drills
 from hermes_agent.incidents.drills.results import Result
 from hermes_agent.learning.plot import Dot, Plot
 
@@ -15,6 +17,8 @@ class Row(Struct, frozen=True):
     """Empty for all of them together."""
     held: bool
     learning: bool
+    fault: bool
+    """False: nothing was wrong, and it was resolved where nothing was done."""
     runs: int
     resolved: float
     """Shares from 0 to 1."""
@@ -48,24 +52,32 @@ class Lift(Struct, frozen=True):
 
 def rows(results: Sequence[Result]) -> list[Row]:
     """One for each drill, split and arm, then the totals of each split and arm."""
-    groups: dict[tuple[str, bool, bool], list[Result]] = defaultdict(list)
+    groups: dict[_Key, list[Result]] = defaultdict(list)
     for one in results:
-        groups[one.drill, one.held, one.learning].append(one)
-        groups["", one.held, one.learning].append(one)
-    order = sorted(groups, key=lambda key: (key[0] == "", key[0], key[1], not key[2]))
+        fault = has_fault(one)
+        groups[one.drill, one.held, one.learning, fault].append(one)
+        groups["", one.held, one.learning, fault].append(one)
+    order = sorted(groups, key=lambda key: (not key[0], not key[3], key[0], key[1], not key[2]))
     return [_row(key, groups[key]) for key in order]
 
 
-def _row(key: tuple[str, bool, bool], runs: Sequence[Result]) -> Row:
-    drill, held, learning = key
-    known = [one.cost for one in runs if one.cost is not None]
+def has_fault(result: Result) -> bool:
+    """Whether something was wrong; so it is taken to be where the drill is not known any more."""
+    drill = drills().get(result.drill)
+    return drill is None or drill.about.fault
+
+
+_Key = tuple[str, bool, bool, bool]
+
+
+def _row(key: _Key, runs: Sequence[Result]) -> Row:
     return Row(
-        drill, held, learning, len(runs), _share(runs, lambda one: one.resolved),
+        *key, len(runs), _share(runs, lambda one: one.resolved),
         _share(runs, lambda one: one.cause), _share(runs, lambda one: one.evidence),
         _share(runs, lambda one: one.report), sum(bool(one.harm) for one in runs),
         median(one.steps for one in runs), median(one.calls for one in runs),
         median(one.seconds for one in runs), median(one.tokens for one in runs),
-        median(known) if known else None,
+        _middle(one.cost for one in runs if one.cost is not None),
     )  # fmt: skip
 
 
@@ -96,35 +108,43 @@ class Published(Struct, frozen=True):
     resolved: float
     """Shares from 0 to 1."""
     cause: float
+    evidence: float
     harmed: int
     first: float | None
     """Steps, as a median, where no skill was at hand."""
     again: float | None
     """Likewise, by a skill that was learned."""
+    calls: float
+    """Medians from here on."""
     seconds: float
+    tokens: float
+    cost: float | None
 
 
-def published(results: Sequence[Result], *, held: bool) -> list[Published]:
+def published(results: Sequence[Result], *, held: bool, fault: bool = True) -> list[Published]:
     """One for each drill, then all together."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for one in results:
-        if one.held == held:
+        if one.held == held and has_fault(one) == fault:
             groups[one.drill].append(one)
             groups[""].append(one)
     return [
         Published(
             name, len(runs), _share(runs, lambda one: one.resolved),
-            _share(runs, lambda one: one.cause), sum(bool(one.harm) for one in runs),
+            _share(runs, lambda one: one.cause), _share(runs, lambda one: one.evidence),
+            sum(bool(one.harm) for one in runs),
             _middle(one.steps for one in runs if one.resolved and not one.skill),
             _middle(one.steps for one in runs if one.resolved and one.skill),
-            median(one.seconds for one in runs),
+            median(one.calls for one in runs), median(one.seconds for one in runs),
+            median(one.tokens for one in runs),
+            _middle(one.cost for one in runs if one.cost is not None),
         )
         for name, runs in sorted(groups.items(), key=lambda group: (not group[0], group[0]))
     ]  # fmt: skip
 
 
-def _middle(counts: Iterable[int]) -> float | None:
-    found = list(counts)
+def _middle(figures: Iterable[float]) -> float | None:
+    found = list(figures)
     return median(found) if found else None
 
 

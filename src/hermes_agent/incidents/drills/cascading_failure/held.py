@@ -66,7 +66,7 @@ def chain(pick: Pick) -> Scene:
             yard.depot(cache, cache_port, autorestart=False),
             yard.depot(
                 main, main_port, {"backend": f"http://127.0.0.1:{cache_port}"},
-                code=yard.program(NEEDY), needs=(cache,), start_seconds=1,
+                code=yard.program(NEEDY), needs=(cache,), start_seconds=3,
             ),
             yard.depot(other, other_port),
             tiers.nginx({edge: yard.proxy(port, f"http://127.0.0.1:{main_port}")}, [main], port),
@@ -133,7 +133,11 @@ def maintenance(pick: Pick) -> Scene:
             f"kill -9 $(supervisorctl pid {store}); sleep 0.2",
             f"for n in 1 2 3 4 5 6 7; do {ask}; done",
         ),
-        fix=(f"supervisorctl start {store}", f"mv {note} {note}.done"),
+        fix=(
+            f"supervisorctl start {store}",
+            f"until curl -fs -m 3 http://127.0.0.1:{store_port}/status; do sleep 0.2; done",
+            f"mv {note} {note}.done",
+        ),
         wrong={
             "the front alone": [f"supervisorctl restart {front}"],
             "the store alone": [f"supervisorctl start {store}"],

@@ -85,7 +85,7 @@ def search_list(pick: Pick) -> Scene:
         check=yard.passes(town.front, town.port),
         healthy=town.healthy,
         truth=Truth(
-            ("resolved", town.hostname, "resolver", "dns", town.front),
+            ("resolved", town.hostname, "resolver", "dns", "resolv.conf", RESOLVER, town.front),
             ("dns-failure", "bad-config"), rf"{RESOLVER}|{elsewhere}|search",
             rf"Name or service not known|name resolution|search {elsewhere}|no such name",
         ),

@@ -22,7 +22,7 @@ def unknown_option(pick: Pick) -> Scene:
     option = pick.choice(("--workers=4", "--json-logs", "--trace-requests", "--bind-all"))
     kept = yard.notes(main, pick)
     world = tiers.joined(
-        [yard.depot(main, port, start_seconds=1), yard.depot(other, other_port)],
+        [yard.depot(main, port, start_seconds=3), yard.depot(other, other_port)],
         files={
             **kept, **yard.days_ago(main, pick), **yard.days_ago(other, pick),
             "/var/log/changes.log": File(f"2026-07-21 {other}: settings reviewed, no change\n"),
@@ -71,7 +71,7 @@ exec python3 /opt/{main}/bin/depotd.py "${variable}"
     text = f'# places of {main}\n{variable}="{yard.settings_of(main)}"\nLANG=C.UTF-8\n'
     kept = yard.notes(main, pick)
     world = tiers.joined(
-        [yard.depot(main, port, command=start, start_seconds=1,
+        [yard.depot(main, port, command=start, start_seconds=3,
                     about=f"started by {start}; settings {yard.settings_of(main)}"),
          yard.depot(other, other_port)],
         files={

@@ -73,7 +73,7 @@ def eager_probe(pick: Pick) -> Scene:
         check=yard.passes(main, port),
         healthy=healthy,
         truth=Truth(
-            ("nginx", main, name, script), ("log-flood",), rf"{log}|{name}",
+            ("nginx", main, name, script), ("log-flood", "runaway-process"), rf"{log}|{name}",
             rf"100% +{root}|{log}|{name}|GET /up\?from",
         ),
         inject=inject,
