@@ -8,13 +8,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.gateway.channels.matrix.rooms import Rooms
+from hermes_agent.gateway.channels.matrix.wire import MatrixError, Wire
 from hermes_agent.gateway.channels.shared import Marks, Progress
 from tests.support.platforms import platform
 from tests.support.platforms.discord import DiscordPlatform
 from tests.support.platforms.slack import SlackPlatform
-from tests.support.platforms.world import until, world_of
+from tests.support.platforms.world import until, world, world_of
 
 IMPORTED = """
 import sys
@@ -113,3 +117,38 @@ async def test_a_message_of_parts_goes_on_after_the_last_that_went_out() -> None
         await progress.send("key", parts)
     assert await progress.send("key", parts) == ["a", "b", "c"]
     assert went == ["a", "failed", "b", "c"]
+
+
+async def test_what_is_written_before_the_first_message_of_ntfy_is_not_missed_while_away(
+    tmp_path: Path,
+) -> None:
+    async with world("ntfy", tmp_path) as here:
+        await here.disconnect()
+        await here.platform.say("while you were away")
+        here.channel = here.made()
+        await here.connect()
+        assert [arrived.text for arrived in await here.heard()] == ["while you were away"]
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_room_of_matrix_that_cannot_be_asked_does_not_pass_for_a_private_chat(
+    status: int,
+) -> None:
+    answers = [
+        web.json_response({"errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": 2_500}, status=status),
+        web.json_response({"joined": {name: {} for name in ("@a:x", "@b:x", "@c:x")}}),
+    ]
+
+    async def members(_request: web.Request) -> web.Response:
+        return answers.pop(0)
+
+    app = web.Application()
+    app.router.add_get("/_matrix/client/v3/rooms/{room}/joined_members", members)
+    async with TestServer(app) as server:
+        wire = Wire(str(server.make_url("")), "token")
+        rooms = Rooms(wire)
+        with pytest.raises(MatrixError) as raised:
+            await rooms.is_group("!r:x")
+        assert raised.value.after == (2.5 if status == 429 else None)
+        assert await rooms.is_group("!r:x")
+        await wire.close()

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from hermes_agent.cli.gateway import status_lines
 from hermes_agent.core.gateway import Arrived, Chat, NewDelivery, Outgoing, Person
-from hermes_agent.gateway.channel import Field, Settings, Surroundings
+from hermes_agent.gateway.channel import Field, Manifest, Settings, Surroundings
 from hermes_agent.gateway.channels_book import Book
 from hermes_agent.gateway.gateway import Gateway
+from hermes_agent.runtime import doctor_channels
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
 from tests.support.loop_channel import LoopChannel, manifest
@@ -81,7 +83,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(tmp_path: Path, *channels: str) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, *channels: str, made_of: Book | None = None) -> AsyncIterator[Desk]:
     home = tmp_path / "home"
     home.mkdir()
     async with LoopPlatform() as platform:
@@ -89,7 +91,7 @@ async def desk(tmp_path: Path, *channels: str) -> AsyncIterator[Desk]:
         one.set(**{name: one.account(name) for name in channels})
 
         def face(runtime: Runtime) -> Gateway:
-            one.gateway = Gateway(runtime, book=book())
+            one.gateway = Gateway(runtime, book=made_of or book())
             return one.gateway
 
         runtime = Runtime(home, {}, faces=(face,))
@@ -241,3 +243,69 @@ async def test_a_platform_that_calls_reaches_its_channel_and_no_other(tmp_path: 
         for other in ("alpha", "nowhere"):
             answer = await handler(request(other))
             assert (answer.status_code, answer.body) == (404, b"")
+
+
+async def test_a_channel_whose_proof_is_old_is_not_called_well(tmp_path: Path) -> None:
+    async with desk(tmp_path, "alpha") as one:
+        await one.becomes("alpha", "up")
+        berth = one.gateway.berth("alpha")
+        await until(lambda: berth.liveness.proof.proven)
+        proven = berth.liveness.proof.proven
+        assert proven is not None
+        assert berth.status(None, proven + 5.0)["well"]
+        late = berth.status(None, proven + 86_400.0)
+        assert (late["well"], late["state"]) == (False, "up")
+        assert "1 d ago" in late["says"] or "24 h ago" in late["says"]
+
+
+class CountingBook(Book):
+    asked = 0
+
+    def manifest(self, name: str) -> Manifest:
+        self.asked += 1
+        return super().manifest(name)
+
+
+async def test_channels_are_looked_at_only_when_the_settings_have_changed(tmp_path: Path) -> None:
+    shelf = CountingBook({"alpha": manifest("alpha")})
+    async with desk(tmp_path, "alpha", made_of=shelf) as one:
+        await one.becomes("alpha", "up")
+        asked = shelf.asked
+        for _ in range(5):
+            one.gateway.runtime.refresh_settings()
+            await one.gateway.follow()
+        assert shelf.asked == asked
+        one.set(alpha=one.account("alpha", home="ops"))
+        await until(lambda: shelf.asked > asked)
+
+
+async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_path: Path) -> None:
+    async with desk(tmp_path, "alpha", "beta") as one:
+        await one.becomes("alpha", "up")
+        one.set(beta=one.account("beta"))
+        await until(lambda: one.gateway.channel("alpha") is None)
+        ledger = one.gateway.ledger
+        first, second = await ledger.enqueue(
+            *(NewDelivery(f"k/{at}", Outgoing(Chat("alpha", "c"), f"hi {at}")) for at in (1, 2))
+        )
+        await ledger.not_sent(first.id, "no such chat", None, doubtful=False)
+        status = await one.gateway.runtime.status()
+        assert status["gateway"]["left"] == {"alpha": {"waiting": 1, "dead": 1, "set_aside": 0}}
+        said = status_lines(status["gateway"])
+        assert any("alpha: not set up, with 1 waiting, 1 given up" in line for line in said)
+        told = list(doctor_channels.look(one.gateway.runtime.settings, status))
+        assert any("alpha is not set up any more" in what for _, what, _ in told)
+        transport = httpx.ASGITransport(build_app(one.gateway.runtime, lambda: None))
+        async with httpx.AsyncClient(transport=transport, base_url="http://home") as api:
+            listed = (await api.get("/v1/gateway/dead")).json()
+            assert [row["id"] for row in listed["left"]] == [str(second.id)]
+            assert [row["id"] for row in listed["deliveries"]] == [str(first.id)]
+            dropped = await api.delete(f"/v1/gateway/dead/{first.id}")
+            assert dropped.json() == {"dropped": [str(first.id)]}
+            assert (await api.delete(f"/v1/gateway/dead/{first.id}")).status_code == 404
+            kept = await ledger.arrive(Arrived("m", Chat("beta", "c1"), Person("p1"), "aside"))
+            assert kept is not None
+            await ledger.dealt(kept.number, "dead", "it failed")
+            both = (await api.delete("/v1/gateway/dead/all")).json()["dropped"]
+            assert sorted(both) == sorted([str(second.id), f"in-{kept.number}"])
+        assert "left" not in await one.gateway.status()

@@ -12,6 +12,7 @@ from hermes_agent.core.messages import Media
 from hermes_agent.gateway import inbox as inboxes
 from hermes_agent.gateway.inbox import TRIES, Inbox
 from hermes_agent.gateway.line import clean
+from hermes_agent.store import gateway_in
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.moved_time import MovedTime, settled, until
@@ -20,14 +21,16 @@ from tests.support.moved_time import MovedTime, settled, until
 class Desk:
     """Deals with rows, and fails as told."""
 
-    def __init__(self, store: Store, time: MovedTime) -> None:
+    def __init__(self, store: Store, time: MovedTime, most_bytes: int) -> None:
         self.ledger = store.gateway
         self.time = time
         self.dealt: list[tuple[str, str]] = []
         self.failing: dict[str, list[BaseException]] = {}
         self.gate = asyncio.Event()
         self.gate.set()
-        self.inbox = Inbox(store.gateway, self.handle, sleep=time.sleep, random=lambda: 0.5)
+        self.inbox = Inbox(
+            store.gateway, self.handle, sleep=time.sleep, random=lambda: 0.5, most_bytes=most_bytes
+        )
 
     async def handle(self, kept: Kept) -> tuple[ArrivedState, str]:
         await self.gate.wait()
@@ -47,10 +50,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(folder: Path) -> AsyncIterator[Desk]:
+async def desk(folder: Path, most_bytes: int = inboxes.MOST_BYTES) -> AsyncIterator[Desk]:
     time = MovedTime()
     async with opened(folder, clock=time) as store:
-        made = Desk(store, time)
+        made = Desk(store, time, most_bytes)
         dealing = asyncio.create_task(made.inbox.tend())
         try:
             yield made
@@ -91,6 +94,26 @@ async def test_more_than_fits_in_memory_is_dealt_with_too(tmp_path: Path) -> Non
         one.gate.set()
         await one.has_dealt(count)
         assert [text for _, text in one.dealt] == sorted(text for _, text in one.dealt)
+
+
+async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
+    async with desk(tmp_path, most_bytes=3_000_000) as one:
+        one.gate.clear()
+        for number in range(120):
+            memo = Media("audio/ogg", bytes([number]) * 1_000_000, "memo.ogg")
+            await one.ledger.arrive(
+                Arrived(f"m{number}", Chat("loop", "c"), Person("p"), f"{number:03}", voice=(memo,))
+            )
+        one.inbox.wake()
+        await until(lambda: one.inbox.held[0])
+        await settled()
+        rows, size = one.inbox.held
+        assert rows < 120
+        assert size <= 3_000_000 + gateway_in.MOST_BYTES
+        one.gate.set()
+        await one.has_dealt(120)
+        assert [text for _, text in one.dealt] == [f"{number:03}" for number in range(120)]
+        await until(lambda: one.inbox.held == (0, 0))
 
 
 async def test_a_handling_that_is_broken_off_leaves_no_chat_deaf(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ class Post:
         self.wire: Wire = Wire()
         self.up = True
         self.well = True
+        self.bugs: list[Exception] = []
+        """What breaks within the sender itself."""
         self.outbox = Outbox(
             described,
             store.gateway,
@@ -64,8 +66,12 @@ class Post:
             clock=time,
             sleep=time.sleep,
             random=lambda: 0.5,
-            told=lambda _now: None,
+            told=self._told,
         )
+
+    def _told(self, _now: float) -> None:
+        if self.bugs:
+            raise self.bugs.pop()
 
     async def put(self, *texts: str, chat: Chat = HERE, **more: Any) -> None:
         count = len(await self.ledger.deliveries())
@@ -306,6 +312,62 @@ async def test_an_attempt_cut_by_a_death_is_made_again_with_its_key(
         await one.becomes("sent")
         (sent,) = await one.ledger.deliveries()
         assert (one.wire.keys, sent.attempts, sent.doubtful) == (["k0"], 2, not knows)
+
+
+@pytest.mark.parametrize(("after", "doubtful"), [(100.0, False), (130.0, True)])
+async def test_a_platform_that_knows_a_key_for_minutes_is_believed_for_minutes(
+    tmp_path: Path, after: float, doubtful: bool
+) -> None:
+    async with post(tmp_path, knows_for=120.0) as one:
+        one.time.now += 10.0
+
+        def lost(_outgoing: Outgoing) -> None:
+            one.up = False
+            raise SendError("the answer got lost", doubtful=True)
+
+        one.wire.answer = lost
+        await one.put("a")
+        await until(lambda: one.wire.keys)
+        await one.becomes("waiting")
+        (row,) = await one.ledger.deliveries()
+        assert (row.unsure, row.doubtful) == (one.time.now, False)
+        await one.time.move(after)
+        one.wire.answer, one.up = lambda _outgoing: None, True
+        one.outbox.resume()
+        await one.becomes("sent")
+        (row,) = await one.ledger.deliveries()
+        assert row.doubtful == doubtful
+
+
+@pytest.mark.parametrize(("after", "doubtful"), [(100.0, False), (130.0, True)])
+async def test_an_attempt_cut_long_ago_is_doubtful_where_the_platform_forgets(
+    tmp_path: Path, after: float, doubtful: bool
+) -> None:
+    clock = MovedTime()
+    async with opened(tmp_path, clock=clock) as store:
+        (row,) = await store.gateway.enqueue(NewDelivery("k0", Outgoing(HERE, "a")))
+        assert await store.gateway.sending(row.id, 0)
+    async with post(tmp_path, knows_for=120.0) as one:
+        one.time.now = clock.now + after
+        one.outbox.wake()
+        await one.becomes("sent")
+        (sent,) = await one.ledger.deliveries()
+        assert sent.doubtful == doubtful
+
+
+async def test_a_sender_that_breaks_waits_and_holds_up_its_chat_alone(tmp_path: Path) -> None:
+    async with post(tmp_path) as one:
+        one.bugs.append(RuntimeError("a bug"))
+        await one.put("a")
+        await one.reaches(1)
+        await one.put("b", chat=THERE)
+        await one.reaches(2)
+        assert one.wire.keys == ["k0", "k1"]
+        await one.time.move(299.0)
+        assert one.wire.keys == ["k0", "k1"]
+        await one.time.move(10.0)
+        await one.becomes("sent", "sent")
+        assert one.wire.keys == ["k0", "k1", "k0"]
 
 
 async def test_what_is_being_sent_at_the_end_is_sent(tmp_path: Path) -> None:

@@ -354,3 +354,29 @@ def test_attribution_cannot_be_forged_by_line_ends() -> None:
         first, *rest = text.splitlines()
         assert first == "Eve Ada (abcdef): a"
         assert all(line.startswith("    ") for line in rest)
+
+
+async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_path: Path) -> None:
+    model = script(tmp_path, "m", *[{"say": "Hello"}] * 3)
+    async with room(tmp_path, model, channel={"allow": ["bob"], "home": "ops"}) as r:
+        code = await r.router.entrance.pair("pad", "owner", name="robert")
+        await r.say("hi", "bob")
+        await r.hears("Hello")
+        assert (await r.say(code, "bob", chat="g", group=True)).state == "done"
+        await r.hears("Everybody here", "g")
+        assert (await r.say(code, "bob", kind="edited", reply_to="m1")).state == "ignored"
+        kept, _ = await r.arrive(Arrived("c1", Chat("pad", "with-bob"), Person("bob"), code))
+        await r.hears("You are owner on pad now")
+        (known,) = await r.runtime.store.gateway.identities()
+        assert (known.role, known.name, known.by) == ("owner", "robert", "code")
+        await r.router.handle(kept)  # the runtime died before it was noted
+        member = await r.router.entrance.pair("pad", "member")
+        await r.say(member.replace("-", "").lower(), "bob")
+        (known,) = await r.runtime.store.gateway.identities()
+        assert (known.role, known.name) == ("owner", "robert")
+        await r.say(code, "bob")
+        await r.hears("lets nobody in")
+        await r.say("cheeseburger", "bob")  # twelve of the signs that codes are made of
+        await r.rest()
+        assert await taken(r) == ["hi", "cheeseburger"]
+        assert len([one for one in r.texts() if "You are owner" in one]) == 2

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.gateway import Arrived, Chat, Person
+from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
 from hermes_agent.gateway.asking import Asking
 from hermes_agent.gateway.channel import SendError
 from tests.support.house import script, until
@@ -313,3 +313,40 @@ async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_agai
             return any(isinstance(e, ev.MessageTaken) and e.text == "and green" for e in journal)
 
         await until(taken)
+
+
+async def test_a_draft_that_hangs_holds_up_no_other_chat(tmp_path: Path) -> None:
+    model = script(tmp_path, "m", *[{"say": "Hello", "wait": 0.3}] * 2)
+    async with room(tmp_path, model, pace=0.01) as r:
+        await r.know("ada")
+        await r.know("bob")
+        session = await talk(r)
+        released, hangs = asyncio.Event(), asyncio.Event()
+
+        async def hang(outgoing: Outgoing) -> None:
+            if outgoing.text.endswith(" …"):
+                hangs.set()
+                await released.wait()
+
+        r.pad.slow = hang
+        await r.say("hi")
+        r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
+        await hangs.wait()
+        await until_idle(r)
+        await r.say("hi", "bob")
+        await r.hears("Hello", "with-bob")
+        assert not any("Hello" in text for text in r.texts("with-ada"))
+        released.set()
+        await r.hears("Hello", "with-ada")
+
+
+async def test_a_platform_on_which_typing_hangs_delays_no_answer(tmp_path: Path) -> None:
+    async with room(tmp_path, script(tmp_path, "m", *[{"say": "Hello"}] * 2)) as r:
+        await r.know("ada")
+        r.pad.hung = asyncio.Event()
+        await r.say("hi")
+        await r.hears("Hello")
+        await r.say("and again")
+        await r.hears("Hello")
+        await r.rest()
+        assert (len(r.pad.every), r.pad.typed) == (2, 0)

@@ -2,7 +2,7 @@
 router as a row of the real ledger. No wire is between: others test those."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,9 @@ class Pad:
         """What stands there now, by id: edits have taken their place."""
         self.every: list[Outgoing] = []
         self.typed = 0
-        self.slow: Callable[[], Any] | None = None
+        self.slow: Callable[[Outgoing], Awaitable[object]] | None = None
+        self.hung: asyncio.Event | None = None
+        """While there is one, typing is shown when it is set."""
         self.trouble: SendError | None = None
 
     def channel(self, _name: str) -> Channel:
@@ -48,13 +50,15 @@ class Pad:
         if self.trouble is not None:
             raise self.trouble
         if self.slow is not None:
-            await self.slow()
+            await self.slow(outgoing)
         self.every.append(outgoing)
         id = outgoing.edit or f"out-{len(self.every)}"
         self.sent[id] = outgoing
         return id
 
     async def typing(self, _chat: Chat) -> None:
+        if self.hung is not None:
+            await self.hung.wait()
         self.typed += 1
 
     async def probe(self) -> None: ...

@@ -113,6 +113,19 @@ async def test_a_job_that_cannot_be_worked_out_does_not_stop_the_others(tmp_path
         ]
 
 
+async def test_a_schedule_that_breaks_does_not_stop_the_others(tmp_path: Path) -> None:
+    clock = Clock(START)
+    async with opened(tmp_path, clock=clock) as store:
+        good = await a_job(store, MINUTES)
+        endless = Schedule("every", "every 0 s", start=START)
+        await store.jobs.add(JobSpec("look"), endless, "cli", "", START)
+        planned = await plan_due(store.jobs, START + 60)
+        assert planned.due == 1
+        (trouble,) = planned.troubles
+        assert trouble.startswith("job-2: ZeroDivisionError")
+        assert [run.slot for run in await rows(store, good)] == [START + 60]
+
+
 async def test_a_change_loses_no_slot_that_was_due_before_it(tmp_path: Path) -> None:
     clock = Clock(START)
     async with opened(tmp_path, clock=clock) as store:

@@ -78,6 +78,11 @@ class Inbox:
             self._put(kept)
         return bool(found)
 
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many rows are in memory, and their bytes."""
+        return self._waiting, self._bytes
+
     def _is_full(self) -> bool:
         return self._waiting >= MOST_IN_MEMORY or self._bytes >= self._most_bytes
 
