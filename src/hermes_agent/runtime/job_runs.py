@@ -143,7 +143,7 @@ class RunWorker:
         late = max(0.0, now - run.slot)
         told = run.told
         if late > job.spec.grace and run.trigger == "schedule":
-            why = "nobody was there" if run.created - run.slot > job.spec.grace else ""
+            why = "nobody was there" if run.slot < self._runtime.started else ""
             await self._post.alert(job, run, "late", running.late_text(job, run, late, why))
             told = (*told, "late")
         return await self._change(state="running", began=now, heartbeat=now, late=late, told=told)

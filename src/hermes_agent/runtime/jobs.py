@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hermes_agent.runtime.job_runs import RunWorker
     from hermes_agent.runtime.job_scripts import Scripts
     from hermes_agent.runtime.runtime import Runtime
+    from hermes_agent.work.planning import Held
 
 log = logging.getLogger("hermes.jobs")
 
@@ -67,6 +68,9 @@ class Jobs:
         self._faults: list[str] = []
         self._unplanned: list[str] = []
         self._broken: list[str] = []
+        self._good = self._runtime.started
+        """When all was looked after last."""
+        self._held: Held | None = None
 
     @property
     def zone(self) -> str:
@@ -165,18 +169,28 @@ class Jobs:
         try:
             self._wanted = self._wanted or await self._is_wanted()
             if self._wanted and not self._runtime.has_taken_over:
-                return False  # runs claimed now would have the fence of the runtime before
+                # Runs claimed now would have the fence of the runtime before.
+                self._hold(self._runtime.store.health.reason)
+                return False
             if self._wanted:
                 await self.advance()
         except HermesError as error:  # the store is degraded, which is said elsewhere
-            log.warning("jobs wait: %s", error.message)
+            self._hold(error.message)
             return False
         except Exception as error:
             log.exception("looking after jobs failed; it goes on")
             self._broken = [f"jobs are not looked after: {type(error).__name__}: {error}"]
             return False
         self._broken = []
+        self._good, self._held = self._runtime.clock(), None
         return True
+
+    def _hold(self, why: str) -> None:
+        from hermes_agent.work.planning import Held
+
+        if self._held is None:
+            log.warning("jobs wait: %s", why)
+            self._held = Held(self._good, why)
 
     async def _is_wanted(self) -> bool:
         store = self._runtime.store.jobs
@@ -206,7 +220,7 @@ class Jobs:
         if not self._seen or now < self._seen - BACK_SECONDS:
             await planning.rewind(store, now)
         self._seen = now
-        planned = await planning.plan_due(store, now)
+        planned = await planning.plan_due(store, now, held=self._held)
         self._untold.update(planned.jobs)
         self._unplanned = list(planned.troubles) or (self._unplanned if not planned.due else [])
         await self._begin_due()

@@ -2,7 +2,7 @@
 others are missed, with the reason."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ TROUBLE_SECONDS = 3_600.0
 """When a job is tried again whose schedule cannot be worked out."""
 TRIES = 8
 
+Reason = Callable[[float], str]
+
 
 class Planned(Struct, frozen=True):
     """What was planned: how many slots are to be run, and how many were missed."""
@@ -44,9 +46,18 @@ class Planned(Struct, frozen=True):
         )
 
 
-async def plan_due(jobs: Jobs, now: float, since: float | None = None) -> Planned:
+class Held(Struct, frozen=True):
+    """A time in which the runtime was there and could keep nothing: the disk was full, say."""
+
+    since: float
+    why: str
+
+
+async def plan_due(
+    jobs: Jobs, now: float, since: float | None = None, held: Held | None = None
+) -> Planned:
     """Write the rows of all slots up to now. `since` is the last moment at which the runtime is
-    known to have been there, if it was away after that."""
+    known to have been there, if it was away after that; `held` what has kept it from this."""
     total = Planned()
     seen: set[tuple[str, int, float]] = set()
     while True:
@@ -57,13 +68,17 @@ async def plan_due(jobs: Jobs, now: float, since: float | None = None) -> Planne
         seen.update((job.id, job.version, job.planned) for job in fresh)
         for place in range(0, len(fresh), TOGETHER):
             some = fresh[place : place + TOGETHER]
-            for planned in await asyncio.gather(*(_plan(jobs, job, now, since) for job in some)):
+            for planned in await asyncio.gather(
+                *(_plan(jobs, job, now, since, held) for job in some)
+            ):
                 total += planned
 
 
-async def _plan(jobs: Jobs, job: Job, now: float, since: float | None) -> Planned:
+async def _plan(
+    jobs: Jobs, job: Job, now: float, since: float | None, held: Held | None
+) -> Planned:
     try:
-        return await plan_job(jobs, job, now, since)
+        return await plan_job(jobs, job, now, since, held)
     except HermesError as trouble:
         # One whose zone is not known any more, say, must not keep the others waiting.
         await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
@@ -73,16 +88,18 @@ async def _plan(jobs: Jobs, job: Job, now: float, since: float | None) -> Planne
         return Planned(troubles=(f"{job.id}: {type(trouble).__name__}: {trouble}",))
 
 
-async def plan_job(jobs: Jobs, job: Job, now: float, since: float | None = None) -> Planned:
+async def plan_job(
+    jobs: Jobs, job: Job, now: float, since: float | None = None, held: Held | None = None
+) -> Planned:
     """Write the rows of one job, a part at a time: each part is whole, also after a kill."""
     kept = MOST_CAUGHT_UP if job.spec.catch_up == "all" else 1
     total = Planned()
-    reason = ""
+    reason: Reason | None = None
     while True:
         found = slots(job.schedule, job.planned, now, CHUNK + kept)
         whole = len(found) < CHUNK + kept
-        if found and not reason:
-            reason = _reason(job, found[0], now, since)
+        if reason is None:
+            reason = _reason(job, found[0] if found else now, now, since, held)
         runs = _runs(job, found, kept, now, reason) if whole else _missed(found[:CHUNK], reason)
         until = now if whole else runs[-1].slot
         next = next_slot(job.schedule, now) if whole else found[CHUNK]
@@ -95,28 +112,36 @@ async def plan_job(jobs: Jobs, job: Job, now: float, since: float | None = None)
         job = replace(job, planned=until, next=next)
 
 
-def _missed(found: Sequence[float], reason: str) -> list[NewRun]:
-    return [NewRun(slot, "missed", reason) for slot in found]
+def _missed(found: Sequence[float], reason: Reason) -> list[NewRun]:
+    return [NewRun(slot, "missed", reason(slot)) for slot in found]
 
 
 def _runs(
-    job: Job, found: Sequence[float], kept: int, now: float, reason: str
+    job: Job, found: Sequence[float], kept: int, now: float, reason: Reason
 ) -> list[NewRun]:  # fmt: skip
     """The newest are run; with `none` only one that is hardly late."""
     split = max(0, len(found) - kept)
     runs = _missed(found[:split], reason)
     for slot in found[split:]:
         late = job.spec.catch_up == "none" and now - slot > job.spec.grace
-        runs.append(NewRun(slot, "missed", reason) if late else NewRun(slot))
+        runs.append(NewRun(slot, "missed", reason(slot)) if late else NewRun(slot))
     return runs
 
 
-def _reason(job: Job, first: float, now: float, since: float | None) -> str:
+def _reason(job: Job, first: float, now: float, since: float | None, held: Held | None) -> Reason:
+    """Why a slot was missed: in two sentences for all of them, of which each has one."""
+
+    def span(begin: float, end: float) -> str:
+        zone = job.schedule.zone
+        return f"from {shown_time(int(begin), zone)} to {shown_time(int(end), zone)}"
+
     begin = first if since is None else min(since, first)
-    return (
-        f"nobody was there: the runtime was down from {shown_time(int(begin), job.schedule.zone)} "
-        f"to {shown_time(int(now), job.schedule.zone)}"
-    )
+    back = now if held is None else max(held.since, begin)
+    away = f"nobody was there: the runtime was down {span(begin, back)}"
+    if held is None:
+        return lambda _slot: away
+    kept = f"the runtime was up and could keep nothing {span(held.since, now)}: {held.why}"
+    return lambda slot: away if slot < held.since else kept
 
 
 async def rewind(jobs: Jobs, now: float) -> Sequence[Job]:
