@@ -114,8 +114,8 @@ def copies(path: str) -> str:
     look = rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} -printf '%T@ %p\n'"
     git = f"git -c safe.directory='*' -C {folder}"
     kept = "".join(
-        f'echo "==> git:{at} <=="; {git} show {at}:./{name} 2>/dev/null | diff - {own} '
-        "| head -n 60; "
+        f'{git} cat-file -e {at}:./{name} 2>/dev/null && {{ echo "==> git:{at} <=="; '
+        f"{git} show {at}:./{name} | diff - {own} | head -n 60; }}; "
         for at in ("HEAD", "HEAD~1", "HEAD~2")
     )
     return (
