@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
+from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.gateway import Bond, Identity, Kept, Role, person_of
 from hermes_agent.core.messages import Effort
-from hermes_agent.core.records import Session
+from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.slashes import ABOUT
-from hermes_agent.gateway.people import who
+from hermes_agent.gateway.people import attributed, who
 from hermes_agent.gateway.questions import SHORT, parked_hash, question_hash
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 LISTED = 10
 MANY = 1_000
+AGAIN = "Once more."
+STANDS = "What you have done stands: look at it, and do not do it again."
 STEPS: tuple[str, ...] = get_args(Effort)
 
 
@@ -89,6 +92,37 @@ async def _stop(here: Here, _words: str) -> str:
         here.bond.session, who(here.identity)
     )
     return "Stopping." if stopped else "There was nothing to stop."
+
+
+async def _retry(here: Here, words: str) -> str:
+    session = await here.session()
+    runtime, key = here.router.runtime, f"retry:{here.kept.number}"
+    asked, end = False, None
+    for one in await runtime.store.events(session.id):
+        if isinstance(one.event, ev.MessageTaken):
+            if one.event.key == key:  # a runtime that died has seen to it
+                return AGAIN
+            asked = True
+        elif isinstance(one.event, ev.TurnFinished):
+            end = one.event
+    if not asked:
+        raise UsageError("there is nothing to do again", "write something")
+    if session.id in runtime.working and await runtime.store.waiting(session.id, key) is None:
+        raise UsageError("I am still at it", "/stop stops it; /parked decides what waits")
+    text = f"({_why_again(end)} {STANDS})"
+    text = f"{text}\n{words}" if words else text
+    if here.kept.arrived.group:
+        text = attributed(here.identity, here.kept.arrived.person, text)
+    channel = here.identity.channel
+    await runtime.submit(session, Inbound(key, text, channel, True, waits=True))
+    return AGAIN
+
+
+def _why_again(end: ev.TurnFinished | None) -> str:
+    if end is None or end.reason == "done":
+        return "I want another answer to my last message."
+    why = f": {end.error}" if end.error else ""
+    return f"Your last turn did not come to its end ({end.reason}{why}). Go on with it."
 
 
 async def _status(here: Here, _words: str) -> str:
@@ -245,6 +279,7 @@ SLASHES = {
     "help": Slash(_help, "/help", ABOUT["help"]),
     "new": Slash(_new, "/new", "begin another session; what goes on is stopped"),
     "stop": Slash(_stop, "/stop", ABOUT["stop"]),
+    "retry": Slash(_retry, "/retry [WORDS]", "the last turn again; what is done stays done"),
     "status": Slash(_status, "/status", "what goes on"),
     "sessions": Slash(_sessions, "/sessions", ABOUT["sessions"]),
     "resume": Slash(_resume, "/resume ID", ABOUT["resume"]),
