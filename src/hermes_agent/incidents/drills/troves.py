@@ -116,7 +116,9 @@ def entries(house: House, pick: Pick, count: int = 8) -> dict[str, File]:
     }
 
 
-def is_up(name: str, port: int, *, how: str = "", scheme: str = "http", host: str = "") -> WatchedCheck:
+def is_up(
+    name: str, port: int, *, how: str = "", scheme: str = "http", host: str = ""
+) -> WatchedCheck:
     """The check of whoever uses it: does it keep and give back."""
     url = f"{scheme}://{host or '127.0.0.1'}:{port}/up"
     run = f"curl -sS -m 4 {how} -w ' %{{http_code}}\\n' {url}".replace("  ", " ")

@@ -12,7 +12,7 @@ from hermes_agent.models.responder.brief import Brief, BriefService, Look
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.rules_change import nginx_test
+from hermes_agent.models.responder.rules_config import nginx_test
 from hermes_agent.models.responder.seen import Seen, seen
 
 ALL_CHARS = 12_000

@@ -2,8 +2,10 @@
 ports."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from hermes_agent.models.responder import parse, probes, settings
 from hermes_agent.models.responder.brief import Brief
@@ -42,6 +44,23 @@ LOG = re.compile(
 )
 
 
+T = TypeVar("T")
+
+
+def once(method: "Callable[[House, str], T]") -> "Callable[[House, str], T]":
+    """What is asked of a service many times is found out once: nothing of a case changes."""
+    name = method.__name__
+
+    @wraps(method)
+    def kept(self: "House", service: str) -> T:
+        key = name, service
+        if key not in self.known:
+            self.known[key] = method(self, service)
+        return self.known[key]  # type: ignore[return-value]  # of this method, by its name
+
+    return kept
+
+
 class House(Sight):
     """What belongs to whom."""
 
@@ -49,9 +68,11 @@ class House(Sight):
         super().__init__(brief, observed)
         self._sources: dict[str, list[tuple[str, Settings]]] = {}
         self._named: dict[str, list[str]] = {}
+        self.known: dict[tuple[str, str], object] = {}
 
     # how it is started
 
+    @once
     def command(self, service: str) -> list[str]:
         """The words of its command, those of a shell's own text among them; of one that nobody
         looks after, as it runs."""
@@ -65,6 +86,7 @@ class House(Sight):
             words += settings.split(word) if " " in word.strip() else [word]
         return words
 
+    @once
     def directory(self, service: str) -> str:
         """The folder from which it is started."""
         definition, words = self.definition(service), self.command(service)
@@ -72,6 +94,7 @@ class House(Sight):
         told = definition.directory if definition else ""
         return next((one.rstrip(";&") for one in [*moved, told] if one.startswith("/")), "")
 
+    @once
     def wrappers(self, service: str) -> list[str]:
         """Scripts among the words of its command."""
         found = [path for path in self._own(self.command(service), service) if _is_script(path)]
@@ -105,13 +128,14 @@ class House(Sight):
         nearest first."""
         if service in self._named:
             return self._named[service]
-        found = self._named[service] = self._started(service)
+        found = self._named[service] = list(self._started(service))
         for path, values in self.sources(service):
             base = self.directory(service) or str(PurePosixPath(path).parent)
             found += [settings.whole(one, base) for one in values.paths]
         found[:] = [one for one in dict.fromkeys(found) if one and one not in SHARED]
         return found
 
+    @once
     def _started(self, service: str) -> list[str]:
         """What its command and its wrapper name, and what people wrote down."""
         found = self._own(self.command(service), service)
@@ -129,6 +153,7 @@ class House(Sight):
         folder = self.directory(service)
         return [*found, *([folder] if folder else [])]
 
+    @once
     def folders(self, service: str) -> list[str]:
         """Folders that are its own, by what was named in them or by its name."""
         own = [self.directory(service)]
@@ -150,10 +175,12 @@ class House(Sight):
         mine = [one for one in self.folders(service) if not LOG.search(one)]
         return probes.around(mine[:5]) if mine else ""
 
+    @once
     def lying(self, service: str) -> list[parse.Sized]:
         """What lies in its folders, the newest first."""
         return list(parse.sizes(self.text(self.around(service)))) if self.folders(service) else []
 
+    @once
     def configs(self, service: str) -> list[str]:
         """Files of settings, those that are named before those that only lie there."""
         words, found = self.command(service), list[str]()
@@ -202,6 +229,7 @@ class House(Sight):
                 return "\n".join(parse.files(one.output).get(path, []))
         return ""
 
+    @once
     def includes(self, service: str) -> list[str]:
         """Files and patterns that its settings take in."""
         found = []
@@ -223,6 +251,7 @@ class House(Sight):
 
     # who is who
 
+    @once
     def pids(self, service: str) -> list[int]:
         """Its process and all that this one started; of one that nobody looks after, those that
         run what people wrote down about it."""
@@ -252,6 +281,7 @@ class House(Sight):
         known = {id(one): name for name, one in reversed(self.programs.items())}
         return next((name for name in known.values() if pid in self.pids(name)), "")
 
+    @once
     def opened(self, service: str) -> list[str]:
         """Files that its processes have open, as far as was looked."""
         found = list[str]()
@@ -282,6 +312,7 @@ class House(Sight):
         by_name = next((one for one in self.services if one in parts), "")
         return by_name or next((s for s in self.services if self.owns(s, path)), otherwise)
 
+    @once
     def changed(self, service: str) -> list[str]:
         """Files of a service that were written lately, the newest first; secrets are left out."""
         rows = [*parse.sizes(self.text(probes.CHANGED)), *self.lying(service)]
@@ -306,6 +337,7 @@ class House(Sight):
         folders = [settings.whole(one, base) for one in told]
         return any(one and path.startswith(f"{one}/") for one in folders)
 
+    @once
     def ports(self, service: str) -> list[int]:
         """Those that it has in its configuration, and those on which it listens."""
         found = [port for _, values in self.sources(service) for port in values.ports]

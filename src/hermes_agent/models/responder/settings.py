@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -141,10 +142,16 @@ def filled(text: str, values: dict[str, str]) -> str:
 
 
 def split(text: str) -> list[str]:
+    """The words of a line of shell."""
+    return list(_split(text))
+
+
+@lru_cache(4096)
+def _split(text: str) -> tuple[str, ...]:
     try:
-        return shlex.split(text, comments=True)
+        return tuple(shlex.split(text, comments=True))
     except ValueError:
-        return text.split()
+        return tuple(text.split())
 
 
 def _as_json(text: str) -> Any:

@@ -17,7 +17,9 @@ def under_git(pick: Pick) -> Scene:
     front, store, beside = pick.services(3)
     ports = pick.ports(4)
     kind = pick.choice(troves.FORMATS)
-    place = pick.choice(("/etc/{0}/main.{1}", "/opt/{0}/conf/settings.{1}", "/srv/{0}/config/{0}.{1}"))
+    place = pick.choice(
+        ("/etc/{0}/main.{1}", "/opt/{0}/conf/settings.{1}", "/srv/{0}/config/{0}.{1}")
+    )
     asks = troves.house(pick, front, ports[0], config=place.format(front, kind))
     keeps = troves.house(pick, store, ports[1])
     third = troves.house(pick, beside, ports[2])
@@ -44,7 +46,9 @@ def under_git(pick: Pick) -> Scene:
             ],
             files=kept,
             hostname=pick.host(),
-            setup=[f"cd {folder} && {GIT} init -q && {GIT} add -A && {GIT} commit -qm 'as it runs'"],
+            setup=[
+                f"cd {folder} && {GIT} init -q && {GIT} add -A && {GIT} commit -qm 'as it runs'"
+            ],
         ),
         check=troves.is_up(front, ports[0]),
         healthy=lambda probe: troves.keeps(probe, ports[0], ports[2]),
@@ -132,7 +136,9 @@ def entry_flag(pick: Pick) -> Scene:
     files = {path: file for path, file in part.files.items() if path != home.config}
 
     def inject(box: Box) -> None:
-        box.run(f"sed -i 's#^command=.*#& {bad}#' {entry}; supervisorctl update {name}", check=False)
+        box.run(
+            f"sed -i 's#^command=.*#& {bad}#' {entry}; supervisorctl update {name}", check=False
+        )
         box.wait(f"down:{home.port}")
 
     return Scene(

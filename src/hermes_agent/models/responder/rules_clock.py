@@ -1,0 +1,216 @@
+"""A service, or the machine, lives at another time."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder import probes
+from hermes_agent.models.responder.case import Case, stamp
+from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules_config import is_near, reread
+
+CLOCK_SECONDS = 120.0
+_FAKED = re.compile(r"FAKETIME|faketime", re.IGNORECASE)
+_SHIFTED = re.compile(
+    r"(?:^|[._-])(?:fake|mock|frozen?|freeze|travel|warp|shift(?:ed)?)?[._-]?"
+    r"(?:time|clock|now|date|epoch)[._-]?(?:offset|shift|skew|travel|warp|drift|delta|ahead|behind|"
+    r"override|fake|mock|freeze|frozen|adjust\w*|correction|add)\w*$"
+    r"|(?:fake|mock|frozen|freeze|override|travel|pretend)\w*[._-]?(?:time|clock|now|date|today)$",
+    re.IGNORECASE,
+)
+"""Settings that give a program another time."""
+_LIMIT = re.compile(r"max|allow|toler|limit|accept|warn|alert|permit|grace", re.IGNORECASE)
+_NOTHING = re.compile(r"[+-]?0*(?:\.0+)?\s*(?:[smhd]|ms|sec\w*)?|false|no|off|none|null|", re.I)
+_SKEW = (
+    r"clock|skew|in the future|in the past|not yet valid|from now|timestamp|too (?:old|new|early)"
+    r"|(?:ahead|behind)\b|time (?:drift|differ|offset)|issued .*(?:time|ago)|replay|stale (?:token|"
+    r"request|signature)|\biat\b|\bnbf\b|expired (?:token|signature|ticket)|signature expired"
+)
+_TRUE_TIME = (
+    'sed -i -E \'s/,?\\s*(LD_PRELOAD|FAKETIME\\w*)=("[^"]*"|[^, ]*)//g; '
+    "s/^(environment\\s*=)\\s*,\\s*/\\1/; s/(^|[ =])(\\/\\S*\\/)?faketime (-\\S+ )*"
+    '("[^"]*"|\\x27[^\\x27]*\\x27|\\S+) /\\1/\''
+)
+"""Takes another time out of how a program is started."""
+PREVENT = ("watch the offset of clocks", "keep test settings out of production")
+
+
+def clock(case: Case) -> Iterator[Idea]:
+    for service in case.suspects:
+        odd = _odd_time(case, service)
+        spoken = next(case.said_ever(service, _SKEW), "") or _symptom(case, service)
+        for path, line in _faked(case, service):
+            yield from _truing(case, service, path, line, odd, spoken)
+        yield from _shifted(case, service, odd, spoken)
+        if is_near(case, service) and (spoken or odd or _symptom(case, "")):
+            yield from _asked(case, service, odd, spoken)
+
+
+def _symptom(case: Case, service: str) -> str:
+    found = re.search(_SKEW, case.symptom, re.IGNORECASE)
+    return case.symptom if found and service in ("", case.brief.service) else ""
+
+
+def _faked(case: Case, service: str) -> Iterator[tuple[str, str]]:
+    """Lines with another time, and the files that hold them: its entry, its wrapper, its settings,
+    and what these take in."""
+    definition = case.definition(service)
+    if definition is not None:
+        entry = definition.settings
+        for line in (f"{name}={value}" for name, value in entry.items()):
+            if _FAKED.search(line):
+                yield definition.path, _as_written(case, definition.path, line)
+    files = [*case.wrappers(service), *case.configs(service), *case.named(service)]
+    for path in dict.fromkeys(files):
+        for line in case.content(path).splitlines():
+            if _FAKED.search(line) and not line.lstrip().startswith("#"):
+                yield path, line
+
+
+def _as_written(case: Case, path: str, line: str) -> str:
+    name = line.partition("=")[0]
+    rows = case.content(path).splitlines()
+    return next((x for x in rows if x.startswith(name) and _FAKED.search(x)), line)
+
+
+def _truing(
+    case: Case, service: str, path: str, line: str, odd: str, spoken: str
+) -> Iterator[Idea]:
+    """Another time is taken out of a file that starts it."""
+    definition = case.definition(service)
+    is_entry = definition is not None and path == definition.path
+    copy = earlier(case, path)
+    own, aside = shlex.quote(path), f"{KEEP}/{PurePosixPath(path).name}.replaced"
+    if copy.path and any(_FAKED.search(one) for one in copy.changes if one[0] == ">"):
+        fix = put_back(path, copy.path)
+    elif is_entry:
+        fix = (f"cp {own} {aside}", f"{_TRUE_TIME} {own}")
+    else:
+        gone = f"sed -i -E '/^\\s*(export\\s+)?(LD_PRELOAD|FAKETIME\\w*)=/d' {own}"
+        fix = (f"cp {own} {aside}", gone, f"{_TRUE_TIME} {own}")
+    offset = re.search(r"FAKETIME_TIMESTAMP_FILE=\"?(/[^\",\s]+)", line)
+    fix += reread(case, service) if is_entry else (case.restart(service),)
+    yield Idea(
+        "clock-jump", service, f"{service} lives at another time than the machine",
+        0.8 + 0.15 * bool(odd or spoken), offset[1] if offset else path,
+        lines(odd, spoken, line), copy.wants, fix, undo_of(path), PREVENT,
+    )  # fmt: skip
+
+
+def _shifted(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
+    """A setting of its own gives it another time."""
+    definition = case.definition(service)
+    for path, values in case.sources(service):
+        for key, value in values.items():
+            name = key.rpartition(".")[2]
+            if not _SHIFTED.search(name) or _LIMIT.search(name) or _NOTHING.fullmatch(value):
+                continue
+            row = next((x for x in case.content(path).splitlines() if name in x and value in x), "")
+            is_entry = definition is not None and path == definition.path
+            copy = earlier(case, path)
+            before = [x for x in copy.changes if x[0] == "<"]
+            if copy.path and any(name in one for one in copy.changes) and len(before) <= 2:
+                fix = put_back(path, copy.path)
+            else:
+                fix = _zero(path, name, value)
+            fix += reread(case, service) if is_entry else (case.restart(service),)
+            yield Idea(
+                "clock-jump", service, f"{name} of {service} is {value}: it lives at another time",
+                0.6 + 0.2 * bool(spoken or odd) + 0.05 * is_near(case, service), path,
+                lines(spoken, row, odd), copy.wants, fix, undo_of(path), PREVENT,
+            )  # fmt: skip
+
+
+def _zero(path: str, name: str, value: str) -> tuple[str, ...]:
+    """Commands that set a number to 0, and leave out what is none."""
+    own, aside = shlex.quote(path), f"{KEEP}/{PurePosixPath(path).name}.replaced"
+    key, old = re.escape(name), re.sub(r"([/&])", r"\\\1", re.escape(value))
+    if re.fullmatch(r"[+-]?[\d.]+\s*\w{0,4}", value):
+        change = f"s/({key}[\"']?[ =:]+[\"']?){old}/\\10/I"
+    else:
+        change = f"/^\\s*(export\\s+)?[\\w.]*{key}\\s*[=:]/Id"
+    return f"cp {own} {aside}", f"sed -i -E {shlex.quote(change)} {own}"
+
+
+def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
+    """What time it is for a service, by its answers and by what its process was given."""
+    pids, ports = case.pids(service)[:2], case.ports(service)[:2]
+    looks = [*(date_of(port) for port in ports), *(given(pid) for pid in pids)]
+    looks += [probes.show(path) for path in (*case.wrappers(service), *case.configs(service)[:2])]
+    if wants := case.missing(looks):
+        claim = f"{service} may live at another time than the machine"
+        yield Idea("clock-jump", service, claim, 0.55, service, lines(odd, spoken), wants)
+        return
+    off = _date(case, ports)
+    faked = next((x for pid in pids for x in case.text(given(pid)).splitlines() if x), "")
+    where = _setting_file(case, service, faked)
+    if (off or odd) and not any(True for _ in _faked(case, service)):
+        definition = case.definition(service)
+        copy = earlier(case, where) if where else None
+        fix: tuple[str, ...] = (case.restart(service),)
+        if copy is not None and copy.path:
+            fix = (*put_back(where, copy.path), case.restart(service))
+        yield Idea(
+            "clock-jump", service, f"{service} lives at another time than the machine", 0.72,
+            where or (definition.path if definition else service), lines(off, odd, spoken, faked),
+            copy.wants if copy else (), fix, undo_of(where) if where else "", PREVENT,
+        )  # fmt: skip
+
+
+def date_of(port: int) -> str:
+    return (
+        f"date -u '+%a, %d %b %Y %T GMT'; curl -sI -m 3 http://127.0.0.1:{port}/ | grep -i '^date:'"
+    )
+
+
+def given(pid: int) -> str:
+    """What of a process' environment has to do with time."""
+    return f"tr '\\0' '\\n' < /proc/{pid}/environ | grep -iE 'fake|preload|^TZ=|clock|offset|skew'"
+
+
+def _date(case: Case, ports: list[int]) -> str:
+    """The answer of a port that is from another time."""
+    for port in ports:
+        rows = case.text(date_of(port)).splitlines()
+        told = [row.partition(": ")[2] for row in rows if row.lower().startswith("date:")]
+        try:
+            apart = (
+                parsedate_to_datetime(told[0]).timestamp()
+                - parsedate_to_datetime(rows[0]).timestamp()
+                if told
+                else 0.0
+            )
+        except (ValueError, TypeError, IndexError):
+            continue
+        if abs(apart) > CLOCK_SECONDS:
+            return next(row for row in rows if row.lower().startswith("date:"))
+    return ""
+
+
+def _setting_file(case: Case, service: str, faked: str) -> str:
+    """The file that gave a process what it has."""
+    name = faked.partition("=")[0]
+    files = [*case.wrappers(service), *case.configs(service)]
+    definition = case.definition(service)
+    files += [definition.path] if definition else []
+    return next((path for path in files if name and name in case.content(path)), "")
+
+
+def _odd_time(case: Case, service: str) -> str:
+    """A line of its log that is of another time: of one to come, or far behind the time at which
+    the log was written."""
+    if not case.now:
+        return ""
+    for line in reversed(case.entries(service)):
+        if line.at - case.now > CLOCK_SECONDS and stamp(line.text, case.now):
+            return line.text
+    for path, row in case.log_rows.items():
+        own = [line for line in case.entries(service) if line.path == path and line.at]
+        if own and row.time - own[-1].at > CLOCK_SECONDS and case.now - row.time < CLOCK_SECONDS:
+            return own[-1].text
+    return ""
+
+
+RULES = (clock,)
