@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -16,6 +18,7 @@ FETCH_TRIES = 3
 MOST_CHATS = 500
 """Whose marks are kept; those silent for longest are forgotten."""
 MOST_KEYS = 1_000
+MOST_WAIT = 3_600.0
 MOST_BYTES = 25_000_000
 """Of one file that comes in."""
 
@@ -36,6 +39,21 @@ def said(error: Exception) -> str:
 def clean(text: str) -> str:
     """Without halves of characters, which no store takes."""
     return text.encode("utf-8", "replace").decode()
+
+
+def retry_after(headers: Mapping[str, str], otherwise: float | None = None) -> float | None:
+    """Seconds that a platform asks to wait: a number, or a time by its own clock. Nobody is
+    waited for longer than an hour."""
+    given = headers.get("Retry-After", "").strip()
+    try:
+        wait = float(given)
+    except ValueError:
+        try:
+            until = parsedate_to_datetime(given).timestamp()
+            wait = until - parsedate_to_datetime(headers.get("Date", "")).timestamp()
+        except ValueError:
+            return otherwise
+    return min(max(wait, 0.0), MOST_WAIT) if math.isfinite(wait) else otherwise
 
 
 async def fetched(

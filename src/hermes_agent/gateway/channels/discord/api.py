@@ -22,6 +22,7 @@ from discord.http import HTTPClient, Route
 from hermes_agent.core.gateway import Outgoing
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError
+from hermes_agent.gateway.channels.shared import retry_after
 from hermes_agent.gateway.rendering import tables_fenced
 
 MOST_FILES = 10
@@ -139,8 +140,8 @@ def send_error(trouble: BaseException) -> SendError:
         case RateLimited():
             return SendError("Discord asks to send less often", after=trouble.retry_after)
         case HTTPException(status=429):
-            after = trouble.response.headers.get("Retry-After", "60")
-            return SendError("Discord asks to send less often", after=float(after))
+            after = retry_after(trouble.response.headers, 60.0)
+            return SendError("Discord asks to send less often", after=after)
         case HTTPException(status=401) | LoginFailure():
             return SendError(REFUSED, HINT, channel=True)
         case Forbidden() | NotFound() | HTTPException(status=400):

@@ -9,7 +9,13 @@ import msgspec
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Refused, SendError
-from hermes_agent.gateway.channels.shared import MOST_BYTES, Unfetched, said
+from hermes_agent.gateway.channels.shared import (
+    MOST_BYTES,
+    MOST_WAIT,
+    Unfetched,
+    retry_after,
+    said,
+)
 
 CLIENT = "/_matrix/client/v3"
 SECONDS = 30.0
@@ -120,8 +126,8 @@ def _error(answer: httpx.Response) -> MatrixError:
     told = told if isinstance(told, dict) else {}
     after = None
     if answer.status_code == 429:
-        given = answer.headers.get("retry-after", "")
         wait = told.get("retry_after_ms")
-        after = float(given) if given.isdigit() else float(wait) / 1000 if wait else 5.0
+        in_body = wait / 1000 if isinstance(wait, int) and wait > 0 else 5.0
+        after = retry_after(answer.headers, min(in_body, MOST_WAIT))
     code, text = str(told.get("errcode", "")), str(told.get("error", ""))[:200]
     return MatrixError(answer.status_code, code, text, after)

@@ -22,6 +22,7 @@ from hermes_agent.gateway.channels.shared import (
     clean,
     fetched,
     log,
+    retry_after,
     said,
     with_notes,
 )
@@ -216,9 +217,7 @@ class Ntfy:
             raise SendError(f"ntfy did not answer: {said(error)}", doubtful=True) from None
         status = answer.status_code
         if status == 429:
-            after = answer.headers.get("retry-after", "")
-            wait = float(after) if after.isdigit() else 60.0
-            raise SendError("ntfy asks to send less often", after=wait)
+            raise SendError("ntfy asks to send less often", after=retry_after(answer.headers, 60.0))
         if status in (401, 403):
             hint = "set channels.ntfy.token to the name of a secret with a valid token"
             raise SendError("ntfy does not let us write", hint, channel=True)

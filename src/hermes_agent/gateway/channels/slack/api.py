@@ -11,6 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Outgoing
 from hermes_agent.gateway.channel import Refused, SendError
+from hermes_agent.gateway.channels.shared import retry_after
 from hermes_agent.gateway.channels.slack.wire import message_id, stamp_in
 from hermes_agent.gateway.rendering import SLACK, render
 
@@ -53,7 +54,7 @@ def send_error(trouble: BaseException) -> SendError:
         return SendError(f"Slack does not answer: {trouble}", doubtful=True)
     why, status = reason(trouble), trouble.response.status_code
     if status == 429 or why == "ratelimited":
-        after = float(trouble.response.headers.get("Retry-After", "30"))
+        after = retry_after(trouble.response.headers, 30.0)
         return SendError("Slack asks to send less often", after=after)
     if why in UNKNOWN:
         return SendError(f"{REFUSED}: {why}", HINT, channel=True)

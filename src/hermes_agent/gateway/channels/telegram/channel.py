@@ -28,7 +28,14 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Chat, Outgoing
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Refused, SendError, Settings, Surroundings
-from hermes_agent.gateway.channels.shared import Progress, Unfetched, clean, fetched, with_notes
+from hermes_agent.gateway.channels.shared import (
+    MOST_BYTES,
+    Progress,
+    Unfetched,
+    clean,
+    fetched,
+    with_notes,
+)
 from hermes_agent.gateway.channels.telegram import wire
 from hermes_agent.gateway.rendering import TELEGRAM, render
 
@@ -88,6 +95,7 @@ class TelegramChannel:
         self._around = around
         self._progress = Progress()
         self._me = wire.Me(0, "")
+        self._groups = wire.Groups()
         self._returned: float | None = None
         """When a poll last came back."""
         self._brought = 0
@@ -97,7 +105,7 @@ class TelegramChannel:
         self._returned = None
         try:
             me = await self._bot.get_me()
-            self._me = wire.Me(me.id, me.username or "")
+            self._me = wire.Me(me.id, me.username or "", bool(me.can_read_all_group_messages))
             await self._bot.delete_webhook()
             offset = _number(await self._around.mark())
             self._returned = self._around.clock()
@@ -132,7 +140,7 @@ class TelegramChannel:
             await self._around.keep_mark(str(number + 1))
             return max(offset, number + 1)
         after = max(offset, update.update_id + 1)
-        arrived = wire.arrived(update, self._me)
+        arrived = wire.arrived(update, self._groups.me_in(update, self._me))
         if arrived is None or not arrived.person.id:
             await self._around.keep_mark(str(after))
             return after
@@ -149,7 +157,7 @@ class TelegramChannel:
         notes = []
         for use, file, name, kind in wire.attachments(message):
             name = clean(file.file_name) or name
-            get = partial(self._fetch, file.file_id, name, clean(file.mime_type) or kind)
+            get = partial(self._fetch, file, name, clean(file.mime_type) or kind)
             media, note = await fetched(name, get, self._around.sleep)
             if media is None:
                 notes.append(note)
@@ -162,9 +170,14 @@ class TelegramChannel:
             voice=tuple(kept["voice"]),
         )
 
-    async def _fetch(self, id: str, name: str, kind: str) -> Media:
+    async def _fetch(self, wanted: wire.File, name: str, kind: str) -> Media:
+        """A server of one's own knows no limit; we do."""
         try:
-            file = await self._bot.get_file(id)
+            if wanted.file_size > MOST_BYTES:
+                raise Unfetched("it is too large")
+            file = await self._bot.get_file(wanted.file_id)
+            if (file.file_size or 0) > MOST_BYTES:
+                raise Unfetched("it is too large")
             return Media(kind, bytes(await file.download_as_bytearray()), name)
         except InvalidToken:
             raise Unfetched("Telegram no longer has it") from None

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from hermes_agent.core.gateway import Arrived, Chat, Person
 from hermes_agent.gateway.channels.shared import clean
 
+MOST_GROUPS = 10_000
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 
 
@@ -37,6 +39,7 @@ class File(Struct, frozen=True):
     file_id: str
     file_name: str = ""
     mime_type: str = ""
+    file_size: Whole = 0
 
 
 class Location(Struct, frozen=True):
@@ -102,6 +105,8 @@ class Me(Struct, frozen=True):
 
     id: int
     username: str
+    sees_all: bool = False
+    """Telegram does not sort out for us what is meant for other bots of a group."""
 
 
 def message_id(chat: str, message: int) -> str:
@@ -199,6 +204,23 @@ def _words(message: Message, me: Me) -> tuple[bool, str]:
     return addressed, said or _wordless(message)
 
 
+class Groups:
+    """Those in which we hear what is not meant for us, as an administrator does: commands for
+    other bots, too."""
+
+    def __init__(self) -> None:
+        self._overheard: set[int] = set()
+
+    def me_in(self, update: Update, me: Me) -> Me:
+        message = message_of(update)
+        if me.sees_all or message is None or message.chat.type == "private":
+            return me
+        said = message.text or message.caption
+        if said and not _words(message, me)[0] and len(self._overheard) < MOST_GROUPS:
+            self._overheard.add(message.chat.id)
+        return replace(me, sees_all=message.chat.id in self._overheard)
+
+
 def _spans(message: Message) -> Iterator[Entity]:
     spans = message.entities if message.text else message.caption_entities
     return (span for span in spans if span.offset >= 0 and span.length > 0)
@@ -212,7 +234,8 @@ def _without(entity: Entity, word: str, ours: str, me: Me) -> str | None:
         return "" if entity.user is not None and entity.user.id == me.id else None
     if entity.type == "bot_command":
         command, at, whom = word.partition("@")
-        return command if not at or f"@{whom}".lower() == ours else None
+        meant = f"@{whom}".lower() == ours if at else not me.sees_all
+        return command if meant else None
     return None
 
 

@@ -17,7 +17,7 @@ from hermes_agent.core.errors import HermesError, TooMuch
 from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError, Settings, Surroundings
-from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log, said
+from hermes_agent.gateway.channels.shared import MOST_BYTES, clean, log, retry_after, said
 from hermes_agent.runtime.door import SHORTEST_TOKEN, TookTooLong, body_within, knows
 
 ALERTS = ("alertmanager", "grafana", "pagerduty")
@@ -139,10 +139,7 @@ class Webhook:
         answer = await self._post(self._url, body, key)
         status = answer.status_code
         if status == 429 or status == 503:
-            after = answer.headers.get("retry-after", "")
-            raise SendError(
-                f"the webhook answered {status}", after=float(after) if after.isdigit() else None
-            )
+            raise SendError(f"the webhook answered {status}", after=retry_after(answer.headers))
         if status in (401, 403):
             raise SendError(
                 f"the webhook answered {status}", "see who may post there", channel=True
