@@ -53,6 +53,9 @@ class Tried(Struct):
             or len(same) > 1
         )
 
+    doubted: bool = False
+    """Whether the last one did not last, though the checks may hold."""
+
     @property
     def cause(self) -> Idea:
         """What was at the root of it: of what eased something, and of what came last."""
@@ -166,7 +169,8 @@ def mend(
 ) -> Generator[Move, Answer, bool]:
     """Carry out a remedy; whether all checks hold afterwards. With `after`, it is done then, too,
     and tells whether they do."""
-    last = after or incident("verify")
+    last = after if after and not idea.proof else incident("verify")
+    proof = (terminal(idea.proof),) if idea.proof else ()
     undo = f" To undo it: {idea.undo}." if idea.undo else ""
     tried.ideas.append(idea)
     answer = yield Move(
@@ -174,16 +178,28 @@ def mend(
         (
             *before,
             *(terminal(command) for command in (*idea.fix, "sleep 1")),
+            *proof,
             last,
         ),
     )
     results = zip(idea.fix, answer.results[len(before) :], strict=False)
     done = [command for command, result in results if _worked(result)]
     tried.done += done
-    well = _went_well if after else holds
-    if done and not well(answer):
-        answer = yield Move("It may take a moment.", (terminal("sleep 3"), last))
-    return well(answer)
+    well = _went_well if after and not proof else holds
+    if done and not (well(answer) and _proven(answer, idea)):
+        answer = yield Move("It may take a moment.", (terminal("sleep 3"), *proof, last))
+    tried.doubted = not _proven(answer, idea)
+    if not well(answer) or tried.doubted:
+        return False
+    if after and proof:
+        answer = yield Move("It is mended, and stays so.", (after,))
+        return _went_well(answer)
+    return True
+
+
+def _proven(answer: Answer, idea: Idea) -> bool:
+    """Whether what shows that it is mended came out well, just before the checks."""
+    return not idea.proof or (len(answer.results) > 1 and answer.results[-2].ok)
 
 
 def _worked(result: ToolMessage) -> bool:

@@ -175,7 +175,7 @@ class Case(House):
 
     # who does what
 
-    def crowd(self, port: int) -> list[tuple[int, int, str]]:
+    def crowd(self, port: int, least: int = CROWD) -> list[tuple[int, int, str]]:
         """Processes with many connections to a port: the process, how many, and a line of them."""
         found: dict[int, list[str]] = {}
         for line in self.text(probes.CONNECTIONS).splitlines():
@@ -183,7 +183,7 @@ class Case(House):
             owner = re.search(r"pid=(\d{1,9})", line)
             if len(words) > 4 and owner and words[4].endswith(f":{port}"):
                 found.setdefault(int(owner[1]), []).append(line.strip())
-        many = [(pid, len(rows), rows[0]) for pid, rows in found.items() if len(rows) >= CROWD]
+        many = [(pid, len(rows), rows[0]) for pid, rows in found.items() if len(rows) >= least]
         return sorted(many, key=lambda one: -one[1])
 
     def strangers(self, pid: int, *, harmful: bool = False) -> list[parse.Process]:

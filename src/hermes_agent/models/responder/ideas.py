@@ -31,6 +31,8 @@ class Idea(Struct, frozen=True):
     fix: tuple[str, ...] = ()
     undo: str = ""
     prevent: tuple[str, ...] = ()
+    proof: str = ""
+    """A look that must come out well, too, before it counts as mended: what checks see too late."""
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:

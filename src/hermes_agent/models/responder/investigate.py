@@ -44,11 +44,11 @@ def investigation(brief: Brief) -> Work:
     if ended:
         return ended
     known, well = yield from _triage(LOOK_AGAIN if tried.ideas else INTRODUCTION)
-    if well and tried.done:
+    if well and tried.done and not tried.doubted:
         ended = yield from _resolve(tried.cause, tried, brief)
         if ended:
             return ended
-    elif well and (yield from _is_calm()):
+    elif well and not tried.doubted and (yield from _is_calm()):
         return (yield from _false_alarm(brief))
     if follow.categories(brief) and not tried.ideas:
         ended = yield from remembered(brief, known, books, tried)
@@ -69,7 +69,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
     for attempt in range(ATTEMPTS):
         if attempt:
             known, well = yield from _triage("That was not all. I look again.")
-            if well and tried.done and tried.ideas:
+            if well and tried.done and tried.ideas and not tried.doubted:
                 ended = yield from _resolve(tried.cause, tried, brief)
                 if ended:
                     return ended

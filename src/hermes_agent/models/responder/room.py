@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import KEEP
+from hermes_agent.models.responder.settings import whole
 
 ASIDE = f"{KEEP}/put-aside"
 """Where things go that are only moved out of the way."""
@@ -74,12 +75,33 @@ def kept_for_good(case: Case, path: str, mount: str) -> bool:
     return False
 
 
+def links(mount: str) -> str:
+    """Where links lead that point into a file system, and what processes run or work in there."""
+    below = shlex.quote(f"{mount.rstrip('/')}/*")
+    return (
+        f"find {shlex.quote(mount)} /srv /opt /app /var/www /home -xdev -maxdepth 4 -type l "
+        r"-printf '%p -> %l\n' 2>/dev/null | sort -u | head -n 60; "
+        f"find /proc/[0-9]*/cwd /proc/[0-9]*/exe -lname {below} -printf '%p -> %l\\n' 2>/dev/null"
+    )
+
+
+def in_use(case: Case, path: str, mount: str) -> bool:
+    """Whether a link leads there, or somebody runs or works there."""
+    for line in case.text(links(mount)).splitlines():
+        own, _, target = line.partition(" -> ")
+        to = whole(target.strip(), own.rpartition("/")[0])
+        if to and to != mount and on(path, to):
+            return True
+    return False
+
+
 def series(case: Case, found: Sequence[parse.Sized], mount: str) -> list[parse.Sized]:
     """The older ones of files that differ in numbers only and that nobody has open, such as a copy
     for each night: the newest of each kind stay, and what a service works with does."""
     kinds: dict[str, list[parse.Sized]] = {}
     for one in found:
-        if not held(case, one.path) and not kept_for_good(case, one.path, mount):
+        spared = held(case, one.path) or in_use(case, one.path, mount)
+        if not spared and not kept_for_good(case, one.path, mount):
             below = one.path[len(mount.rstrip("/")) :]
             kinds.setdefault(re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", below), []).append(one)
     older: list[parse.Sized] = []

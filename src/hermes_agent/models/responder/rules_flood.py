@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes, room
-from hermes_agent.models.responder.case import Case, paths_in
+from hermes_agent.models.responder.case import CROWD, Case, paths_in
 from hermes_agent.models.responder.house import CODE, LOG
 from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
 
 FLOOD_BYTES = 20_000
 """What a log grows in a second that is more than anybody reads."""
+BUSY_BYTES = 100_000
+"""From which size on it is worth to look whether a log grows."""
 _LOG_KEY = re.compile(r"log(?!in)|journal_?file|access|output", re.IGNORECASE)
 _LEVEL_KEY = re.compile(r"level|verbos|debug|trace|loglevel", re.IGNORECASE)
 _LOUD = re.compile(
@@ -24,6 +26,7 @@ _AGAIN = re.compile(
     r"|exception|warn|malformed|corrupt|parse|decode|skipp",
     re.IGNORECASE,
 )
+_REQUEST = re.compile(r"\b(GET|PUT|POST|HEAD|DELETE|OPTIONS|PATCH) /|\" \d{3} |connection from")
 _PREVENT = ("keep the log level at info", "rotate logs by size")
 
 
@@ -70,7 +73,9 @@ def flood(case: Case) -> Iterator[Idea]:
         return
     for service in case.suspects:
         logs = [path for path in case.log_files(service) if case.logs.get(path)][:3]
-        if not logs or not any(_loud(case, service)):
+        rows = (case.log_rows.get(path) for path in logs)
+        busy = any(row and row.size > BUSY_BYTES and case.now - row.time < 10 for row in rows)
+        if not logs or not (busy or any(_loud(case, service))):
             continue
         sampled = case.missing((probes.sizes_twice(logs),))
         fast = [path for path, was, now in growth(case) if path in logs and now - was > FLOOD_BYTES]
@@ -121,7 +126,7 @@ def _quietened(
         quoted = lines(*seen, told, *evidence)[:2] + evidence[:1]
         return Idea(
             "log-flood", writer, f"{claim}: {why}", score - less, log, quoted, (),
-            (*fix, *emptied), undo, _PREVENT,
+            (*fix, *emptied), undo, _PREVENT, _calm(log),
         )  # fmt: skip
 
     for path, line, edit in _loud(case, writer):
@@ -146,6 +151,12 @@ def _quietened(
     wants += case.missing((probes.CONNECTIONS,))
     yield Idea("log-flood", writer, claim, 0.9 - less, log, lines(told, *evidence), tuple(wants))
     yield idea("it is started anew", 0.86, (case.restart(writer),), "")
+
+
+def _calm(log: str) -> str:
+    """A look that comes out well where a log grows no faster than anybody reads."""
+    size = f"$(stat -c %s {shlex.quote(log)})"
+    return f"a={size}; sleep 2; b={size}; echo from $a to $b; test $((b - a)) -lt {2 * FLOOD_BYTES}"
 
 
 def _commonest(said: Sequence[str]) -> str:
@@ -216,8 +227,9 @@ def _asked_too_much(
     less: float,
 ) -> Iterator[Idea]:
     """Somebody whom nobody looks after asks it without end."""
+    least = 1 if _REQUEST.search(told) else CROWD
     for port in case.ports(service):
-        for pid, count, line in case.crowd(port):
+        for pid, count, line in case.crowd(port, least):
             chain = case.strangers(pid, harmful=True)
             if not chain:
                 continue
@@ -226,7 +238,7 @@ def _asked_too_much(
                 "log-flood", service, f"{claim}: process {pid} ({chain[-1].command[:60]}) asks it "
                 f"without end, by {count} connections", 0.93 - less, log,
                 lines(told, chain[-1].line, line), (), (f"kill {ids}", "sleep 1", *emptied),
-                "it was started by hand: start it again", _PREVENT,
+                "it was started by hand: start it again", _PREVENT, _calm(log),
             )  # fmt: skip
 
 

@@ -28,7 +28,9 @@ def full_disk(case: Case) -> Iterator[Idea]:
     for mount in parse.mounts(case.text(probes.SPACE)):
         if mount.percent < FULL or mount.source in ("overlay", "devtmpfs"):
             continue
-        wants = case.missing((probes.large(mount.path), probes.DELETED, probes.OPEN_FILES))
+        wants = case.missing(
+            (probes.large(mount.path), probes.DELETED, probes.OPEN_FILES, room.links(mount.path))
+        )
         service = room.whose(case, mount.path, NO_ROOM)
         spoken = next(case.said(service, NO_ROOM), "") if service else ""
         told = re.search(NO_ROOM, case.symptom, re.IGNORECASE)
