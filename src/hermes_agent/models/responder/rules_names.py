@@ -53,8 +53,9 @@ def names(case: Case) -> Iterator[Idea]:
             asked = case.look(probes.resolved(host))
             wants = case.missing((probes.resolved(host), probes.NAMES, DATAGRAMS))
             if asked is None and not spoken:
-                yield Idea("dns-failure", service, f"{host} may not be resolved", 0.3, host,
-                           (), wants)  # fmt: skip
+                cut = next((x for x in case.troubles(service) if _CUT_OFF.search(x)), "")
+                yield Idea("dns-failure", service, f"{host} may not be resolved",
+                           0.58 if host in cut else 0.4, host, lines(cut), wants)  # fmt: skip
             elif asked is not None and asked.ok:
                 yield from _astray(case, service, host, asked.output)
                 if spoken and host in spoken:
