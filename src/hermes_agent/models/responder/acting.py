@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rules import ideas
@@ -93,7 +93,7 @@ def settle_on(
     """Look closer until one idea stands out."""
     written: dict[str, str] = {}
     for _ in range(LOOKS):
-        case = Case(brief, known)
+        case = case_of(brief, known)
         fresh = fresh_ideas(case, tried, only)
         if not fresh:
             return None
@@ -105,7 +105,7 @@ def settle_on(
                 yield Move(_told(fresh), tuple(posted))
             return best
         known += yield from run(_told(fresh), wants, posted)
-    return _ready(fresh_ideas(Case(brief, known), tried, only))
+    return _ready(fresh_ideas(case_of(brief, known), tried, only))
 
 
 def fresh_ideas(case: Case, tried: Tried, only: Sequence[str] = ()) -> list[Idea]:

@@ -21,7 +21,7 @@ from hermes_agent.models.responder.acting import (
     terminal,
 )
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.child import closer
 from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move
@@ -78,11 +78,11 @@ def confirmed(brief: Brief, tried: Tried, books: list[follow.Book]) -> Generator
     told = answer.results[len(opening) :]
     known = [seen(command, result) for command, result in zip(commands, told, strict=False)]
     for _ in range(LOOKS):
-        wants = _wanted(Case(brief, known), tried, only)
+        wants = _wanted(case_of(brief, known), tried, only)
         if not wants:
             break
         known += yield from run("What would tell it from others yet:", wants)
-    chosen = _chosen(Case(brief, known), tried, only)
+    chosen = _chosen(case_of(brief, known), tried, only)
     if chosen is None:
         return ""
     tried.seen = tuple(known)
@@ -161,7 +161,7 @@ def remembered(
 ) -> Generator[Move, Answer, str]:
     """Where no sign was there: after the whole triage, still causes of which a skill tells before
     all others, and no children."""
-    case = Case(brief, known)
+    case = case_of(brief, known)
     only = follow.categories(brief)
     fallen = _fallen(case) if CASCADE in only else None
     allowed = () if fallen else only

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from hermes_agent.models.responder.seen import Seen
 from hermes_agent.models.responder.sight import CURL, Definition
 from hermes_agent.models.responder.stamps import stamp
 
-__all__ = ["CURL", "Case", "Definition", "paths_in", "stamp"]
+__all__ = ["CURL", "Case", "Definition", "case_of", "paths_in", "stamp"]
 
 CROWD = 4
 """Connections of one process to one port that are more than it should need."""
@@ -225,6 +225,17 @@ class Case(House):
         program = self.programs.get(service)
         name = shlex.quote(program.name if program is not None else service)
         return f"supervisorctl restart {name}" if self.supervised else f"systemctl restart {name}"
+
+
+def case_of(brief: Brief, observed: Sequence[Seen]) -> Case:
+    """The case of what was seen. A conversation is gone through again for each reply, so what was
+    made of the same is kept for a while."""
+    return _case(brief, tuple(observed))
+
+
+@lru_cache(64)
+def _case(brief: Brief, observed: tuple[Seen, ...]) -> Case:
+    return Case(brief, observed)
 
 
 def _stem(path: str) -> str:

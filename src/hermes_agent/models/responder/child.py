@@ -9,7 +9,7 @@ import msgspec
 
 from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief, BriefService, Look
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rules import ideas
 from hermes_agent.models.responder.rules_config import nginx_test
@@ -70,14 +70,14 @@ def child(look: Look) -> Work:
     own = BriefService(look.look, look.needs, look.about)
     brief = Brief("", service=look.look, services=(own,))
     for _ in range(2):
-        case = Case(brief, known)
+        case = case_of(brief, known)
         more = closer(case, [look.look])
         more += [probes.timed(url) for _, _, url in case.urls(str(case.settings(look.look)))][:3]
         more = list(case.missing(more))
         if not more:
             break
         known += yield from _run("Its own log, and what it needs.", more)
-    return _findings(look, Case(brief, known), known)
+    return _findings(look, case_of(brief, known), known)
 
 
 def _run(text: str, commands: Sequence[str]) -> Generator[Move, Answer, list[Seen]]:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 
 from hermes_agent.models.responder.acting import Tried, terminal
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rules import ideas
@@ -49,7 +49,7 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
         return False
     idea = tried.ideas[-1]
     tried.judged = len(tried.ideas)
-    before, after = Case(brief, tried.seen), Case(brief, known)
+    before, after = case_of(brief, tried.seen), case_of(brief, known)
     if eased(before, after, idea):
         tried.useful.append(idea)
         tried.since = len(tried.ideas)

@@ -119,7 +119,7 @@ class House(Sight):
             return False
         own = self.definition(service)
         users = [one for one in self.definitions.values() if path in one.words and one is not own]
-        return len(users) > 1
+        return len(users) > (0 if PurePosixPath(path).parent.name in ("bin", "sbin") else 1)
 
     # its files
 

@@ -17,7 +17,7 @@ from hermes_agent.models.responder.acting import (
 )
 from hermes_agent.models.responder.again import confirmed, remembered
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.child import closer, observations, task_for
 from hermes_agent.models.responder.easing import looked_back
 from hermes_agent.models.responder.ideas import Idea
@@ -58,8 +58,8 @@ def investigation(brief: Brief) -> Work:
             known, _ = yield from _triage(LOOK_AGAIN)
     if (yield from looked_back(brief, known, tried)):
         known, _ = yield from _triage(LOOK_AGAIN)
-    known += yield from _ask_children(Case(brief, known))
-    known += yield from _rest(Case(brief, known))
+    known += yield from _ask_children(case_of(brief, known))
+    known += yield from _rest(case_of(brief, known))
     return (yield from _attempts(brief, known, tried))
 
 
@@ -75,7 +75,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
                     return ended
             if (yield from looked_back(brief, known, tried)):
                 known, _ = yield from _triage("What is it, then?")
-            known += yield from _rest(Case(brief, known))
+            known += yield from _rest(case_of(brief, known))
         chosen = yield from settle_on(brief, known, tried)
         if chosen is None and patient:
             patient = False
@@ -172,7 +172,7 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
 
 def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:
     """Hand over with all that is known."""
-    fresh = ideas(Case(brief, known))
+    fresh = ideas(case_of(brief, known))
     best = [idea for idea in fresh if idea.evidence] or tried.ideas
     idea = best[0] if best else Idea("unknown", brief.service, "nothing explains it", 0.0)
     summary = f"{idea.claim}. Tried: {tried.told or 'nothing was changed'}."

@@ -1,5 +1,7 @@
 """All rules, and what they make of a case."""
 
+from functools import lru_cache
+
 from hermes_agent.models.responder import (
     rules_cascade,
     rules_certificate,
@@ -43,4 +45,9 @@ RULES: tuple[Rule, ...] = (
 
 def ideas(case: Case) -> list[Idea]:
     """What may be the matter, the likeliest first."""
-    return ranked(idea for rule in RULES for idea in rule(case))
+    return list(_ideas(case))
+
+
+@lru_cache(64)
+def _ideas(case: Case) -> tuple[Idea, ...]:
+    return tuple(ranked(idea for rule in RULES for idea in rule(case)))

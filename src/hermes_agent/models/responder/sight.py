@@ -68,7 +68,11 @@ class Sight:
 
     def look(self, command: str) -> Seen | None:
         """What a command came to, the last time that it was run."""
-        return next((one for one in reversed(self.observed) if one.command == command), None)
+        return self._ran.get(command)
+
+    @cached_property
+    def _ran(self) -> dict[str, Seen]:
+        return {one.command: one for one in self.observed}
 
     @property
     def symptom(self) -> str:
@@ -85,8 +89,7 @@ class Sight:
 
     def missing(self, commands: Iterable[str]) -> tuple[str, ...]:
         """Those of the commands that were not run yet."""
-        ran = {one.command for one in self.observed}
-        return tuple(command for command in dict.fromkeys(commands) if command not in ran)
+        return tuple(command for command in dict.fromkeys(commands) if command not in self._ran)
 
     # views
 
