@@ -309,7 +309,8 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: Count = 30
     """How long what was dealt with and sent is kept in the ledgers."""
     voice: str = ""
-    """The model for voice memos: `local/base`, or empty to hand them to the agent as files."""
+    """Who hears voice memos: `local/tiny` on this machine, or a model of a service with OpenAI's
+    format, as `openai/whisper-1`; empty hands them to the agent as files."""
 
 
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,6 +26,7 @@ from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 if TYPE_CHECKING:
     # At the leaf: what calls models costs asyncio, and many commands only look a name up.
     from hermes_agent.models.circuits import Circuit
+    from hermes_agent.models.speech import Speech
     from hermes_agent.models.trips import Way
 
 
@@ -172,6 +173,20 @@ class Models:
             self._script(name)
         elif service.wire == "local":  # the others need nothing that might not be installed
             self._client(name).speaker()
+
+    def speech(self, name: str) -> "Speech":
+        """A model that writes down what is said, `service/name`, where the service speaks one of
+        OpenAI's formats."""
+        from hermes_agent.models.speech import WIRES, Speech
+
+        own, service, url = self._service(name)
+        model, silence = name.partition("/")[2], self._settings.silence_seconds
+        if service.wire not in WIRES or not model:
+            raise UsageError(
+                f"{name!r} hears nothing", "name a service with OpenAI's format and its model"
+            )
+        endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)
+        return Speech(endpoint, self._pool(own, service), self._sleep)
 
     def services(self) -> list[dict[str, Any]]:
         """Every service: what it speaks, how many of its models are known, where its keys may

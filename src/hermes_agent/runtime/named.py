@@ -39,6 +39,14 @@ def astray(home: Path, settings: Settings) -> Iterator[Astray]:
             zone_of(settings.jobs.zone)
     except HermesError as error:
         yield Astray("jobs.zone", error)
+    voice = settings.gateway.voice
+    if voice and voice != "local/tiny":
+        from hermes_agent.models.catalogue.services import known_services
+
+        service, _, model = voice.partition("/")
+        if service == "local" or not model or service not in known_services(settings.models):
+            hint = "local/tiny, or SERVICE/MODEL: `hermes model` lists services"
+            yield Astray("gateway.voice", UsageError(f"nobody is called {voice!r}", hint))
     for name, profile in profiles.items():
         try:
             if profile:

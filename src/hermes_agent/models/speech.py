@@ -1,0 +1,102 @@
+"""What is said in a recording, by a service that speaks OpenAI's format: `/audio/transcriptions`
+below its address, with the keys that it is asked with for everything else."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from secrets import token_hex
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Media
+from hermes_agent.models.pools import Pool
+from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.wires.http import Wire, shown
+from hermes_agent.models.wires.listening import bearer, path_of
+from hermes_agent.models.wires.refusals import refusal
+
+WIRES = ("openai-chat", "openai-responses")
+TRIES = 3
+LONGEST_PAUSE = 20.0
+_ENDINGS = {
+    "audio/ogg": "ogg", "audio/opus": "ogg", "audio/mpeg": "mp3", "audio/mp4": "m4a",
+    "audio/x-m4a": "m4a", "audio/aac": "m4a", "audio/wav": "wav", "audio/x-wav": "wav",
+    "audio/webm": "webm", "audio/flac": "flac",
+}  # fmt: skip
+"""Services tell what a recording is by how its name ends."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class _Heard(Struct, frozen=True):
+    text: str
+
+
+class Speech:
+    """One model of one service."""
+
+    def __init__(self, endpoint: Endpoint, pool: Pool, sleep: Sleep | None = None) -> None:
+        self._endpoint = endpoint
+        self._pool = pool
+        self._sleep = sleep or asyncio.sleep
+
+    async def heard(self, memo: Media) -> str:
+        """What is said in it. Tried again when the trouble may pass."""
+        wire = Wire(self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence)
+        try:
+            for attempt in range(1, TRIES + 1):
+                try:
+                    return await self._try(wire, memo)
+                except ModelError as error:
+                    pause = error.retry_after or float(attempt)
+                    passing = error.passing and pause <= LONGEST_PAUSE
+                    if attempt == TRIES or not passing:
+                        raise
+                    await self._sleep(pause)
+            raise AssertionError
+        finally:
+            await wire.close()
+
+    async def _try(self, wire: Wire, memo: Media) -> str:
+        # A key that may not hear is not said to be bad: it may do for everything else.
+        lent = await self._pool.lend(self._endpoint.name, anyway=True)
+        credential = lent.credential if lent is not None else Credential()
+        boundary = token_hex(16)
+        secret = credential.secret
+        by_key = secret and self._endpoint.has("api_key_header")
+        headers = {"api-key": secret} if by_key else bearer(credential)
+        headers["content-type"] = f"multipart/form-data; boundary={boundary}"
+        body = _form(boundary, {"model": self._endpoint.model, "response_format": "json"}, memo)
+        path = path_of(self._endpoint, "/audio/transcriptions")
+        async with wire.post(path, body, headers, [secret] if secret else []) as answer:
+            said = await answer.read()
+            if answer.status != 200:
+                pause = answer.retry_after()
+                raise refusal(self._endpoint, credential, answer.status, said, retry_after=pause)
+            try:
+                return msgspec.json.decode(said, type=_Heard).text.strip()
+            except msgspec.MsgspecError:
+                where = f"{wire.shown_url}{path}"
+                raise ModelError(
+                    "garbage", f"{where} answered with no transcript: {shown(said)}"
+                ) from None
+
+
+def _form(boundary: str, fields: dict[str, str], memo: Media) -> bytes:
+    line = f"--{boundary}\r\ncontent-disposition: form-data; name="
+    parts = [f'{line}"{name}"\r\n\r\n{value}\r\n'.encode() for name, value in fields.items()]
+    head = f'{line}"file"; filename="{_name(memo)}"\r\ncontent-type: {_type(memo)}\r\n\r\n'
+    return b"".join([*parts, head.encode(), memo.data, f"\r\n--{boundary}--\r\n".encode()])
+
+
+def _type(memo: Media) -> str:
+    plain = memo.type.partition(";")[0].strip().lower()
+    return plain if re.fullmatch(r"[\w.+-]+/[\w.+-]+", plain, re.ASCII) else "audio/ogg"
+
+
+def _name(memo: Media) -> str:
+    ending = _ENDINGS.get(_type(memo), "")
+    own = re.sub(r"[^A-Za-z0-9.-]", "_", memo.name.rpartition("/")[2])[-60:].strip(".") or "memo"
+    return own if "." in own or not ending else f"{own}.{ending}"
