@@ -30,7 +30,7 @@ def channels(options: argparse.Namespace) -> int:
             "set_up": name in settings.channels,
             "fields": [field.name for field in one.fields],
         }
-        for name, one in sorted(Book().manifests().items())
+        for name, one in sorted(Book(home=_home().path).manifests().items())
     ]
     if options.json:
         print_json(rows)
@@ -42,7 +42,7 @@ def channels(options: argparse.Namespace) -> int:
 
 
 def setup(options: argparse.Namespace) -> int:
-    manifest = Book().manifest(options.channel)
+    manifest = Book(home=_home().path).manifest(options.channel)
     given = _given(manifest, options.given)
     home = _home()
     before = dict(load_settings(home.config, os.environ).channels.get(manifest.name, {}))

@@ -60,6 +60,8 @@ class Manifest(Struct, frozen=True, omit_defaults=True):
     """Messages to one chat a second that the platform bears; 0: no limit is known."""
     steps: tuple[str, ...] = ()
     """How to get there, for `hermes gateway setup`."""
+    folder: str = ""
+    """Where it lies, of a channel of the home."""
 
 
 class Surroundings(Struct, frozen=True):

@@ -4,19 +4,24 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.gateway import own_channels
 from hermes_agent.gateway.channel import Channel, Field, Manifest, Settings, Surroundings
 
 FOLDER = "hermes_agent.gateway.channels"
 
 
 class Book:
-    """`more` are manifests besides those in the folder."""
+    """`more` are manifests besides those in the folder and in that of the home."""
 
-    def __init__(self, more: Mapping[str, Manifest] | None = None) -> None:
+    def __init__(
+        self, more: Mapping[str, Manifest] | None = None, home: Path | None = None
+    ) -> None:
         self._more = dict(more or {})
+        self._home = home
         self._read: dict[str, Manifest] | None = None
 
     def manifests(self) -> Mapping[str, Manifest]:
@@ -24,10 +29,19 @@ class Book:
             folder = importlib.import_module(FOLDER)
             found = [_manifest(one.name) for one in pkgutil.iter_modules(folder.__path__, "")]
             named = {manifest.name: manifest for manifest in found if manifest is not None}
-            self._read = {**named, **self._more}
+            self._read = {**self._own(), **named, **self._more}
         return self._read
 
+    def _own(self) -> Mapping[str, Manifest]:
+        if self._home is None or not (self._home / own_channels.FOLDER).is_dir():
+            return {}
+        return own_channels.manifests(self._home)
+
     def manifest(self, name: str) -> Manifest:
+        """As it stands there now."""
+        if self._read is not None and (name not in self._read or self._read[name].folder):
+            ours = {known: one for known, one in self._read.items() if not one.folder}
+            self._read = {**self._own(), **ours}
         try:
             return self.manifests()[name]
         except KeyError:
@@ -51,12 +65,15 @@ def check(manifest: Manifest, given: Settings, secret: Callable[[str], str]) -> 
     """Raise what keeps a channel from being made: a package, a setting, a secret."""
     missing = [name for name in manifest.packages if _is_missing(name)]
     if missing:
-        raise UsageError(
-            f"{manifest.title} needs {', '.join(missing)}",
-            f"pip install 'hermes-agent[{manifest.extra or manifest.name}]'",
-        )
+        raise UsageError(f"{manifest.title} needs {', '.join(missing)}", _install(manifest))
     for field in manifest.fields:
         _check_field(manifest, field, given.get(field.name, ""), secret)
+
+
+def _install(manifest: Manifest) -> str:
+    if manifest.folder:
+        return f"look into {manifest.folder}; packages it needs: {', '.join(manifest.packages)}"
+    return f"pip install 'hermes-agent[{manifest.extra or manifest.name}]'"
 
 
 def _check_field(
@@ -87,10 +104,13 @@ def make(manifest: Manifest, given: Settings, surroundings: Surroundings) -> Cha
     defaults = {field.name: field.default for field in manifest.fields if field.default}
     made: Callable[[Settings, Surroundings], Channel]
     try:
-        made = importlib.import_module(manifest.module).make
-    except ImportError as error:
+        module = (
+            own_channels.load(manifest) if manifest.folder
+            else importlib.import_module(manifest.module)
+        )  # fmt: skip
+        made = module.make
+    except (ImportError, AttributeError) as error:
         raise HermesError(
-            f"{manifest.title} cannot be loaded: {error}",
-            f"pip install 'hermes-agent[{manifest.extra or manifest.name}]'",
+            f"{manifest.title} cannot be loaded: {error}", _install(manifest)
         ) from error
     return made({**defaults, **given}, surroundings)

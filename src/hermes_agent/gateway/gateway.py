@@ -130,7 +130,7 @@ class Gateway:
         if self._book is None:
             from hermes_agent.gateway.channels_book import Book
 
-            self._book = Book()
+            self._book = Book(home=self.runtime.home.path)
         return self._book
 
     def channel(self, name: str) -> "Channel | None":
