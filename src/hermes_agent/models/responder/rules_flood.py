@@ -72,9 +72,13 @@ def flood(case: Case) -> Iterator[Idea]:
     if any(one.percent >= 95 for one in parse.mounts(case.text(probes.SPACE))):
         return
     for service in case.suspects:
-        logs = [path for path in case.log_files(service) if case.logs.get(path)][:3]
+        named = [path for path in case.settings(service).values() if path.startswith("/")]
+        named = [path for path in named if is_log(case, path)]
+        logs = [*named, *(path for path in case.log_files(service) if case.logs.get(path))]
+        logs = [path for path in dict.fromkeys(logs) if not probes.BACKUPS.search(path)][:4]
         rows = (case.log_rows.get(path) for path in logs)
         busy = any(row and row.size > BUSY_BYTES and case.now - row.time < 10 for row in rows)
+        busy = busy or _rushes(case, logs)
         if not logs or not (busy or any(_loud(case, service))):
             continue
         sampled = case.missing((probes.sizes_twice(logs),))
@@ -96,6 +100,15 @@ def flood(case: Case) -> Iterator[Idea]:
                 f"{path} grows by {(now - was) // 1024} KB a second", 0.65, path,
                 lines(f"{now} {path}"), prevent=_PREVENT,
             )  # fmt: skip
+
+
+def _rushes(case: Case, logs: Sequence[str]) -> bool:
+    """Whether the last lines of a log are nearly all alike, many in a second."""
+    for path in logs:
+        kinds = [re.sub(r"\d+", "", line)[:60] for line in case.logs.get(path, [])[-12:]]
+        if len(kinds) >= 8 and len(set(kinds)) <= 2 and len({*case.logs[path][-12:]}) < 12:
+            return True
+    return False
 
 
 def growth(case: Case) -> Iterator[tuple[str, int, int]]:
@@ -207,7 +220,8 @@ def _work(case: Case, service: str, told: str, log: str) -> list[str]:
     get done with."""
     if not _AGAIN.search(told):
         return []
-    own = {log, *case.configs(service), *case.wrappers(service), *_places(case, service)}
+    definition = case.definition(service)
+    own = {log, definition.path if definition else "", *case.named(service)}
     found = [path.rstrip(":,;.") for path in paths_in(told)]
     return [
         path
