@@ -3,18 +3,22 @@
 from functools import lru_cache
 
 from hermes_agent.models.responder import (
+    rules_absent,
     rules_cascade,
     rules_certificate,
-    rules_change,
     rules_clock,
     rules_config,
     rules_database,
     rules_flood,
     rules_jobs,
+    rules_last,
     rules_load,
+    rules_lock,
     rules_names,
     rules_network,
+    rules_permission,
     rules_pool,
+    rules_port,
     rules_reach,
     rules_release,
     rules_space,
@@ -27,10 +31,13 @@ RULES: tuple[Rule, ...] = (
     *rules_space.RULES,
     *rules_flood.RULES,
     *rules_start.RULES,
+    *rules_absent.RULES,
+    *rules_port.RULES,
+    *rules_lock.RULES,
     *rules_load.RULES,
     *rules_config.RULES,
     *rules_release.RULES,
-    *rules_change.RULES,
+    *rules_permission.RULES,
     *rules_clock.RULES,
     *rules_names.RULES,
     *rules_network.RULES,
@@ -40,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     *rules_certificate.RULES,
     *rules_database.RULES,
     *rules_jobs.RULES,
+    *rules_last.RULES,
 )
 
 

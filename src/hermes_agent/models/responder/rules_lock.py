@@ -1,0 +1,191 @@
+"""Locks, pid files and sockets that were left behind."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder import parse, probes, settings
+from hermes_agent.models.responder.case import Case, paths_in
+from hermes_agent.models.responder.house import SYSTEM
+from hermes_agent.models.responder.ideas import KEEP, Idea, lines
+
+_LOCKED = re.compile(
+    r"lock|pid ?file|\.pid\b|\.sock\b|another (?:\w+ )?(?:instance|process|copy|one)|"
+    r"already (?:running|started|locked|active|exists)|file exists|EEXIST|EAGAIN|"
+    r"resource temporarily unavailable|in use by|held by|is it running|waiting for|"
+    r"other (?:instance|process)|in progress|is busy",
+    re.IGNORECASE,
+)
+_LOCK = re.compile(
+    r"lock|\.lck$|\.pid$|\.sock$|\.socket$|^/run/|^/var/run/|mutex|semaphore|in[-_]?progress|"
+    r"\.busy$|\.running$|\.active$|/pids?/",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"lock|pid|sock|mutex|single", re.IGNORECASE)
+_SPOKEN = re.compile(r"[\"'\s=(]((?:\.{0,2}/)?[\w.@+-]+(?:/[\w.@+-]+)*)")
+_NUMBER = re.compile(r"\d{1,8}")
+SOCKETS = "ss -lxp"
+MOST = 4
+
+
+def locked(case: Case) -> Iterator[Idea]:
+    """A lock of a process that is gone."""
+    for service in case.suspects:
+        spoken = [line for line in case.troubles(service)[:8] if _LOCKED.search(line)]
+        spoken = spoken or list(case.said(service, _LOCKED.pattern))[:2]
+        known = _known(case, service)
+        for line in spoken[:3]:
+            named = [path for path in _named(case, service, line) if _LOCK.search(path)]
+            for path in dict.fromkeys([*named, *known][:MOST]):
+                yield from _unlocking(case, service, path, line, path in named)
+            if not named and not known:
+                yield from _searching(case, service, line)
+
+
+def _named(case: Case, service: str, line: str) -> list[str]:
+    """Paths that a line names, relative ones as the service sees them."""
+    found = paths_in(line)
+    folder = case.directory(service)
+    found += [
+        settings.whole(one, folder)
+        for one in _SPOKEN.findall(line)
+        if one[0] != "/" and re.search(r"\.(lock|lck|pid|sock)$|lock$", one)
+    ]
+    kept = (path.rstrip(".,:;") for path in found)
+    return [path for path in dict.fromkeys(kept) if path and not path.startswith(SYSTEM)]
+
+
+def _known(case: Case, service: str) -> list[str]:
+    """Locks that its settings or its script name."""
+    found = list[str]()
+    folder = case.directory(service)
+    for key, value in case.settings(service).items():
+        own = key.rpartition(".")[2]
+        if re.fullmatch(r"[\w./@+-]*/[\w./@+-]+", value) and (
+            _KEY.search(own) or re.search(r"\.(lock|lck|pid)$|lock$", value)
+        ):
+            found.append(settings.whole(value, folder))
+    for script in case.wrappers(service):
+        found += [one for one in paths_in(case.content(script)) if _LOCK.search(one)]
+    kept = [one for one in dict.fromkeys(found) if one and not one.startswith(SYSTEM)]
+    return [one for one in kept if not one.endswith((".log", ".conf"))]
+
+
+def search(name: str, folders: tuple[str, ...]) -> str:
+    """Files that look like locks, where such files lie, by their kind, time, path and target."""
+    own = " ".join(shlex.quote(folder) for folder in folders)
+    return (
+        f"find /run /var/lock /tmp /var/tmp {own} -maxdepth 4 -xdev "
+        r"\( -iname '*lock*' -o -iname '*.lck' -o -name '*.pid' -o -name "
+        f"{shlex.quote(name + '*')} "
+        r"\) ! -type s ! -name '*.json' -printf '%y %T@ %p %l\n' 2>/dev/null | head -n 30"
+    )
+
+
+def _searching(case: Case, service: str, line: str) -> Iterator[Idea]:
+    """It speaks of a lock and not where that is: one that lies where its files are."""
+    name = service.rpartition(":")[2]
+    folders = tuple(case.folders(service)[:4])
+    look = search(name, folders)
+    wants = case.missing((look,))
+    if wants:
+        yield Idea("stale-lock", service, f"{service} waits for a lock", 0.55, service,
+                   lines(line), wants)  # fmt: skip
+        return
+    for row in case.text(look).splitlines():
+        words = row.split()
+        path = words[2] if len(words) > 2 else ""
+        inside = any(path.startswith(f"{folder}/") for folder in folders)
+        if _LOCK.search(path) and (inside or name in PurePosixPath(path).name):
+            if path.endswith((".log", ".conf", ".py")) or ".lock" in path.rpartition("/")[0]:
+                continue
+            yield from _unlocking(case, service, path, line, False)
+
+
+def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> Iterator[Idea]:
+    if path.endswith((".sock", ".socket")):
+        yield from _deaf(case, service, path, line)
+        return
+    shown, open_by, listed = probes.show(path), probes.holders(path), probes.rows(path)
+    found = case.look(shown)
+    wants = case.missing((shown, listed, open_by))
+    claim = f"{path} is a lock of a process that is gone"
+    if found is None or case.look(listed) is None:
+        yield Idea("stale-lock", service, claim, 0.62 if named else 0.55, path, lines(line), wants)
+        return
+    rows = list(parse.listing(case.text(listed)))
+    folder = any(row.own == "." for row in rows)
+    if not rows or (folder and not re.search(r"lock|lck|mutex|pid", path, re.IGNORECASE)):
+        return  # it is not there, or is no lock
+    held = [pid for pid in parse.holders(case.text(open_by)) if pid not in case.pids(service)]
+    if held:
+        yield from _holding(case, service, path, line, held[0])
+        return
+    text = rows[0].target or (found.output if found.ok else "")
+    inner = [row.own for row in rows if row.own not in (".", "..")] if folder else []
+    number = _NUMBER.search(text) if not folder else _NUMBER.search(" ".join(inner))
+    holder = case.process(int(number[0])) if number else None
+    if holder is not None and _is_its_own(case, service, holder, path):
+        return  # it is right
+    other = f"; process {holder.pid} is another program" if holder else ""
+    yield Idea(
+        "stale-lock", service, claim + other, 0.93 if named else 0.82, path,
+        lines(line, holder.line if holder else "", rows[0].line), wants,
+        (*_away(path), case.restart(service)),
+        f"mv {KEEP}/{PurePosixPath(path).name}.stale {path}",
+        ("take locks with flock, which end with their process",),
+    )  # fmt: skip
+
+
+def _away(path: str) -> tuple[str, ...]:
+    """It is put aside, not deleted: what was wrong about that can be undone."""
+    aside = shlex.quote(f"{KEEP}/{PurePosixPath(path).name}.stale")
+    return (f"mv -f {shlex.quote(path)} {aside}",)
+
+
+def _is_its_own(case: Case, service: str, holder: parse.Process, path: str) -> bool:
+    """Whether the process that a lock names is one that may rightly hold it."""
+    if holder.pid in case.pids(service):
+        return True
+    definition = case.definition(service)
+    told = definition.command if definition else ""
+    if told and told.endswith(holder.command):
+        return True
+    owner = case.owner(holder.pid)
+    return bool(owner) and owner != service and path in case.named(owner)
+
+
+def _deaf(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
+    """A socket that is there, and nobody listens on it."""
+    heard = case.look(SOCKETS)
+    wants = case.missing((SOCKETS, probes.rows(path)))
+    if heard is not None and path in heard.output:
+        return
+    row = next(iter(case.text(probes.rows(path)).splitlines()), "")
+    if heard is not None and not row.startswith("s"):
+        return
+    yield Idea(
+        "stale-lock", service, f"{path} was left behind, and nobody listens on it", 0.9, path,
+        lines(line, row), wants, (f"rm -f {shlex.quote(path)}", case.restart(service)),
+        "the service makes it again", ("remove a left-over socket before listening",),
+    )  # fmt: skip
+
+
+def _holding(case: Case, service: str, path: str, line: str, pid: int) -> Iterator[Idea]:
+    """A living process has the lock: one that nobody looks after is ended, no other."""
+    chain = case.strangers(pid, harmful=True)
+    if not chain:
+        return
+    last = chain[-1]
+    yield Idea(
+        "runaway-process", service,
+        f"process {pid} ({last.command[:80]}), which nobody looks after, holds {path}", 0.93,
+        f"pid {pid}: {last.command[:80]}", lines(line, last.line), case.missing((probes.BUSY,)),
+        ("kill " + " ".join(str(one.pid) for one in chain), "sleep 1"),
+        "it was started by hand: start it again",
+        ("let jobs give up a lock after a while", "start jobs by the supervisor only"),
+    )  # fmt: skip
+
+
+RULES = (locked,)
