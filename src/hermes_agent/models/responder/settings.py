@@ -20,7 +20,7 @@ _PAIR = re.compile(r"(?:export\s+|set\s+|-\s+)?([A-Za-z_][\w.\-/]*)\s*(?:=|:=|:(
 _WORDS = re.compile(r"([A-Za-z_][\w.-]*)\s+(\S.*)$")
 _FLAG = re.compile(r"--?([A-Za-z][\w.-]*)(?:=(.*))?$", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)$", re.DOTALL)
-_PORT_KEY = re.compile(r"port|listen|bind|addr|p$|server|endpoint", re.IGNORECASE)
+_PORT_KEY = re.compile(r"port|listen|bind|addr|^[pblaL]$|server|endpoint", re.IGNORECASE)
 _NOT_A_PORT = re.compile(
     r"time|second|size|max|min|count|interval|retr|worker|pool|ttl|age", re.IGNORECASE
 )
@@ -55,6 +55,8 @@ class Settings(dict[str, str]):
         for key, value in self.items():
             own = key.rpartition(".")[2]
             if "://" in value or not _PORT_KEY.search(own) or _NOT_A_PORT.search(own):
+                continue
+            if len(own) == 1 and own not in "pP" and ":" not in value:
                 continue
             if port := re.fullmatch(r"(?:[\w.*\[\]:-]*:)?(\d{2,5})(?:\s.*)?", value):
                 found.append(int(port[1]))
