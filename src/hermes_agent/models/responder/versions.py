@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.house import CODE
 
 KEEP = "/var/tmp"  # noqa: S108 - a copy of what is replaced goes where the box has room
 SHELVES = re.compile(
@@ -24,11 +25,15 @@ DEFAULTS = re.compile(
     r"[._-](dist|default|defaults|sample|example|template|tmpl|dpkg-dist|rpmnew|in)(\.\w+)?$"
 )
 """How files are called that come with a program."""
+PLAIN = frozenset({"config", "settings", "main", "default", "app", "server", "env", "local"})
+"""What files of many services are called."""
 GIT = "git:"
 ALIKE = 6
 """Lines in which files may differ that are taken to be versions of one, however small they are."""
 SHARE = 0.5
 """Or this share of their lines."""
+CUT = 50
+"""Lines of a difference that is so long that the rest of it is not shown."""
 
 
 class Copy(Struct, frozen=True):
@@ -64,8 +69,9 @@ def versions(case: Case, path: str) -> list[Copy]:
             continue
         if len(changes) >= length and all(line[0] == ">" for line in changes):
             continue  # there is nothing in it
-        rank = _rank(copy, path, len(changes) <= max(ALIKE, 2 * SHARE * length))
-        if rank is not None and not (rank > 0 and _is_used(case, copy)):
+        alike = len(changes) <= max(ALIKE, 2 * SHARE * length) and len(differs) < CUT
+        rank = _rank(copy, path, alike)
+        if rank is not None and not (rank > 0 and _is_of_another(case, copy, path)):
             ordered.append((rank, Copy((), copy, changes[-1], changes)))
     ordered.sort(key=lambda one: one[0])
     return [copy for _, copy in ordered]
@@ -102,7 +108,7 @@ def _is_kept(copy: str, path: str) -> bool:
         return marked is not None and old.stem in stem
     shelved = any(SHELVES.search(part) or probes.BACKUPS.search(part) for part in own.parts[1:-1])
     family = (set(own.parts[:-1]) & set(old.parts[:-1])) - ANYWHERE
-    kin = bool(family) or old.stem not in ("config", "settings", "main", "default", "app", "server")
+    kin = bool(family) or not (CODE.search(path) or old.stem in PLAIN)
     return shelved and kin and (stem.startswith(old.name) or (old.stem in stem and bool(marked)))
 
 
@@ -113,9 +119,13 @@ def _is_beside(copy: str, path: str) -> bool:
     return own.parent == old.parent and own.suffix == old.suffix and apart != own.stem
 
 
-def _is_used(case: Case, copy: str) -> bool:
-    """Whether another service goes by this file: then it is no copy, and right as it is."""
-    return any(copy in case.named(service) for service in case.services)
+def _is_of_another(case: Case, copy: str, path: str) -> bool:
+    """Whether a service goes by this file, or has it in its folders, while the other file is not
+    its own: then it is no copy, and right as it is."""
+    if any(copy in case.named(service) for service in case.services):
+        return True
+    theirs = [one for one in case.services if case.owns(one, copy)]
+    return bool(theirs) and not any(case.owns(one, path) for one in theirs)
 
 
 def put_back(path: str, copy: str) -> tuple[str, ...]:
