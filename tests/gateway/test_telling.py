@@ -341,12 +341,10 @@ async def test_a_draft_that_hangs_holds_up_no_other_chat(tmp_path: Path) -> None
 
 
 async def test_a_platform_on_which_typing_hangs_delays_no_answer(tmp_path: Path) -> None:
-    async with room(tmp_path, script(tmp_path, "m", *[{"say": "Hello"}] * 2)) as r:
+    async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
         await r.know("ada")
         r.pad.hung = asyncio.Event()
         await r.say("hi")
         await r.hears("Hello")
-        await r.say("and again")
-        await r.hears("Hello")
-        await r.rest()
-        assert (len(r.pad.every), r.pad.typed) == (2, 0)
+        assert r.pad.typed == 0
+        r.pad.hung.set()

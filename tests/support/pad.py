@@ -3,7 +3,7 @@ router as a row of the real ledger. No wire is between: others test those."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Pad:
         self.typed = 0
         self.slow: Callable[[Outgoing], Awaitable[object]] | None = None
         self.hung: asyncio.Event | None = None
-        """While there is one, typing is shown when it is set."""
+        """Where there is one, typing waits for it, whoever loses patience."""
         self.trouble: SendError | None = None
 
     def channel(self, _name: str) -> Channel:
@@ -57,8 +57,9 @@ class Pad:
         return id
 
     async def typing(self, _chat: Chat) -> None:
-        if self.hung is not None:
-            await self.hung.wait()
+        while self.hung is not None and not self.hung.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.hung.wait()
         self.typed += 1
 
     async def probe(self) -> None: ...
