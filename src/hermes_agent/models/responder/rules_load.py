@@ -24,6 +24,10 @@ _QUEUE = re.compile(
     r"/(queue|spool|inbox|incoming|pending|todo|jobs?|work|tasks?|in|drop|outbox)(/|$)|spool",
     re.IGNORECASE,
 )
+_BUSY = (
+    r"too many|busy|overload|timed? ?out|\b(?:429|503|504)\b|rate.?limit|slots?\b|queue is full"
+    r"|no free|all (?:workers|threads|connections)|at a time|backlog|throttl|try again later"
+)
 NEAR = 0.85
 """The share of the memory that it may have from which on it is near the end."""
 _OPEN_FILES = re.compile(r"Max open files\s+(\d+)")
@@ -231,7 +235,7 @@ def descriptors(case: Case) -> Iterator[Idea]:
                 f"process {pid} of {service} has {count} of its {most or '?'} files open",
                 0.6 + 0.15 * bool(spoken) + 0.18 * near, f"pid {pid} of {service}",
                 lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
-                (case.restart(service),), "",
+                () if wants else (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),
             )  # fmt: skip
 
@@ -290,17 +294,34 @@ def _repeated(found: list[str]) -> list[str]:
     return most[-1:]
 
 
-def slow_self(case: Case) -> Iterator[Idea]:
-    """It runs and does not answer: the last thing to try is to start it anew."""
-    service = case.brief.service
-    program = case.programs.get(service)
-    if program is None or not program.up:
-        return
-    yield Idea(
-        "unknown", service, f"{service} runs and does not do its work", 0.2, shlex.quote(service),
-        lines(*case.troubles(service)[:1], program.line), (), (case.restart(service),), "",
-        ("find out why from its log",),
-    )  # fmt: skip
+def hammered(case: Case) -> Iterator[Idea]:
+    """Somebody whom nobody looks after asks the service, or what it needs, without end, and others
+    get no turn."""
+    own = case.brief.service
+    told = re.search(_BUSY, case.symptom, re.IGNORECASE)
+    for service in [own, *case.needs(own)]:
+        spoken = next(case.said(service, _BUSY), "")
+        if not case.pids(service) or not (spoken or told):
+            continue
+        yield Idea(
+            "runaway-process", service, f"{service} may be asked too much", 0.4, service,
+            lines(spoken), case.missing((probes.CONNECTIONS,)),
+        )  # fmt: skip
+        for port in case.ports(service):
+            for pid, count, line in case.crowd(port, 1):
+                chain = case.strangers(pid, harmful=count >= CROWD)
+                if not chain or (count < CROWD and chain[-1].cpu < BUSY_PERCENT / 4):
+                    continue
+                ids = " ".join(str(one.pid) for one in chain)
+                yield Idea(
+                    "runaway-process", service,
+                    f"process {pid} ({chain[-1].command[:60]}), which nobody looks after, asks "
+                    f"{service} without end, by {count} connections",
+                    0.66 + 0.06 * (count >= CROWD) + 0.06 * bool(spoken),
+                    f"pid {pid}: {chain[-1].command[:80]}", lines(spoken, chain[-1].line, line), (),
+                    (f"kill {ids}",), "it was started by hand: start it again",
+                    ("limit requests of one client", "alert on processes without a supervisor"),
+                )  # fmt: skip
 
 
-RULES = (runaway, leaking, descriptors, slow_self)
+RULES = (runaway, leaking, descriptors, hammered)
