@@ -177,13 +177,17 @@ class Case(House):
 
     def crowd(self, port: int, least: int = CROWD) -> list[tuple[int, int, str]]:
         """Processes with many connections to a port: the process, how many, and a line of them."""
-        found: dict[int, list[str]] = {}
-        for line in self.text(probes.CONNECTIONS).splitlines():
+        found: dict[int, dict[str, str]] = {}
+        for line in f"{self.text(probes.CONNECTIONS)}\n{self.text(probes.CLIENTS)}".splitlines():
             words = line.split()
             owner = re.search(r"pid=(\d{1,9})", line)
             if len(words) > 4 and owner and words[4].endswith(f":{port}"):
-                found.setdefault(int(owner[1]), []).append(line.strip())
-        many = [(pid, len(rows), rows[0]) for pid, rows in found.items() if len(rows) >= least]
+                found.setdefault(int(owner[1]), {})[words[3]] = line.strip()
+        many = [
+            (pid, len(rows), next(iter(rows.values())))
+            for pid, rows in found.items()
+            if len(rows) >= least
+        ]
         return sorted(many, key=lambda one: -one[1])
 
     def strangers(self, pid: int, *, harmful: bool = False) -> list[parse.Process]:

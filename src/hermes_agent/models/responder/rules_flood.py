@@ -161,7 +161,7 @@ def _quietened(
             fix = room.aside([path])
             yield idea(f"it tries {path} again and again", 0.92, fix, room.back([path]))
     yield from _asked_too_much(case, writer, claim, log, told, emptied, less)
-    wants += case.missing((probes.CONNECTIONS,))
+    wants += case.missing((probes.CLIENTS,))
     yield Idea("log-flood", writer, claim, 0.9 - less, log, lines(told, *evidence), tuple(wants))
     yield idea("it is started anew", 0.86, (case.restart(writer),), "")
 

@@ -305,7 +305,7 @@ def hammered(case: Case) -> Iterator[Idea]:
             continue
         yield Idea(
             "runaway-process", service, f"{service} may be asked too much", 0.4, service,
-            lines(spoken), case.missing((probes.CONNECTIONS,)),
+            lines(spoken), case.missing((probes.CLIENTS,)),
         )  # fmt: skip
         for port in case.ports(service):
             for pid, count, line in case.crowd(port, 1):

@@ -27,7 +27,7 @@ class OneByOne(Shelf):
         return self.in_turn(super().get, key, body)
 
     def in_turn(self, do, key: str, body: bytes) -> tuple[int, bytes]:
-        if not self.turn.acquire(timeout=0.05):
+        if not self.turn.acquire(blocking=False):
             raise RuntimeError("too many at a time")
         try:
             time.sleep(0.02)
@@ -50,7 +50,7 @@ def ask():
         except OSError:
             pass
 
-for _ in range(12):
+for _ in range(24):
     threading.Thread(target=ask).start()
 """
 CHILDREN = """
