@@ -1,5 +1,8 @@
-"""Services that ended in other houses: a child whose parent lives on, and one of several behind a
-proxy."""
+"""Services that ended in other houses: a child whose parent lives on, one of several behind a
+proxy, and one that others wait for without knowing it."""
+
+import secrets
+import time
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
@@ -121,4 +124,64 @@ def pool_member(pick: Pick) -> Scene:
         wrong={"the proxy is restarted": [f"supervisorctl restart {front_name}"]},
         stays=("/etc/nginx/nginx.conf", service.config),
         runs=("nginx: master", beside.code),
+    )  # fmt: skip
+
+
+_COPIES = """\
+import os, sys, time
+inbox, outbox = sys.argv[1:]
+while True:
+    for name in sorted(os.listdir(inbox)):
+        if not name.startswith("."):
+            os.replace(f"{inbox}/{name}", f"{outbox}/{name}")
+    time.sleep(0.1)
+"""
+
+
+def quiet_worker(pick: Pick) -> Scene:
+    """What carries items on ended in good order, and nobody wrote down that it is needed."""
+    name, worker, other = pick.services(3)
+    port, other_port = pick.ports(2)
+    inbox, outbox = f"/var/spool/{name}/in", f"/var/spool/{name}/out"
+    service = stall(pick, name, port, data=inbox, about="takes orders")
+    beside = stall(pick, other, other_port, about="")
+    code = f"/opt/{worker}/{worker}.py"
+    program = Program(
+        name=worker, command=f"python3 {code} {inbox} {outbox}", autorestart=False, about="",
+    )  # fmt: skip
+    files = {code: File(text=_COPIES, mode=0o755, age=MONTH)}
+    run = (
+        f"key=check-$(date +%s%N); curl -fsS -m 2 -X PUT --data x "
+        f"http://127.0.0.1:{port}/items/$key && for i in 1 2 3 4; do sleep 0.5; "
+        f"[ -e {outbox}/$key ] && echo carried on && exit 0; done; echo it stays where it is; exit 1"
+    )
+
+    def healthy(probe: Probe) -> list[str]:
+        key = secrets.token_hex(6)
+        probe.http(port, f"/items/{key}", method="PUT", body=b"x")
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            if probe.stat(f"{outbox}/{key}"):
+                return []
+            time.sleep(0.05)
+        return ["what is given is not carried on"]
+
+    return Scene(
+        world=parts.joined(
+            service.part, parts.Part((program,), files, {inbox: 0o755, outbox: 0o755}), beside.part
+        ),
+        check=WatchedCheck(
+            name=f"{name}-carries", service=name, severity="P1",
+            check=Check(run=run, expect=Expect(output="carried on"), timeout=8.0),
+        ),
+        healthy=healthy,
+        truth=Truth(
+            component=(worker,), category=("service-crash",), locus=worker,
+            evidence=rf"{worker} +(EXITED|STOPPED)|exited: {worker}|stopped: {worker}",
+        ),
+        inject=lines(f"kill -TERM $(supervisorctl pid {worker})"),
+        fix=(f"supervisorctl start {worker}",),
+        wrong={"the other one is restarted": [f"supervisorctl restart {name}"]},
+        stays=(service.config, code),
+        runs=(service.code, beside.code),
     )  # fmt: skip

@@ -1,5 +1,5 @@
-"""Services that cannot be started in other houses: a script that leads nowhere, and a release that
-is not where its link says."""
+"""Services that cannot be started in other houses: a script that leads nowhere, a release that is
+not where its link says, an entry without a variable, and data that was moved."""
 
 from hermes_agent.incidents.drills import parts
 from hermes_agent.incidents.drills.pick import Pick
@@ -122,5 +122,64 @@ def dangling_release(pick: Pick) -> Scene:
         fix=(f"ln -sfn {root}/releases/{versions[1]} {link}", f"supervisorctl start {name}"),
         wrong={"it is only started again": [f"supervisorctl start {name}"]},
         stays=(service.code,),
+        runs=(beside.code,),
+    )  # fmt: skip
+
+
+def lost_variable(pick: Pick) -> Scene:
+    """The entry lost a variable that the program insists on; git has the entry as it was."""
+    name, other = pick.services(2)
+    port, other_port = pick.ports(2)
+    wanted = f"{name.upper()}_{pick.choice(('REGION', 'TENANT', 'ZONE'))}"
+    service = stall(
+        pick, name, port, form=pick.choice(("json", "yaml", "flags", "properties")),
+        settings={"needed": wanted}, environment={wanted: pick.token(), "TZ": "UTC"},
+    )  # fmt: skip
+    beside = stall(pick, other, other_port)
+    who = "-c user.name=ops -c user.email=ops@localhost"
+    return Scene(
+        world=parts.joined(
+            service.part, beside.part,
+            setup=("cd /etc && git init -q . && git add supervisor && "
+                   f"git {who} commit -q -m 'as it is'",),
+        ),
+        check=alive(service),
+        healthy=_supervised(service),
+        truth=Truth(
+            component=(name,), category=("bad-config", "service-crash"), locus=service.entry,
+            evidence=rf"KeyError|{wanted}",
+        ),
+        inject=lines(
+            f"sed -i -E 's/{wanted}=\"[^\"]*\",?//' {service.entry}",
+            "supervisorctl reread; supervisorctl update",
+        ),
+        fix=("git -C /etc checkout -- supervisor", "supervisorctl reread", "supervisorctl update"),
+        wrong={"it is only started again": [f"supervisorctl start {name}"]},
+        stays=(service.code, beside.config),
+        runs=(beside.code,),
+    )  # fmt: skip
+
+
+def moved_data(pick: Pick) -> Scene:
+    """Somebody moved the folder of its data aside; an empty one would lose what people kept."""
+    name, other = pick.services(2)
+    port, other_port = pick.ports(2)
+    service = stall(pick, name, port, data=f"/data/{name}/{pick.choice(('blobs', 'objects'))}")
+    beside = stall(pick, other, other_port)
+    away = (
+        f"{service.data}{pick.choice(('-', '_', '.'))}{pick.choice(('migrated', '2026-11', 'v1'))}"
+    )
+    return Scene(
+        world=parts.joined(service.part, beside.part),
+        check=parts.saves(name, port),
+        healthy=_supervised(service),
+        truth=Truth(
+            component=(name,), category=("service-crash", "bad-config"), locus=service.data,
+            evidence="No such file or directory",
+        ),
+        inject=lines(f"mv {service.data} {away}"),
+        fix=(f"mv {away} {service.data}",),
+        wrong={"an empty one is made": [f"mkdir {service.data}"]},
+        stays=(service.config, beside.config),
         runs=(beside.code,),
     )  # fmt: skip

@@ -6,8 +6,8 @@ from hermes_agent.incidents.drills import parts
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
-from hermes_agent.incidents.drills.scene import Scene, said
-from hermes_agent.incidents.drills.stalls import MONTH, stall
+from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.stalls import MONTH, alive, stall
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
 _SITE = """\
@@ -81,4 +81,56 @@ def comes_back(pick: Pick) -> Scene:
         },
         stays=(config, loop),
         runs=(service.code,),
+    )  # fmt: skip
+
+
+def twins(pick: Pick) -> Scene:
+    """Two instances of a program, told by their entries or files; the second was given the port of
+    the first, and the proxy still looks for it at its own."""
+    front_name, base = pick.services(2)
+    front, port, second_port = pick.ports(3)
+    first, second = (
+        stall(
+            pick, f"{base}-{which}", where, form=pick.choice(("flags", "variables", "env", "yaml"))
+        )
+        for which, where in (("a", port), ("b", second_port))
+    )
+    site = _SITE.format(log="stderr", front=front, port=port).replace(
+        "location / {",
+        f"location /b/ {{ proxy_pass http://127.0.0.1:{second_port}/; }}\n    location / {{",
+    )
+    proxy = Program(
+        name=front_name, command="nginx -c /etc/nginx/nginx.conf", user="root",
+        ready=f"tcp:{front}", needs=(first.name, second.name), about="the way in",
+    )  # fmt: skip
+    files = {"/etc/nginx/nginx.conf": File(text=site, age=MONTH)}
+    folders = {"/var/log/nginx": 0o755, "/var/lib/nginx": 0o755}
+
+    def healthy(probe: Probe) -> list[str]:
+        said_so = [probe.keeps(front), probe.keeps(front, "/b/items")]
+        names = [probe.http(one.port, "/healthz").text.strip() for one in (first, second)]
+        right = names == [f"ok {first.name}", f"ok {second.name}"]
+        return said(*said_so, "" if right else "one answers for the other")
+
+    return Scene(
+        world=parts.joined(parts.Part((proxy,), files, folders), first.part, second.part),
+        check=alive(first),
+        healthy=healthy,
+        truth=Truth(
+            component=(first.name, second.name), category=("port-conflict", "bad-config"),
+            locus=rf"{port}|{second.config}", evidence=rf"in use|LISTEN.*:{port}\b",
+        ),
+        inject=lines(
+            f"supervisorctl stop {first.name} {second.name}",
+            f"sed -i 's/{second_port}/{port}/g' {second.config}",
+            "supervisorctl reread; supervisorctl update", f"supervisorctl start {second.name}",
+            f"sleep 1; supervisorctl start {first.name}",
+        ),
+        fix=(
+            f"sed -i 's/{port}/{second_port}/g' {second.config}",
+            "supervisorctl reread; supervisorctl update", f"supervisorctl restart {second.name}",
+            f"sleep 1; supervisorctl start {first.name}",
+        ),
+        wrong={"it is only started again": [f"supervisorctl start {first.name}"]},
+        stays=("/etc/nginx/nginx.conf", first.config),
     )  # fmt: skip

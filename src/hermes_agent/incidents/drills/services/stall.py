@@ -64,6 +64,10 @@ def flat(value: dict[str, Any]) -> dict[str, str]:
     return found
 
 
+class Absent(Exception):
+    """No such item."""
+
+
 class Stall(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     allow_reuse_address = True
@@ -129,11 +133,13 @@ class Stall(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def give(self, key: str) -> tuple[int, bytes]:
         if not self.data.endswith(".db"):
+            if not Path(self.data, key).exists() and os.listdir(self.data) is not None:
+                raise Absent
             return 200, Path(self.data, key).read_bytes()
         with self.base() as base:
             row = base.execute("SELECT body FROM items WHERE key = ?", (key,)).fetchone()
         if row is None:
-            raise FileNotFoundError(key)
+            raise Absent
         return 200, row[0]
 
 
@@ -171,7 +177,7 @@ class Request(http.server.BaseHTTPRequestHandler):
                 status, text = self.server.keep(key, body)
             else:
                 status, text = self.server.give(key)
-        except FileNotFoundError:
+        except Absent:
             status, text = 404, b"no such item\n"
         except (OSError, sqlite3.Error) as error:
             self.server.log("error", f"{self.command} failed: {error}", key=key)

@@ -8,7 +8,7 @@ from hermes_agent.incidents.drills import parts
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
-from hermes_agent.incidents.drills.stalls import MONTH, stall
+from hermes_agent.incidents.drills.stalls import MONTH, alive, stall
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
 _PUBLISH = """\
@@ -18,8 +18,9 @@ cd {repo} || exit 1
 while :; do
   for page in {inbox}/*; do
     [ -f "$page" ] || continue
-    cp "$page" . && git add "${{page##*/}}" && git commit -q -m "publish ${{page##*/}}" && rm "$page" \\
-      || echo "publishing ${{page##*/}} did not work, trying again"
+    name=${{page##*/}}
+    cp "$page" . && git add "$name" && git commit -q -m "publish $name" && rm "$page" \\
+      || echo "publishing $name did not work, trying again"
   done
   sleep 0.3
 done
@@ -85,4 +86,93 @@ def repository(pick: Pick) -> Scene:
         stays=(f"{repo}/index.html", script, f"/run/{other}.pid"),
         runs=(script, beside.code),
         harm=harm,
+    )  # fmt: skip
+
+
+def lock_folder(pick: Pick) -> Scene:
+    """A service that makes a folder for its lock was killed, and finds it there."""
+    name, other = pick.services(2)
+    port, other_port = pick.ports(2)
+    where = pick.choice((f"/run/{name}", f"/var/lib/{name}", f"/srv/{name}/var"))
+    lock = f"{where}/{pick.choice(('lock', f'{name}.lock.d', 'running.lock'))}"
+    service = stall(pick, name, port, settings={"lock_dir": lock})
+    beside = stall(pick, other, other_port, settings={"lock_dir": f"/run/{other}.lock"})
+    folders = parts.Part((), {}, {where: 0o755})
+
+    def healthy(probe: Probe) -> list[str]:
+        up = parts.supervised(probe, name, service.root.rpartition("/")[0])
+        return said(probe.keeps(port), "" if up else f"{name} is not under supervision")
+
+    return Scene(
+        world=parts.joined(service.part, beside.part, folders),
+        check=alive(service),
+        healthy=healthy,
+        truth=Truth(
+            component=(name,), category=("stale-lock",), locus=lock, evidence=rf"lock|{lock}",
+        ),
+        inject=lines(f"kill -9 $(pgrep -f '^python3 {service.code}')"),
+        fix=(f"rmdir {lock}", f"supervisorctl start {name}"),
+        wrong={
+            "it is only started": [f"supervisorctl restart {name}"],
+            "another's lock goes": [f"rmdir /run/{other}.lock", f"supervisorctl restart {name}"],
+        },
+        stays=(service.config, beside.config),
+        runs=(beside.code,),
+        harm=lambda probe: said("" if probe.stat(f"/run/{other}.lock") else "a lock is gone"),
+    )  # fmt: skip
+
+
+_REPORTS = """\
+#!/bin/bash
+BASE={base}
+LOCK="$BASE/{lock}"
+while :; do
+  if [ -e "$LOCK" ]; then
+    echo "$(date '+%F %T') waiting for the other run to end"
+    sleep 1
+    continue
+  fi
+  date +%s > "$LOCK"
+  date +%s > "$BASE/latest.tmp" && mv "$BASE/latest.tmp" "$BASE/latest"
+  rm -f "$LOCK"
+  sleep 0.5
+done
+"""
+
+
+def waits(pick: Pick) -> Scene:
+    """A job waits for another run of itself, which is long gone; only its script knows where."""
+    name, other = pick.services(2)
+    job, base = f"{name}-{pick.word()}", pick.choice((f"/srv/{name}/out", f"/var/lib/{name}"))
+    script = f"{pick.choice(('/opt', '/srv'))}/{name}/bin/{pick.word()}.sh"
+    lock = pick.choice((".lock", "run.lock", "job.lck"))
+    beside = stall(pick, other, pick.port())
+    program = Program(name=job, command=f"bash {script}", about="makes reports")
+    files = {script: File(text=_REPORTS.format(base=base, lock=lock), mode=0o755, age=MONTH)}
+    run = f"test $(( $(date +%s) - $(cat {base}/latest) )) -lt 5 && echo fresh || echo stale"
+
+    def healthy(probe: Probe) -> list[str]:
+        written = probe.text(f"{base}/latest").strip()
+        fresh = written.isdecimal() and time.time() - int(written) < 4
+        return said("" if fresh else "the report is old")
+
+    return Scene(
+        world=parts.joined(parts.Part((program,), files, {base: 0o755}), beside.part),
+        check=WatchedCheck(
+            name=f"{job}-fresh", service=job, severity="P2",
+            check=Check(run=run, expect=Expect(output="^fresh"), timeout=5.0),
+        ),
+        healthy=healthy,
+        truth=Truth(
+            component=(job,), category=("stale-lock",), locus=rf"{base}/{lock}",
+            evidence=r"waiting for the other run|lock|lck",
+        ),
+        inject=lines(
+            f"supervisorctl stop {job}", f"date +%s -d -3hours > {base}/{lock}",
+            f"touch -d '-3 hours' {base}/{lock}", f"supervisorctl start {job}", "sleep 5",
+        ),
+        fix=(f"mv {base}/{lock} /var/tmp/",),
+        wrong={"it is restarted": [f"supervisorctl restart {job}"]},
+        stays=(script,),
+        runs=(script, beside.code),
     )  # fmt: skip
