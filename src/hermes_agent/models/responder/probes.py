@@ -34,12 +34,12 @@ PROGRAMS = (
 )
 VITALS = (
     r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | "
-    'sort -rn | head -n 40; awk \'{p = FILENAME; gsub(/[^0-9]/, "", p)} '
+    "sort -rn | head -n 40; awk '{p = FILENAME; gsub(/[^0-9]/, \"\", p)} "
     "/^Max open/ {f[p] = $4} /^Max data/ {d[p] = $4} /^Max address/ {a[p] = $4} "
     "/^VmData/ {m[p] = $2 * 1024} /^VmSize/ {s[p] = $2 * 1024} END {for (p in f) { "
-    'if (f[p] + 0 > 0 && f[p] < 65536) print p, "may have", f[p], "files open"; '
-    'if (d[p] + 0 > 0 && m[p] >= 0.7 * d[p]) print p, "has", m[p], "of", d[p], "bytes"; '
-    'if (a[p] + 0 > 0 && s[p] >= 0.7 * a[p]) print p, "has", s[p], "of", a[p], "bytes"}}\' '
+    "if (f[p] + 0 > 0 && f[p] < 65536) print p, \"may have\", f[p], \"files open\"; "
+    "if (d[p] + 0 > 0 && m[p] >= 0.7 * d[p]) print p, \"has\", m[p], \"of\", d[p], \"bytes\"; "
+    "if (a[p] + 0 > 0 && s[p] >= 0.7 * a[p]) print p, \"has\", s[p], \"of\", a[p], \"bytes\"}}' "
     "/proc/[0-9]*/limits /proc/[0-9]*/status 2>/dev/null"
 )
 """How many files processes have open, how many they may, and who is near the end of its memory."""
@@ -52,4 +52,171 @@ RELEASES = (
     "find /srv /opt /app /var/www /home /data /usr/local -xdev -maxdepth 4 -type l "
     "-printf '%p -> %l  %TY-%Tm-%Td %TH:%TM:%TS\\n' 2>/dev/null | head -n 60"
 )
+CERTIFICATES = (
+    r"find /etc /srv /opt /var/lib /var/www /root /home /data /app /usr/local/etc /run -xdev "
+    r"\( -type f -o -type l \) \( -name '*.crt' -o -name '*.pem' -o -name '*.cert' "
+    r"-o -name '*.cer' -o -name '*.key' -o -name '*.chain' \) -not -path '/etc/ssl/certs/*' "
+    '2>/dev/null | head -n 60 | while read -r f; do echo; echo "==> $f <=="; '
+    'c=$(openssl x509 -noout -subject -issuer -serial -startdate -enddate -pubkey -in "$f" '
+    "2>/dev/null) && echo \"$c\" | grep -E '^(subject|issuer|serial|not)' && "
+    'echo "public=$(echo "$c" | grep -vE \'^(subject|issuer|serial|not)\' | sha256sum | '
+    'cut -c 1-16)"; k=$(openssl pkey -pubout -passin pass: -in "$f" 2>/dev/null </dev/null) && '
+    'echo "key=$(echo "$k" | sha256sum | cut -c 1-16)"; done'
+)
+"""All certificates with their dates; of keys only to which certificate they belong."""
+CHANGED = (
+    "find /etc /opt /srv /usr/local /var/www /root /home /data /app -xdev "
+    r"\( -type f -o -type l \) -mmin -180 -size -2048k ! -path '*/__pycache__/*' "
+    r"! -path '*/.git/*' ! -name '*.log' ! -path '*/log/*' -printf '%s %T@ %u %p\n' 2>/dev/null | "
+    "sort -k2,2nr | head -n 120"
+)
+"""What was written lately where settings and programs lie, the newest first."""
+JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
+SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
+TRIAGE = (
+    STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, LOG_FILES, PROGRAMS,
+    CHANGED, SUPERVISOR_LOG, VITALS,
+)  # fmt: skip
+
+BACKUPS = re.compile(
+    r"([._-](bak|orig|old|save|saved|sav|prev|previous|backup|good|known-good|working|stable|copy"
+    r"|dpkg-old|dpkg-bak|rpmsave|rpmorig|ucf-old|before\S*|last\S*|pre-?\S*|bak\S*|rollback\S*)"
+    r"|~|[._-]\d{4}-\d\d-\d\d\S*|[._-]\d{6,}\S*|\.\d{1,3}|[._-](r|v|rev)\d+)$"
+)
+"""How copies of a file are called that somebody kept."""
+
+
+KEPT_IN = "/etc /srv /opt /var/backups /var/lib /root /home /usr/local /var/www /data"
+"""Where copies may lie."""
+
+
+def show(path: str) -> str:
+    return f"cat {shlex.quote(path)}"
+
+
+def rows(path: str) -> str:
+    return f"ls -la --time-style=full-iso {shlex.quote(path)}"
+
+
+def walk(path: str) -> str:
+    return f"namei -l {shlex.quote(path)}"
+
+
+def kept(name: str) -> str:
+    """Copies of a file, wherever somebody may have put them."""
+    wanted = shlex.quote(f"*{name}*")
+    return (
+        f"find {KEPT_IN} -xdev -type f -name {wanted} "
+        r"-printf '%s %T@ %u %p\n'"
+    )
+
+
+def copies(path: str) -> str:
+    """Earlier versions of a file and how it differs from each: where a link leads, how many lines
+    it has, what is kept by git, copies beside it, and copies anywhere else, the newest first."""
+    here, own = PurePosixPath(path), shlex.quote(path)
+    folder, name = shlex.quote(str(here.parent)), shlex.quote(here.name)
+    likes = [f"-name {shlex.quote(f'*{here.name}*')}"]
+    if here.suffix and len(here.stem) > 2:
+        likes.append(f"-name {shlex.quote(f'{here.stem}[._-]*{here.suffix}*')}")
+        likes.append(f"-name {shlex.quote(f'*[._-]{here.stem}{here.suffix}')}")
+    look = rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} -printf '%T@ %p\n'"
+    git = f"git -c safe.directory='*' -C {folder}"
+    kept = "".join(
+        f'{git} cat-file -e {at}:./{name} 2>/dev/null && {{ echo "==> git:{at} <=="; '
+        f"{git} show {at}:./{name} | diff - {own} | head -n 60; }}; "
+        for at in ("HEAD", "HEAD~1", "HEAD~2")
+    )
+    return (
+        f'echo "==> link <=="; readlink {own}; echo "==> lines <=="; wc -l {own}; {kept}'
+        f"( find {folder} -maxdepth 2 {look} 2>/dev/null | sort -rn | head -n 8; "
+        f"find {KEPT_IN} {look} 2>/dev/null | sort -rn | head -n 10 ) | "
+        f'while read -r t f; do echo "==> $f <=="; diff "$f" {own} | head -n 60; done | '
+        "head -c 12000"
+    )
+
+
+def tail(path: str, count: int = 40) -> str:
+    return f"tail -n {count} {shlex.quote(path)}"
+
+
+def tails(paths: Sequence[str], count: int = 15) -> str:
+    return f"tail -v -n {count} " + " ".join(shlex.quote(path) for path in paths)
+
+
+def shown(pattern: str) -> str:
+    """All files that a pattern of plain letters names."""
+    return f"tail -v -n +1 {pattern}"
+
+
+def around(folders: Sequence[str]) -> str:
+    """What lies in folders, the newest first."""
+    named = " ".join(shlex.quote(folder) for folder in folders)
+    return (
+        rf"find {named} -maxdepth 4 -xdev \( -type f -o -type l \) -size -512k "
+        r"! -path '*/.git/*' ! -path '*/__pycache__/*' ! -path '*/node_modules/*' "
+        r"-printf '%s %T@ %u %p\n' 2>/dev/null | sort -k2,2nr | head -n 50"
+    )
+
+
+def holders(path: str) -> str:
+    """Who has a file open."""
+    return f"find /proc/[0-9]*/fd -lname {shlex.quote(path)} -printf '%p %l\\n'"
+
+
+def descriptors(pid: int) -> str:
+    return f"ls -l /proc/{pid}/fd"
+
+
+def limits(pid: int) -> str:
+    return f"grep -E 'open files|address space|processes' /proc/{pid}/limits"
+
+
+def large(mount: str) -> str:
+    return (
+        f"find {shlex.quote(mount)} -xdev -type f -size +32k -printf '%s %T@ %u %p\\n'"
+        " | sort -rn | head -n 40"
+    )
+
+
+def many(mount: str) -> str:
+    return (
+        f"find {shlex.quote(mount)} -xdev -printf '%h\\n' | sort | uniq -c | sort -rn | head -n 12"
+    )
+
+
+def names_in(folder: str) -> str:
+    """Some of the files of a folder that has many."""
+    return f"ls -U {shlex.quote(folder)} | head -n 12"
+
+
+def sizes_twice(paths: Sequence[str]) -> str:
+    named = " ".join(shlex.quote(path) for path in paths)
+    return f"stat -c '%s %n' {named}; sleep 1; stat -c '%s %n' {named}"
+
+
+def timed(url: str) -> str:
+    return (
+        "curl -s -o /dev/null -m 8 -w "
+        f"'%{{http_code}} after %{{time_total}} s from %{{remote_ip}}:%{{remote_port}}\\n' "
+        f"{shlex.quote(url)}"
+    )
+
+
+def resolved(name: str) -> str:
+    return f"getent hosts {shlex.quote(name)}"
+
+
+def mentions(word: str) -> str:
+    """Files that have a word in them, with the lines."""
+    return (
+        f"grep -rnsIF --exclude='*.log' --exclude-dir=.git -- {shlex.quote(word)} /etc /srv /opt "
+        "/var/lib /var/backups /run | cut -c1-300 | head -n 30"
+    )
+
+
+def served(port: int, name: str) -> str:
+    return (
+        f"openssl s_client -connect 127.0.0.1:{port} -servername {shlex.quote(name)} "
+        "</dev/null 2>/dev/null | openssl x509 -noout -subject -serial -startdate -enddate"
     )
