@@ -87,7 +87,7 @@ def _bringing_back(case: Case, asked: str, path: str, line: str) -> Iterator[Ide
         return  # it is there
     listed = case.look(above)
     folder_gone = listed is not None and not listed.ok
-    copies = _copies(case, path)
+    copies = _copies(case, service, path)
     near = [row for row in copies if PurePosixPath(row.path).parent == here.parent]
     source = max(near or copies, key=lambda row: row.time, default=None)
     mend = _mended(case, service, path, source.path if source else "", folder_gone)
@@ -109,18 +109,21 @@ def _seen(case: Case, walk: str) -> list[str]:
     return [row for row in case.text(walk).splitlines() if "No such file" in row][:1]
 
 
-def _copies(case: Case, path: str) -> list[parse.Sized]:
-    """Files by its name, or by that and what shows a copy, which nobody else goes by."""
+def _copies(case: Case, service: str, path: str) -> list[parse.Sized]:
+    """Files by its name, or by that and what shows a copy, which are nobody else's."""
     name = PurePosixPath(path).name
     used = {one.path for one in case.definitions.values()}
-    used |= {
-        one for other in case.services if not case.owns(other, path) for one in case.named(other)
-    }
+    others = [one for one in case.services if one != service]
     versions = re.compile(rf"\.?{re.escape(name)}([.~_-].*)?")
     rows = [row for row in parse.sizes(case.text(probes.kept(name))) if row.path != path]
     rows = [row for row in rows if not row.path.startswith((KEEP, "/usr/"))]
     rows = [row for row in rows if "/.cache/" not in row.path and row.path not in used]
-    return [row for row in rows if versions.fullmatch(PurePosixPath(row.path).name)]
+    return [
+        row
+        for row in rows
+        if versions.fullmatch(PurePosixPath(row.path).name)
+        and (case.owns(service, row.path) or not any(case.owns(one, row.path) for one in others))
+    ]
 
 
 def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool) -> Mend:
