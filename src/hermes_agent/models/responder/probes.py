@@ -120,7 +120,10 @@ def copies(path: str) -> str:
     if here.suffix and len(here.stem) > 2:
         likes.append(f"-name {shlex.quote(f'{here.stem}[._-]*{here.suffix}*')}")
         likes.append(f"-name {shlex.quote(f'*[._-]{here.stem}{here.suffix}')}")
-    look = rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} -printf '%T@ %p\n'"
+    look = (
+        rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} ! -path '*/__pycache__/*' "
+        r"-printf '%T@ %p\n'"
+    )
     git = f"git -c safe.directory='*' -C {folder}"
     kept = "".join(
         f'{git} cat-file -e {at}:./{name} 2>/dev/null && {{ echo "==> git:{at} <=="; '
