@@ -92,7 +92,7 @@ def flood(case: Case) -> Iterator[Idea]:
             continue
         claim = f"{service} logs far too much to {fast[0]}"
         emptied = (f"truncate -s 0 {' '.join(shlex.quote(path) for path in fast)}",)
-        yield from _quietened(case, service, claim, fast[0], lines(chatty), emptied, 0.15)
+        yield from _quietened(case, service, claim, fast[0], lines(chatty), emptied, 0.28)
     for path, was, now in growth(case):
         if now - was > FLOOD_BYTES:
             yield Idea(
