@@ -36,7 +36,7 @@ class Idea(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:
-        return self.category, self.component, self.fix
+        return self.category, self.component, self.fix or (self.claim,)
 
 
 Rule = Callable[[Case], Iterator[Idea]]

@@ -22,7 +22,7 @@ _SHIFTED = re.compile(
 )
 """Settings that give a program another time."""
 _LIMIT = re.compile(r"max|allow|toler|limit|accept|warn|alert|permit|grace", re.IGNORECASE)
-_NOTHING = re.compile(r"[+-]?0*(?:\.0+)?\s*(?:[smhd]|ms|sec\w*)?|false|no|off|none|null|", re.I)
+_NOTHING = re.compile(r"(?i)[+-]?0*(?:\.0+)?\s*(?:[smhd]|ms|sec\w*)?|false|no|off|none|null|")
 _SKEW = (
     r"clock|skew|in the future|in the past|not yet valid|from now|timestamp|too (?:old|new|early)"
     r"|(?:ahead|behind)\b|time (?:drift|differ|offset)|issued .*(?:time|ago)|replay|stale (?:token|"

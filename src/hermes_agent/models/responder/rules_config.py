@@ -23,6 +23,8 @@ _BAD_CONFIG = re.compile(
 )
 PREVENT = ("test a configuration before it is loaded", "keep configurations under version control")
 _WORD = re.compile(r"[\w./:@-]{2,}")
+UNABLE = 0.4
+"""Of ideas for which there is nothing to be done: they wait behind others."""
 _FILES = 5
 """Files of a service that are compared with earlier versions."""
 
@@ -57,10 +59,20 @@ def _files(case: Case, service: str, named: Sequence[str]) -> list[str]:
     lately = [path for path in changed(case, service) if _may_hold(path)]
     configs = case.configs(service)
     known = [*named, *(one for one in configs if one in lately), *lately, *configs]
-    known += case.wrappers(service)
+    known += [
+        path
+        for path in case.wrappers(service)
+        if case.content(path).startswith("#!") and not is_shared(case, service, path)
+    ]
     definition = case.definition(service)
     entry = definition.path if definition else ""
     return [path for path in dict.fromkeys(known) if path != entry][: _FILES + len(named)]
+
+
+def is_shared(case: Case, service: str, path: str) -> bool:
+    """Whether others are started with it, too, and run."""
+    users = [name for name in case.services if name != service and path in case.command(name)]
+    return any(case.programs[name].up for name in users if name in case.programs)
 
 
 def _may_hold(path: str) -> bool:
@@ -116,6 +128,8 @@ def _restoring(case: Case, service: str, path: str, said: str, named: bool) -> I
                case.restart(service))  # fmt: skip
     else:
         fix = _commented(case, service, path, said)
+    if not fix and not wants:
+        score = min(score, UNABLE)
     yield Idea(
         "bad-config", service, f"{path} of {service} is wrong since it was changed",
         min(score, 0.92), locus, lines(said, copy.change, *case.troubles(service)[:1]), wants, fix,
@@ -198,7 +212,7 @@ def reread(case: Case, service: str) -> tuple[str, ...]:
 
 def _unlike_others(case: Case, service: str) -> Iterator[Idea]:
     """One of several instances of a program is told something else than the others."""
-    others = [name for name in case.services if name != service and _same(case, name, service)]
+    others = [name for name in case.services if name != service and _same(name, service)]
     if not others or not is_near(case, service):
         return
     wants = case.missing(
@@ -218,6 +232,8 @@ def _unlike_others(case: Case, service: str) -> Iterator[Idea]:
             if len(known) != 1 or value in known or not value:
                 continue
             right = known.pop()
+            if _kind(right) != _kind(value):
+                continue
             sure = len([one for one in theirs if one]) > 1
             heard = value in spoken
             if not sure and not heard:
@@ -236,15 +252,17 @@ def _unlike_others(case: Case, service: str) -> Iterator[Idea]:
             )  # fmt: skip
 
 
-def _same(case: Case, one: str, other: str) -> bool:
-    """Whether two services are instances of one program."""
-    first, second = (
-        {word for word in case.command(name) if word.startswith("/") and CODE.search(word)}
-        or {PurePosixPath(word).name for word in case.command(name)[-3:] if "/" in word}
-        for name in (one, other)
-    )
-    alike = {PurePosixPath(word).name for word in first} & {PurePosixPath(x).name for x in second}
-    return bool(first & second) or bool(alike)
+def _same(one: str, other: str) -> bool:
+    """Whether two services are instances of one: called alike but for a number or a letter."""
+    first, second = (re.sub(r"(?:[-_:.]?\d+|[-_:.][a-z])$", "", name) for name in (one, other))
+    group, _, rest = one.partition(":")
+    return (first == second and first != one) or (bool(rest) and other.startswith(f"{group}:"))
+
+
+def _kind(value: str) -> str:
+    """What kind of value it is, by its look."""
+    forms = {"url": r"\w+://.*", "path": r"/.*", "number": r"[\d.]+", "host": r"[\w.-]+:\d+"}
+    return next((name for name, form in forms.items() if re.fullmatch(form, value)), "word")
 
 
 def _as_here(case: Case, other: str, service: str, key: str) -> str:

@@ -10,7 +10,7 @@ from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case, paths_in
 from hermes_agent.models.responder.house import CODE, SHARED
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
-from hermes_agent.models.responder.rules_config import is_near, reread, swapped
+from hermes_agent.models.responder.rules_config import is_near, is_shared, reread, swapped
 from hermes_agent.models.responder.settings import is_config
 
 _CODE = re.compile(
@@ -209,13 +209,21 @@ def _written_over(case: Case, service: str) -> Iterator[Idea]:
     spoken = [path for line in case.troubles(service)[:12] for path in paths_in(line)]
     lately = [path for path in case.changed(service) if CODE.search(path)]
     own = [path for path in case.named(service) if CODE.search(path) or "/bin/" in path]
+    own = [path for path in own if not is_shared(case, service, path)]
     for path in list(dict.fromkeys([*(x for x in spoken if CODE.search(x)), *lately, *own]))[
         :_MOST
     ]:
         copy = earlier(case, path)
-        if not copy.path and not copy.wants:
+        linked = parse.files(case.text(probes.copies(path))).get("link")
+        if linked or (not copy.path and not copy.wants):
             continue
-        score = 0.3 + 0.2 * bool(copy.path) + 0.2 * bool(code) + 0.1 * bool(broken)
+        score = (
+            0.3
+            - 0.15 * _is_other_release(copy.path, path)
+            + 0.2 * bool(copy.path)
+            + 0.2 * bool(code)
+            + 0.1 * bool(broken)
+        )
         score += 0.05 * (path in lately) + 0.05 * (path in spoken)
         yield Idea(
             "bad-deploy", service, f"{path} of {service} is worse than what it replaced",
@@ -223,6 +231,11 @@ def _written_over(case: Case, service: str) -> Iterator[Idea]:
             (*put_back(path, copy.path), case.restart(service)) if copy.path else (),
             undo_of(path), PREVENT,
         )  # fmt: skip
+
+
+def _is_other_release(copy: str, path: str) -> bool:
+    """Whether a copy is what another release has in its place: that one is taken as a whole."""
+    return copy != path and re.sub(r"\d+", "#", copy) == re.sub(r"\d+", "#", path)
 
 
 def _put_aside(case: Case, service: str) -> Iterator[Idea]:

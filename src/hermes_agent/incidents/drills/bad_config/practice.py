@@ -3,7 +3,7 @@ supervisor's own entry, and in one of several instances."""
 
 import re
 
-from hermes_agent.incidents.drills import troves, tiers
+from hermes_agent.incidents.drills import tiers, troves
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene
@@ -146,7 +146,7 @@ def entry_flag(pick: Pick) -> Scene:
             [tiers.Part(part.program, files, part.folders), troves.trove(third)],
             files={**kept, f"/root/todo-{pick.token(3)}.txt": File("ask about the new timeout\n")},
             hostname=pick.host(),
-            setup=[f"mkdir -p {aside.rpartition('/')[0]}; cp {entry} {aside}; "
+            setup=[f"mkdir -p {aside.rpartition('/')[0]}", f"cp {entry} {aside}",
                    f"touch -d '-9 days' {aside}"],
         ),
         check=troves.is_up(name, home.port),

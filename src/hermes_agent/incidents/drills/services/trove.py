@@ -176,7 +176,7 @@ def handler(trove: Trove, log: Log) -> type[http.server.BaseHTTPRequestHandler]:
                 status, answer = error.status, f"{error}\n".encode()
                 if status != 404:
                     log("error", f"{method} {self.path} failed: {error}")
-            except Exception as error:
+            except OSError as error:
                 status, answer = 500, b"internal error\n"
                 log("error", f"{method} {self.path} failed: {type(error).__name__}: {error}")
             self.send_response(status)
@@ -223,7 +223,7 @@ def main() -> None:
                 context.load_verify_locations(authority)
                 context.verify_mode = ssl.CERT_REQUIRED
             server.socket = context.wrap_socket(server.socket, server_side=True)
-    except Exception as error:
+    except (OSError, ValueError, KeyError) as error:
         log("critical", f"will not start: {type(error).__name__}: {error}")
         raise SystemExit(78) from None
     log("info", f"listening at {settings['listen']}")
