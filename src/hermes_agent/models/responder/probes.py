@@ -126,7 +126,7 @@ def copies(path: str) -> str:
     )
     git = f"git -c safe.directory='*' -C {folder}"
     kept = "".join(
-        f'{git} cat-file -e {at}:./{name} 2>/dev/null && {{ echo "==> git:{at} <=="; '
+        f'{git} show {at}:./{name} >/dev/null 2>&1 && {{ echo "==> git:{at} <=="; '
         f"{git} show {at}:./{name} | diff - {own} | head -n 60; }}; "
         for at in ("HEAD", "HEAD~1", "HEAD~2")
     )
