@@ -222,13 +222,14 @@ def cause_of(tried: Sequence[Idea]) -> Idea:
     """Of all that was mended, what was at the root: what was surest. Where others had given up on
     it, it took them with it."""
     root = max(tried, key=lambda idea: (idea.category != CASCADE, idea.score))
-    others = [idea for idea in tried if idea.category == CASCADE and idea is not root]
+    after = tried[list(tried).index(root) + 1 :]
+    others = [idea for idea in after if idea.category == CASCADE]
     if not others:
         return root
     return replace(
         root,
         category=CASCADE,
-        claim=f"{root.claim}, and took {others[0].component} with it",
+        claim=f"{root.claim}, and then {others[0].claim}",
         evidence=(*root.evidence[:2], *others[0].evidence[:1]),
         prevent=(*root.prevent, "let those that give up try again by themselves"),
     )

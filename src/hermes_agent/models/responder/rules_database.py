@@ -20,6 +20,11 @@ _FULL = re.compile(
     r"too many (?:clients|connections)|connection slots|no free connection|\bpool\b", re.IGNORECASE
 )
 _PLACE = re.compile(r"\b([\w.-]+):(\d{2,5})/(\w+)(?:[ ?]+(?:user=)?(\w+))?")
+_URL = re.compile(
+    r"\bpostgres(?:ql)?(?:\+\w+)?://(?:([\w.-]+)(?::[^@\s]*)?@)?([\w.-]*)(?::(\d{2,5}))?"
+    r"(?:/([\w-]+))?"
+)
+SOCKETS = "ss -lxp"
 _QUERY = (
     "select pid, usename, application_name, client_port, state, "
     "coalesce(extract(epoch from now() - coalesce(xact_start, state_change))::int, 0), "
@@ -53,14 +58,49 @@ class _Session(Struct, frozen=True):
 
 
 def _places(case: Case) -> list[tuple[str, int, str, str]]:
-    """Host, port, database and user of each database that a suspect has."""
-    values = [value for one in case.suspects for value in case.settings(one).values()]
-    named = [_PLACE.search(value) for value in values if "http" not in value]
-    found = [(one[1], int(one[2]), one[3], one[4] or "") for one in named if one]
-    listening = [one.port for one in case.listeners if one.name.startswith("postgres")]
-    return list(
-        dict.fromkeys([*found, *(("127.0.0.1", port, "postgres", "") for port in listening)])
-    )
+    """Host, port, database and user of each database that a suspect has, and of each that listens
+    here."""
+    found = list[tuple[str, int, str, str]]()
+    for one in case.suspects:
+        values = case.settings(one)
+        for value in [*values.values(), case.about(one)]:
+            found += _written(value)
+        host = values.last("pghost", "db_host", "database_host")
+        port = values.last("pgport", "db_port", "database_port")
+        if host or port.isdigit():
+            base = values.last("pgdatabase", "db_name", "dbname", "database_name", "database")
+            user = values.last("pguser", "db_user", "database_user")
+            found.append((host or "127.0.0.1", _port(port), base or "postgres", user))
+    listening = [each.port for each in case.listeners if each.name.startswith("postgres")]
+    found += [("127.0.0.1", own, "postgres", "") for own in listening]
+    for folder, port in re.findall(r"(/\S*)/\.s\.PGSQL\.(\d{2,5})\b", case.text(SOCKETS)):
+        found.append((folder, int(port), "postgres", ""))
+    best: dict[tuple[str, int], tuple[str, int, str, str]] = {}
+    for place in found:
+        if re.fullmatch(r"[\w./-]+", place[0]):
+            best.setdefault(place[:2], place)
+    return list(best.values())
+
+
+def _written(value: str) -> Iterator[tuple[str, int, str, str]]:
+    """A place as it is written in one value: an address, pairs, or a call of psql."""
+    if url := _URL.search(value):
+        yield url[2] or "127.0.0.1", _port(url[3]), url[4] or "postgres", url[1] or ""
+        return
+    pairs = dict(re.findall(r"\b(host|port|dbname|user)\s*=\s*'?([\w./-]+)", value))
+    if "host" in pairs or "dbname" in pairs:
+        yield (pairs.get("host", "127.0.0.1"), _port(pairs.get("port", "")),
+               pairs.get("dbname", "postgres"), pairs.get("user", ""))  # fmt: skip
+    elif call := re.search(r"\bpsql\b((?:\s+-[hpUd]\s*\S+)+)(?:\s+(\w+))?", value):
+        flags: dict[str, str] = dict(re.findall(r"-([hpUd])\s*(\S+)", call[1]))
+        yield (flags.get("h", "127.0.0.1"), _port(flags.get("p", "")),
+               flags.get("d") or call[2] or "postgres", flags.get("U", ""))  # fmt: skip
+    elif "http" not in value and (plain := _PLACE.search(value)):
+        yield plain[1], int(plain[2]), plain[3], plain[4] or ""
+
+
+def _port(text: str | None) -> int:
+    return int(text) if text and text.isdigit() and len(text) < 6 else 5432
 
 
 def _psql(place: tuple[str, int, str, str], query: str, user: str = "") -> str:
@@ -100,7 +140,13 @@ def database(case: Case) -> Iterator[Idea]:
         spoken = next((line for line in case.troubles(service) if _TROUBLE.search(line)), "")
         if not spoken and service != case.brief.service:
             continue
-        for place in _places(case):
+        places = _places(case)
+        if spoken and not places and any("postgres" in one.command for one in case.processes):
+            yield Idea(
+                "database-lock", service, "the database may be asked through a socket", 0.6,
+                service, lines(spoken), case.missing((SOCKETS,)),
+            )  # fmt: skip
+        for place in places:
             wants, answer, user = _asked(case, place)
             if wants:
                 yield Idea(
@@ -144,6 +190,12 @@ def _blocked(
             (_psql(place, end, user),), "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
         )  # fmt: skip
+        if root.name in case.programs and root.name != case.database_of(place[1]):
+            yield Idea(
+                "database-lock", root.name, f"{root.name} takes a lock and keeps it", 0.64,
+                f"{root.name}, pid {root.pid}", lines(root.line, spoken), (),
+                (case.restart(root.name),), "", ("end transactions soon",),
+            )  # fmt: skip
 
 
 def _holding(
@@ -186,19 +238,21 @@ def _limited(
 ) -> Iterator[Idea]:  # fmt: skip
     """A role that has all the connections that it may have. What does nothing is ended; how many
     it may have is for people to say."""
-    role = re.search(r"too many connections for role \\?\"(\w+)\\?\"", spoken)
-    if not role:
+    limit = re.search(r"too many connections for (role|database) \\?\"(\w+)\\?\"", spoken)
+    if not limit:
         return
-    name = role[1]
-    idle = [one for one in sessions if one.user == name and one.state.startswith("idle")]
+    kind, name = limit[1], limit[2]
+    idle = [one for one in sessions if one.state.startswith("idle")]
+    idle = [one for one in idle if one.user == name] if kind == "role" else idle
     end = (
         "select count(pg_terminate_backend(pid)) from pg_stat_activity where "
-        f"usename = '{name}' and state like 'idle%' and pid <> pg_backend_pid()"
+        f"{'usename' if kind == 'role' else 'datname'} = '{name}' and state like 'idle%' "
+        "and pid <> pg_backend_pid()"
     )
     yield Idea(
         "pool-exhausted", case.database_of(place[1]) or service,
-        f"role {name} has all its connections, and does nothing with {len(idle)} of them",
-        0.9 if idle else 0.7, f"role {name}" + (f", pid {idle[0].pid}" if idle else ""),
+        f"{kind} {name} has all its connections, and nothing is done with {len(idle)} of them",
+        0.9 if idle else 0.7, f"{kind} {name}" + (f", pid {idle[0].pid}" if idle else ""),
         lines(spoken, *(one.line for one in idle[:2])), (),
         (_psql(place, end, user),) if idle else (), "its clients connect again",
         ("size limits of roles by the pools of their clients", "give connections back"),

@@ -71,7 +71,9 @@ def _hosts(case: Case, service: str, spoken: str) -> list[str]:
     return [
         host.rstrip(".")
         for host in dict.fromkeys(found)
-        if not re.search(r"\.(?:py|conf|log|json|ya?ml|sh|service|so|arpa)$", host)
+        if not re.search(
+            r"\.(?:py|conf|log|json|ya?ml|sh|service|so)$|(?:in-addr|ip6)\.arpa$", host
+        )
     ]
 
 
@@ -90,6 +92,9 @@ def _naming(
     servers = [x for x in files.get("/etc/resolv.conf", []) if x.startswith("nameserver")]
     claim = f"{host}, which {service} needs, is not resolved"
     evidence = lines(spoken, *servers)
+    if wants:
+        yield Idea("dns-failure", service, claim, 0.66, host, evidence, wants)
+        return
     found = False
     ways = (
         *_restored(case, service, claim, host, evidence),
@@ -103,7 +108,7 @@ def _naming(
         yield idea
     if not found:
         locus = servers[0] if servers else host
-        yield Idea("dns-failure", service, claim, 0.62, locus, evidence, wants)
+        yield Idea("dns-failure", service, claim, 0.62, locus, evidence)
 
 
 def _restored(
@@ -112,9 +117,11 @@ def _restored(
     """A file that names go by was changed, here or of the name server."""
     server = _dns_owner(case)
     own = [(path, earlier(case, path), service) for path in _FILES]
-    for path, copy, whose in [*own, *((path, copy, server) for path, copy in _served(case))]:
-        if copy.wants:
-            yield Idea("dns-failure", whose, claim, 0.6, host, evidence, copy.wants)
+    every = [*own, *((path, copy, server) for path, copy in _served(case))]
+    wants = tuple(want for _, copy, _ in every for want in copy.wants)
+    if wants:
+        yield Idea("dns-failure", service, claim, 0.66, host, evidence, wants)
+    for path, copy, whose in every:
         if not copy.path:
             continue
         after = (case.restart(whose),) if whose == server and server else ()
@@ -165,7 +172,7 @@ def _other_server(
     if not working or any(working in line for line in servers[:1]):
         return
     path, keep = "/etc/resolv.conf", f"{KEEP}/resolv.conf.replaced"
-    told = servers[0] if servers else "no server is named"
+    told = servers[0] if servers else "what /etc/resolv.conf names"
     fix = (
         f"cp {path} {keep}; sed -i -E '/^nameserver /d; 1i nameserver {working}' {path}"
         if servers
@@ -183,7 +190,8 @@ def _unlisted(
     """The name is in none of the files that answer for it, and it is known where it leads."""
     mentioned = case.look(probes.mentions(host))
     if mentioned is None:
-        yield Idea("dns-failure", service, claim, 0.61, host, evidence, (probes.mentions(host),))
+        yield Idea("dns-failure", service, f"{claim}: is it listed anywhere?", 0.65, host,
+                   evidence, (probes.mentions(host),))  # fmt: skip
         return
     address, shown = _listening(case, service, host), ""
     for path, text in _rows(mentioned.output):

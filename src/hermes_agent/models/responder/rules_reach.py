@@ -12,13 +12,18 @@ _SLOW = re.compile(
     r"ETIMEDOUT|busy|congest",
     re.IGNORECASE,
 )
+_ELSE = re.compile(r"statement timeout|\block|\bpool\b|connection slots|resolution", re.IGNORECASE)
+"""What is waited for is known then."""
 SLOW_SECONDS = 0.8
+FEW = 8
+"""Lines by which a changed file may differ from what it was."""
 
 
 def slow(case: Case) -> Iterator[Idea]:
     """Something that it needs answers late: by itself, or because somebody else keeps it busy."""
     for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
+        troubles = [x for x in case.troubles(service) if not _ELSE.search(x)]
+        spoken = next((x for x in troubles if _SLOW.search(x)), "")
         if not spoken and service == case.brief.service and _SLOW.search(case.symptom):
             spoken = case.symptom
         for one in needed.targets(case, service):
@@ -49,7 +54,7 @@ def _hurrying(
         for path in list(dict.fromkeys(paths))[:3]:
             copy = earlier(case, path)
             wants += copy.wants
-            if not copy.path:
+            if not copy.path or len(copy.changes) > FEW:
                 continue
             claim = (
                 f"{culprit} answers {service} late"

@@ -51,3 +51,40 @@ def breaker(pick: Pick) -> Scene:
         stays=(porters.settings_file(edge, "json"), f"/etc/{store}.conf"),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )
+
+
+def dead_connections(pick: Pick) -> Scene:
+    """The store fell and was started anew at once; whoever had connections to it still has the
+    dead ones."""
+    edge, api, beside = pick.services(3)
+    port, api_port, beside_port, store_port = pick.ports(4)
+    store = pick.choice(("queue", "tablet", "memstore"))
+    style, form = porters.any_style(pick), pick.choice(("json", "env", "properties"))
+    parts = [
+        porters.porter(edge, port, f"http://127.0.0.1:{api_port}", form="flags", style=style,
+                       more={"timeout": 2}, needs=[api]),
+        porters.porter(api, api_port, f"kv://127.0.0.1:{store_port}", form=form, style=style,
+                       more={"reconnect": "no", "pool": 2}, needs=[store]),
+        porters.lines(store, store_port),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="yaml", style=style),
+    ]  # fmt: skip
+    touch = f"curl -s -m 3 http://127.0.0.1:{port}/status"
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=porters.status(edge, port),
+        healthy=lambda probe: said(*(probe.keeps(one, "/v") for one in (port, api_port))),
+        truth=Truth(
+            component=(store, api),
+            category=("cascading-failure",),
+            locus=f"{store}|{api}|{store_port}",
+            evidence=f"{store}|{store_port}|{api}|pipe|closed",
+        ),
+        inject=lines(
+            *[touch] * 3, "sleep 4", f"supervisorctl signal KILL {store}", "sleep 2", *[touch] * 4
+        ),
+        fix=(f"supervisorctl restart {api}",),
+        wrong={"the store again": [f"supervisorctl restart {store}"],
+               "the edge": [f"supervisorctl restart {edge}"]},
+        stays=(porters.settings_file(api, form), f"/etc/{store}.conf"),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )  # fmt: skip

@@ -1,9 +1,10 @@
 """Locks of databases, in other houses."""
 
-from hermes_agent.incidents.drills import porters, tiers
+from hermes_agent.incidents.drills import database, porters, tiers
+from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
-from hermes_agent.incidents.drills.scene import Scene, lines, said
-from hermes_agent.incidents.drills.world import File, Truth
+from hermes_agent.incidents.drills.scene import Scene, said
+from hermes_agent.incidents.drills.world import File, Program, Truth
 
 _HOLD = """import sqlite3, sys, time
 base = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -55,5 +56,70 @@ def sqlite_held(pick: Pick) -> Scene:
         fix=(f"pkill -f '[{script[0]}]{script[1:]}'",),
         wrong={"restarting": [f"supervisorctl restart {api}"]},
         stays=(porters.settings_file(api, form),),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )
+
+
+def left_open(pick: Pick) -> Scene:
+    """A worker that goes on with other things never ended a transaction that it began."""
+    api, beside = pick.services(2)
+    port, base_port, beside_port = pick.ports(3)
+    base, table = f"{api}db", pick.choice(("entries", "bookings"))
+    worker = f"{pick.word()}-{pick.choice(('sync', 'runner', 'agent'))}"
+    style, form = porters.any_style(pick), pick.choice(("yaml", "env", "json"))
+    psql = f"psql -XAtq -h 127.0.0.1 -p {base_port}"
+    script, flag = f"/opt/{worker}/bin/run", f"/run/{worker}.go"
+    text = (
+        f"#!/bin/bash\nexport PGAPPNAME={worker}\n"
+        f"until {psql} -U app -c 'select 1' {base}; do sleep 0.2; done\n(\n"
+        f"  until [ -e {flag} ]; do sleep 0.1; done\n"
+        f"  echo 'begin; update {table} set v = v;'\n  sleep 100000\n"
+        f") | {psql} -U app {base} &\nwhile :; do date +%s > /run/{worker}.beat; sleep 1; done\n"
+    )
+    parts = [
+        database.postgres(
+            base_port, base,
+            [f"create table {table} (k text primary key, v text)",
+             f"insert into {table} values ('status', '0'), ('old', '{pick.token(9)}')"],
+        ),
+        porters.porter(
+            api, port, f"postgresql://app@127.0.0.1:{base_port}/{base}", form=form, style=style,
+            needs=[database.NAME], more={"table": table},
+        ),
+        tiers.Part(
+            Program(name=worker, command=script, needs=(database.NAME,), about="must go on",
+                    ready=f"file:/run/{worker}.beat"),
+            {script: File(text, mode=0o755, age=tiers.MONTH)},
+        ),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="flags", style=style),
+    ]  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.run(f"touch {flag}")
+        tiers.until_broken(box, porters.status(api, port))
+        box.run(f"rm {flag}")
+
+    end = (
+        "select pg_terminate_backend(pid) from pg_stat_activity "
+        f"where application_name = '{worker}'"
+    )
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(
+            probe.keeps(port, "/v"),
+            porters.quick(probe, port, 1.5),
+        ),
+        truth=Truth(
+            component=(database.NAME, base, worker, api),
+            category=("database-lock",),
+            locus=rf"{worker}|{table}|pid \d+",
+            evidence=f"{worker}|idle in transaction|statement timeout",
+        ),
+        inject=inject,
+        fix=(f'{psql} -U postgres {base} -c "{end}"',),
+        wrong={"restarting": [f"supervisorctl restart {api}"]},
+        stays=(porters.settings_file(api, form), script),
+        runs=(script,),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )

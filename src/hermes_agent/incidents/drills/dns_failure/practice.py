@@ -66,3 +66,44 @@ def moved_record(pick: Pick) -> Scene:
         stays=(porters.settings_file(api, form), f"/etc/default/{store}"),
         runs=("zoned.py",),
     )
+
+
+def dangling(pick: Pick) -> Scene:
+    """The resolver's file is a link, and what it leads to is gone since the last start."""
+    api, store, beside = pick.services(3)
+    port, store_port, beside_port = pick.ports(3)
+    style, name = porters.any_style(pick), f"{store}.{pick.choice(('home.arpa', 'site.test'))}"
+    behind = pick.choice(("/run/resolver/resolv.conf", "/run/net/dns.conf"))
+    zone, form = "/opt/localdns/etc/records", pick.choice(("env", "environment", "flags"))
+    text = f"nameserver {SERVER}\noptions timeout:1 attempts:1\n"
+    parts = [
+        _named("localdns", zone),
+        porters.porter(api, port, f"http://{name}:{store_port}", form=form, style=style,
+                       needs=[store], log=f"/srv/{api}/logs/{api}.out"),
+        porters.porter(store, store_port, f"/srv/{store}/values", form="json", style=style),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form=form, style=style),
+    ]  # fmt: skip
+    return Scene(
+        world=tiers.joined(
+            parts,
+            files={
+                zone: File(f"{name} 127.0.0.1\nprinter.{name} 127.0.0.9\n", age=tiers.MONTH),
+                behind: File(text, age=tiers.MONTH),
+                "/etc/resolv.conf": File(link=behind),
+            },
+            hostname=pick.host(),
+        ),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v"), probe.keeps(beside_port, "/v")),
+        truth=Truth(
+            component=("localdns", api, "resolver", "dns"),
+            category=("dns-failure",),
+            locus=f"resolv.conf|{behind}|{name}",
+            evidence=f"resolv.conf|{name}|name resolution|not known",
+        ),
+        inject=lines(f"rm {behind}"),
+        fix=(f"printf 'nameserver {SERVER}\\noptions timeout:1\\n' > /etc/resolv.conf",),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(porters.settings_file(store, "json"), zone),
+        runs=("localdns.py",),
+    )

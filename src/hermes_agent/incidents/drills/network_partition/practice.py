@@ -42,6 +42,51 @@ def stolen_route(pick: Pick) -> Scene:
         stays=(porters.settings_file(api, "yaml"),),
         harm=lambda probe: said(
             probe.keeps(beside_port, "/v"),
-            "" if "172.30.9.1" in probe.run(["ip", "addr"]).stdout else f"{device} lost its address",
+            "" if "172.30.9.1" in probe.run(["ip", "addr"]).stdout else "an address is gone",
+        ),
+    )  # fmt: skip
+
+
+def own_chain(pick: Pick) -> Scene:
+    """A chain of its own, with rules that belong there, and one that takes a whole range."""
+    api, store, beside = pick.services(3)
+    port, store_port, beside_port = pick.ports(3)
+    node, address = f"{store}{pick.size(10, 99)}", f"10.77.0.{pick.size(2, 200)}"
+    chain = pick.choice(("EGRESS", "policy-out", "hardening"))
+    style, form = porters.any_style(pick), pick.choice(("env", "properties", "environment"))
+    kept = (f"-A {chain} -p tcp -m tcp --dport 25 -j DROP", f"-A {chain} -d 192.0.2.0/24 -j DROP")
+    how = pick.choice(("REJECT --reject-with tcp-reset", "DROP"))
+    rule = f"{chain} -d 10.77.0.0/24 -p tcp -m tcp --dport 6000:9999 -j {how}"
+    parts = [
+        porters.porter(api, port, f"http://{address}:{store_port}", form=form, style=style,
+                       needs=[store]),
+        porters.porter(store, store_port, f"/srv/{store}/values", form="yaml", style=style,
+                       bind=address, node=node),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="json", style=style),
+    ]  # fmt: skip
+    return Scene(
+        world=tiers.joined(
+            parts, hostname=pick.host(), nodes=(Node(node, address),),
+            setup=[f"iptables -N {chain}", f"iptables -A OUTPUT -j {chain}",
+                   *(f"iptables {one}" for one in kept)],
+        ),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v")),
+        truth=Truth(
+            component=("firewall", "network", api, store, node),
+            category=("network-partition",),
+            locus=rf"{chain}|{address}|6000:9999",
+            evidence=f"{chain}|refused|timed out|{address}",
+        ),
+        inject=lines(f"iptables -I {rule}"),
+        fix=(f"iptables -D {rule}",),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(porters.settings_file(api, form),),
+        harm=lambda probe: said(
+            probe.keeps(beside_port, "/v"),
+            *(
+                "" if one in probe.run(["iptables", "-S"]).stdout else f"the rule {one} is gone"
+                for one in kept
+            ),
         ),
     )  # fmt: skip

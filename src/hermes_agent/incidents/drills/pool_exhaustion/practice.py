@@ -1,5 +1,7 @@
 """Connections that are all taken, in other houses."""
 
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check
 from hermes_agent.incidents.drills import porters, tiers
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
@@ -80,5 +82,54 @@ def max_clients(pick: Pick) -> Scene:
         wrong={"restarting the service": [f"supervisorctl restart {api}"]},
         stays=(porters.settings_file(api, form), f"/etc/{store}.conf"),
         runs=(code,),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )
+
+
+def small_pool(pick: Pick) -> Scene:
+    """The pool was made smaller than what its users need at the same time."""
+    api, beside = pick.services(2)
+    port, store_port, beside_port = pick.ports(3)
+    store, caller = pick.choice(("keyval", "statedb")), f"{pick.word()}-poller"
+    style, form = porters.any_style(pick), pick.choice(("json", "yaml", "properties"))
+    path = porters.settings_file(api, form)
+    script = f"/opt/{caller}/bin/poll.sh"
+    loop = f"while :; do curl -s -m 5 -o /dev/null http://127.0.0.1:{port}/status; done"
+    text = f"#!/bin/bash\nfor n in 1 2 3; do ( {loop} ) & done\nwait\n"
+    parts = [
+        porters.lines(store, store_port),
+        porters.porter(api, port, f"kv://127.0.0.1:{store_port}", form=form, style=style,
+                       needs=[store], more={"pool": 8, "pool_wait": 0.5, "hold": 0.3}),
+        tiers.Part(
+            Program(name=caller, command=script, needs=(api,), about="must go on"),
+            {script: File(text, mode=0o755, age=tiers.MONTH)},
+        ),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="env", style=style),
+    ]  # fmt: skip
+    one = f"curl -fsS -m 3 http://127.0.0.1:{port}/status"
+    old = f"{path}.{pick.choice(('20261102', 'orig', 'v41'))}"
+
+    def inject(box: Box) -> None:
+        box.run(f"cp -p {path} {old}")
+        box.run(rf"""sed -i -E 's/(pool"?[:=] ?)8/\11/' {path}; supervisorctl restart {api}""")
+        box.wait(f"tcp:{port}")
+
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=WatchedCheck(
+            f"{api}-status", Check(" && ".join([one] * 6), timeout=16), api, severity="P1"
+        ),
+        healthy=lambda probe: said(*(porters.quick(probe, port, 2) for _ in range(6))),
+        truth=Truth(
+            component=(api,),
+            category=("pool-exhausted", "bad-config"),
+            locus=f"{path}|pool",
+            evidence="pool",
+        ),
+        inject=inject,
+        fix=(f"cp -p {old} {path}", f"supervisorctl restart {api}"),
+        wrong={"restarting": [f"supervisorctl restart {api} {store}"]},
+        stays=(f"/etc/{store}.conf", script),
+        runs=(script,),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )

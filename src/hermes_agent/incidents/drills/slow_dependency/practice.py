@@ -1,6 +1,9 @@
 """Waiting for others, in other houses."""
 
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check
 from hermes_agent.incidents.drills import porters, tiers
+from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import Truth
@@ -39,3 +42,54 @@ def cache_gone(pick: Pick) -> Scene:
         stays=(porters.settings_file(api, form), porters.settings_file(archive, "properties")),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )
+
+
+def one_of_two(pick: Pick) -> Scene:
+    """nginx shares requests out to two of a kind, and one of them was told to take its time."""
+    api, beside = pick.services(2)
+    port, first, second, beside_port = pick.ports(4)
+    style, form = porters.any_style(pick), pick.choice(("env", "json", "yaml"))
+    late, delay = f"{api}-b", pick.choice((2.5, 3.1, 4))
+    path = porters.settings_file(late, form)
+    site = (
+        f"upstream {api} {{\n    server 127.0.0.1:{first};\n    server 127.0.0.1:{second};\n}}\n"
+        f"server {{\n    listen 127.0.0.1:{port};\n    location / {{\n"
+        f"        proxy_pass http://{api};\n    }}\n}}\n"
+    )
+    shared = f"/srv/{api}/values"
+    parts = [
+        tiers.nginx({api: site}, [f"{api}-a", late], port),
+        porters.porter(f"{api}-a", first, shared, form=form, style=style, more={"delay": 0}),
+        porters.porter(late, second, shared, form=form, style=style, more={"delay": 0}),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="flags", style=style),
+    ]
+    one = f"curl -fsS -m 2 http://127.0.0.1:{port}/status"
+
+    def inject(box: Box) -> None:
+        box.run(f"mkdir -p /var/backups/{late} && cp -p {path} /var/backups/{late}/")
+        box.run(rf"""sed -i -E 's/(delay"?[:=] ?"?)0/\1{delay}/I' {path}""")
+        box.run(f"supervisorctl restart {late}")
+        box.wait(f"tcp:{second}")
+
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=WatchedCheck(
+            "nginx-answers", Check(f"{one} && {one} && {one} && {one}", timeout=10), "nginx",
+            severity="P1",
+        ),
+        healthy=lambda probe: said(
+            *(porters.quick(probe, each, 1.5) for each in (port, first, second))
+        ),
+        truth=Truth(
+            component=(late,),
+            category=("slow-dependency", "bad-config"),
+            locus=rf"{path}|{late}|{second}|delay",
+            evidence=rf"{late}|{second}|delay|DELAY|timed out",
+        ),
+        inject=inject,
+        fix=(f"cp -p /var/backups/{late}/{path.rpartition('/')[2]} {path}",
+             f"supervisorctl restart {late}"),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=("/etc/nginx", porters.settings_file(f"{api}-a", form)),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )  # fmt: skip
