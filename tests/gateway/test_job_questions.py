@@ -70,7 +70,8 @@ async def test_a_group_in_which_an_owner_writes_is_asked(tmp_path: Path) -> None
         run = await begun(r, origin="pad:team")
         await r.hears("touch made", "team")
         await r.press("Yes", "ada", chat="team", group=True)
-        await in_state(r, run, "done")
+        assert (await in_state(r, run, "done")).output == "It is made"
+        assert not any("touch" in one for one in r.texts("ops"))
 
 
 async def test_a_job_that_nobody_answers_goes_on_without_it(tmp_path: Path) -> None:
