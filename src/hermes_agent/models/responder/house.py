@@ -177,8 +177,21 @@ class House(Sight):
 
     @once
     def lying(self, service: str) -> list[parse.Sized]:
-        """What lies in its folders, the newest first."""
-        return list(parse.sizes(self.text(self.around(service)))) if self.folders(service) else []
+        """What lies in its folders, the newest first; what others go by is not its own."""
+        if not self.folders(service):
+            return []
+        rows = parse.sizes(self.text(self.around(service)))
+        return [row for row in rows if not self._is_others(service, row.path)]
+
+    def _is_others(self, service: str, path: str) -> bool:
+        """Whether another service is started with this file, or it is called as that one is."""
+        if path in self._started(service):
+            return False
+        stem = PurePosixPath(path).name.partition(".")[0]
+        others = [one for one in self.services if one != service]
+        return (stem in others and stem != service) or any(
+            path in self._started(one) for one in others if self.definition(one) is not None
+        )
 
     @once
     def configs(self, service: str) -> list[str]:
@@ -298,7 +311,8 @@ class House(Sight):
         """Whether a file belongs to a service."""
         if path in self.named(service) or path in self.opened(service):
             return True
-        return any(path.startswith(f"{folder}/") for folder in self._places(service))
+        below = any(path.startswith(f"{folder}/") for folder in self._places(service))
+        return below and not self._is_others(service, path)
 
     def _places(self, service: str) -> Iterator[str]:
         yield from self.folders(service)
