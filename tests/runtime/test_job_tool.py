@@ -59,8 +59,8 @@ async def test_the_agent_makes_tends_and_removes_a_job(tmp_path: Path) -> None:
 
 async def test_a_job_does_not_make_jobs(tmp_path: Path) -> None:
     model = acts(tmp_path, ADD, {"action": "list"})
-    async with workplace(tmp_path, model) as place:
-        run = await place.by_hand(await place.add(name="parent"))
+    async with workplace(tmp_path, model, channels={}) as place:
+        run = await place.by_hand(await place.add(name="parent", deliver=()))
         added, listed = await results(place, run.session)
         assert not added.ok
         assert "a job, or a child, does not make or change jobs" in added.text
