@@ -231,3 +231,45 @@ def test_a_remedy_is_judged_by_what_is_said_afterwards() -> None:
     assert not eased(before, still, idea)
     assert eased(before, calm, idea)
     assert undoing(Idea("a", "b", "c", 0.5, undo="start it again")) == ()
+
+
+UNIT_FACTS = """\
+MainPID=812
+ExecStart={ path=/usr/bin/python3 ; argv[]=/usr/bin/python3 serve.py --conf /etc/shop.toml ; \
+ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Environment=PORT=8080 "NOTE=a b"
+EnvironmentFiles=/etc/default/shop (ignore_errors=yes)
+WorkingDirectory=/srv/shop
+Id=shop.service
+FragmentPath=/etc/systemd/system/shop.service
+
+MainPID=0
+ExecStart={ path=/usr/sbin/cached ; argv[]=/usr/sbin/cached -f ; ignore_errors=no ; pid=0 }
+Id=cached.service
+FragmentPath=/lib/systemd/system/cached.service
+"""
+
+
+def test_units_of_systemd_are_known_as_programs_of_a_supervisor_are() -> None:
+    units = (
+        "shop.service   loaded active running The shop\n"
+        "cached.service loaded failed failed  A cache\n"
+    )
+    said = "2026-11-16T02:49:01+0000 box shop[812]: ERROR cannot write\n"
+    looked = {
+        probes.UNITS: units,
+        probes.unit_facts(["shop", "cached"]): UNIT_FACTS,
+        probes.journal("shop"): said,
+        probes.CLOCK: LOOKED[probes.CLOCK],
+    }
+    found = Case(
+        Brief("inc-1", service="shop"), [Seen(command, text) for command, text in looked.items()]
+    )
+    assert found.programs["shop"].pid == 812
+    assert not found.programs["cached"].up
+    assert found.configs("shop") == ["/etc/shop.toml", "/etc/default/shop"]
+    assert found.settings("shop")["NOTE"] == "a b"
+    assert found.ports("shop") == [8080]
+    assert found.definitions["shop"].path == "/etc/systemd/system/shop.service"
+    assert found.troubles("shop") == [said.strip()]
+    assert found.restart("shop") == "systemctl restart shop"

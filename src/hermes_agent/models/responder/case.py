@@ -73,6 +73,8 @@ class Case(House):
                 ends = parse.files(one.output)
             elif tailed := re.fullmatch(r"tail -n \d+ (\S+)", one.command):
                 ends = {shlex.split(tailed[1])[0]: one.lines} if one.ok else {}
+            elif unit := re.fullmatch(r"journalctl -u (\S+) .*", one.command):
+                ends = {f"journal/{unit[1]}": one.lines}
             for path, rows in ends.items():
                 if len(rows) >= len(found.get(path, [])):
                     found[path] = rows

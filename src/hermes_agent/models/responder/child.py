@@ -49,6 +49,8 @@ def closer(case: Case, services: Sequence[str]) -> list[str]:
         commands += [probes.show(path) for path in case.wrappers(service)]
         commands += [probes.show(path) for path in case.configs(service)[:CONFIGS]]
         commands += [probes.tail(path) for path in case.log_files(service)[:LOGS]]
+        if not case.supervised and service in case.programs:
+            commands.append(probes.journal(service))
         commands += [probes.shown(pattern) for pattern in case.includes(service)]
         commands += [around] if (around := case.around(service)) else []
         for path in case.configs(service)[:1]:

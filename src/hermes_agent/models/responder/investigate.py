@@ -1,5 +1,6 @@
 """The work on an incident: look, suspect, look closer, mend, verify, and say what it was."""
 
+import re
 from collections.abc import Generator, Sequence
 
 from hermes_agent.models.responder import follow, parse, probes
@@ -32,7 +33,7 @@ INTRODUCTION = (
 LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 6
 """Remedies that are tried before people are asked."""
-CHILDREN = 6
+CHILDREN, UNITS = 6, 30
 NEAR, MORE, OTHERS = 4, 24, 8
 """Services that are looked at once more, looks at them, and logs that are nobody's."""
 
@@ -102,7 +103,19 @@ def _triage(text: str) -> Generator[Move, Answer, tuple[list[Seen], bool]]:
     status = next((one for one in found if one.command == probes.STATUS), None)
     if status is None or not any(parse.supervised(status.output)):
         found += yield from run("No supervisor answers here: I ask systemd.", [probes.UNITS])
+        units = [one.name for one in parse.units(found[-1].output) if _is_telling(one)]
+        if units:
+            facts = probes.unit_facts(units[:UNITS])
+            found += yield from run("How they are started.", [facts])
     return found, holds(answer)
+
+
+def _is_telling(unit: parse.Program) -> bool:
+    """Whether a unit may be a service of people: those of the system itself are none."""
+    own = re.match(
+        r"(systemd-|dbus|getty|user@|polkit|networkd|udisks|snapd|apt-|fwupd)", unit.name
+    )
+    return own is None and unit.state in ("active", "failed", "activating", "deactivating")
 
 
 def _is_calm() -> Generator[Move, Answer, bool]:

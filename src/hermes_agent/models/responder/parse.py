@@ -112,6 +112,16 @@ def units(text: str) -> Iterator[Program]:
             yield Program(found[1].removesuffix(".service"), state, 0, line)
 
 
+def unit_facts(text: str) -> Iterator[dict[str, str]]:
+    """`systemctl show` of several units: what is set of each, with the words of its command."""
+    for block in re.split(r"\n\s*\n", text):
+        facts = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        words = re.search(r"argv\[\]=(.*?) ; ignore_errors", facts.get("ExecStart", ""))
+        if facts.get("Id", "").endswith(".service"):
+            facts["command"] = words[1].strip() if words else ""
+            yield facts
+
+
 def processes(text: str) -> Iterator[Process]:
     """`ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args`."""
     for line in text.splitlines():

@@ -34,12 +34,12 @@ PROGRAMS = (
 )
 VITALS = (
     r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | "
-    "sort -rn | head -n 40; awk '{p = FILENAME; gsub(/[^0-9]/, \"\", p)} "
+    'sort -rn | head -n 40; awk \'{p = FILENAME; gsub(/[^0-9]/, "", p)} '
     "/^Max open/ {f[p] = $4} /^Max data/ {d[p] = $4} /^Max address/ {a[p] = $4} "
     "/^VmData/ {m[p] = $2 * 1024} /^VmSize/ {s[p] = $2 * 1024} END {for (p in f) { "
-    "if (f[p] + 0 > 0 && f[p] < 65536) print p, \"may have\", f[p], \"files open\"; "
-    "if (d[p] + 0 > 0 && m[p] >= 0.7 * d[p]) print p, \"has\", m[p], \"of\", d[p], \"bytes\"; "
-    "if (a[p] + 0 > 0 && s[p] >= 0.7 * a[p]) print p, \"has\", s[p], \"of\", a[p], \"bytes\"}}' "
+    'if (f[p] + 0 > 0 && f[p] < 65536) print p, "may have", f[p], "files open"; '
+    'if (d[p] + 0 > 0 && m[p] >= 0.7 * d[p]) print p, "has", m[p], "of", d[p], "bytes"; '
+    'if (a[p] + 0 > 0 && s[p] >= 0.7 * a[p]) print p, "has", s[p], "of", a[p], "bytes"}}\' '
     "/proc/[0-9]*/limits /proc/[0-9]*/status 2>/dev/null"
 )
 """How many files processes have open, how many they may, and who is near the end of its memory."""
@@ -141,6 +141,20 @@ def copies(path: str) -> str:
 
 def tail(path: str, count: int = 40) -> str:
     return f"tail -n {count} {shlex.quote(path)}"
+
+
+def unit_facts(names: Sequence[str]) -> str:
+    """How units are started."""
+    named = " ".join(shlex.quote(f"{name}.service") for name in names)
+    return (
+        "systemctl show -p Id,MainPID,FragmentPath,WorkingDirectory,ExecStart,Environment,"
+        f"EnvironmentFiles {named}"
+    )
+
+
+def journal(unit: str) -> str:
+    """What a unit said lately."""
+    return f"journalctl -u {shlex.quote(unit)} -n 60 --no-pager -o short-iso"
 
 
 def tails(paths: Sequence[str], count: int = 15) -> str:

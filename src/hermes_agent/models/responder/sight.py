@@ -2,10 +2,11 @@
 whom."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_agent.models.responder import parse, probes, settings
 from hermes_agent.models.responder.brief import Brief
@@ -97,6 +98,8 @@ class Sight:
     def programs(self) -> dict[str, parse.Program]:
         """By their names; those of a group by their own name, too."""
         found = [*parse.supervised(self.text(probes.STATUS)), *parse.units(self.text(probes.UNITS))]
+        pids = {name: int(facts.get("MainPID", "") or 0) for name, facts in self._units.items()}
+        found = [replace(one, pid=one.pid or pids.get(one.name, 0)) for one in found]
         named = {one.name: one for one in found}
         for one in found:
             group, _, own = one.name.partition(":")
@@ -104,6 +107,13 @@ class Sight:
             if own.startswith(group):
                 named.setdefault(group, one)
         return named
+
+    @cached_property
+    def _units(self) -> dict[str, dict[str, str]]:
+        """What systemd says of units, by their names."""
+        shown = [one.output for one in self.observed if one.command.startswith("systemctl show ")]
+        facts = [one for text in shown for one in parse.unit_facts(text)]
+        return {one["Id"].removesuffix(".service"): one for one in facts}
 
     @cached_property
     def supervised(self) -> bool:
@@ -119,7 +129,7 @@ class Sight:
 
     @cached_property
     def definitions(self) -> dict[str, Definition]:
-        found: dict[str, Definition] = {}
+        found = {one.name: one for one in self._started_by_units()}
         for path, lines in parse.files(self.text(probes.PROGRAMS)).items():
             name, key, values = "", "", dict[str, str]()
             for line in lines:
@@ -138,6 +148,18 @@ class Sight:
                     key = setting[1]
                     values[key] = setting[2]
         return found
+
+    def _started_by_units(self) -> Iterator[Definition]:
+        for name, facts in self._units.items():
+            files = re.findall(r"(/\S+) \(", facts.get("EnvironmentFiles", ""))
+            pairs = [word.replace('"', "") for word in settings.split(facts.get("Environment", ""))]
+            told = ",".join(re.sub(r"=(.*)", r'="\1"', pair, count=1) for pair in pairs)
+            values = {
+                "command": " ".join([facts["command"], *(f"--env-file={one}" for one in files)]),
+                "directory": facts.get("WorkingDirectory", "").lstrip("!-"),
+                "environment": told,
+            }
+            yield Definition(name, facts.get("FragmentPath", ""), values)
 
     @cached_property
     def now(self) -> float:
