@@ -26,6 +26,8 @@ _MADE_ANEW = re.compile(
     r"/(tmp|cache|log|logs|run|spool|state|sessions|uploads|queue|data)(/|$)"
 )
 """Folders that are made empty where they are gone."""
+_KEPT = re.compile(r"^/(var/lib|var/opt|data)/|/(data|uploads|state)/")
+"""Among them those in which something was kept."""
 _RELATIVE = re.compile(r"[\"'`\s]((?:\.{1,2}/)?[\w@+-][\w.@+-]*(?:/[\w.@+-]+)+)[\"'`:,;\s]")
 _PLAIN = re.compile(r"[\w./@+-]+")
 LIKE = 0.5
@@ -81,7 +83,8 @@ def _bringing_back(case: Case, asked: str, path: str, line: str) -> Iterator[Ide
     service = case.user_of(path, asked)
     above, search = probes.rows(str(here.parent)), probes.kept(here.name)
     walk, like = probes.walk(path), siblings(path)
-    wants = case.missing((above, search, walk, like, _program(here.name)))
+    higher = probes.rows(str(here.parent.parent))
+    wants = case.missing((above, higher, search, walk, like, _program(here.name)))
     walked = case.look(walk)
     if walked is not None and walked.ok and "No such file" not in walked.output:
         return  # it is there
@@ -142,8 +145,9 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
         return _led(case, service, whole[0], path, other[0], 0.87)
     if source and folder_gone and whole:
         return _led(case, service, whole[0], path, source, 0.87)
-    if moved := _moved(case, path):
-        names = [shlex.quote(one) for one in moved]
+    moved = _moved(case, path)
+    if len(moved) == 1:
+        names = [shlex.quote(one) for one in moved[0]]
         return Mend((f"mv {names[0]} {names[1]}",), "", 0.87, f"mv {names[1]} {names[0]}")
     if source:
         made = (f"mkdir -p {shlex.quote(str(here.parent))}",) if folder_gone else ()
@@ -154,8 +158,9 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
             if was in _text(case, file):
                 return _led(case, service, file, was, now, 0.8)
     folder = str(here.parent) if here.suffix or folder_gone else path
-    if _MADE_ANEW.search(folder + "/"):
-        return Mend((f"mkdir -p {shlex.quote(folder)}",), "", 0.84, f"rmdir {folder}")
+    if _MADE_ANEW.search(folder + "/") and not moved:
+        sure = 0.7 if _KEPT.search(folder + "/") else 0.84
+        return Mend((f"mkdir -p {shlex.quote(folder)}",), "", sure, f"rmdir {folder}")
     return Mend()
 
 
@@ -251,15 +256,21 @@ def _numbers(text: str) -> list[int]:
     return [int(part[:15]) for part in re.findall(r"\d+", PurePosixPath(text).name)]
 
 
-def _moved(case: Case, path: str) -> tuple[str, str] | None:
-    """Its folder lies beside, with a word after its name."""
-    was = str(PurePosixPath(path).parent)
-    found = [
-        now
-        for old, now in _instead(case, path)
-        if old == was and re.match(rf"{re.escape(was)}[._-]", now)
-    ]
-    return (found[0], was) if len(found) == 1 else None
+def _moved(case: Case, path: str) -> list[tuple[str, str]]:
+    """Folders that lie beside one that is gone, with a word more in their names: new and old."""
+    found = list[tuple[str, str]]()
+    for was in _heads(path)[:2]:
+        gone, above = PurePosixPath(was), probes.rows(str(PurePosixPath(was).parent))
+        rows = list(parse.listing(case.text(above)))
+        if not rows or any(row.own == gone.name for row in rows):
+            continue
+        word = re.compile(rf"\.?{re.escape(gone.name)}[._~-].*|.+[._-]{re.escape(gone.name)}")
+        found += [
+            (str(gone.parent / row.own), was)
+            for row in rows
+            if row.mode.startswith("d") and word.fullmatch(row.own)
+        ]
+    return found
 
 
 def _program(name: str) -> str:
