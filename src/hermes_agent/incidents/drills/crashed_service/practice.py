@@ -153,7 +153,7 @@ def quiet_worker(pick: Pick) -> Scene:
     run = (
         f"key=check-$(date +%s%N); curl -fsS -m 2 -X PUT --data x "
         f"http://127.0.0.1:{port}/items/$key && for i in 1 2 3 4; do sleep 0.5; "
-        f"[ -e {outbox}/$key ] && echo carried on && exit 0; done; echo it stays where it is; exit 1"
+        f"[ -e {outbox}/$key ] && echo carried on && exit 0; done; echo it stays; exit 1"
     )
 
     def healthy(probe: Probe) -> list[str]:

@@ -4,7 +4,7 @@ not where its link says, an entry without a variable, and data that was moved.""
 from hermes_agent.incidents.drills import parts
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
-from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.scene import Look, Scene, lines, said
 from hermes_agent.incidents.drills.stalls import MONTH, Stall, alive, stall
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
@@ -73,7 +73,7 @@ def _wrapped(service: Stall, runtime: str) -> parts.Part:
     )
 
 
-def _supervised(service: Stall):  # type: ignore[no-untyped-def]  # a look, as scenes want it
+def _supervised(service: Stall) -> Look:
     def healthy(probe: Probe) -> list[str]:
         up = parts.supervised(probe, service.name, service.root.rpartition("/")[0])
         return said(
@@ -136,12 +136,11 @@ def lost_variable(pick: Pick) -> Scene:
         settings={"needed": wanted}, environment={wanted: pick.token(), "TZ": "UTC"},
     )  # fmt: skip
     beside = stall(pick, other, other_port)
-    who = "-c user.name=ops -c user.email=ops@localhost"
+    commit = "git -c user.name=ops -c user.email=ops@localhost commit -q -m 'as it is'"
     return Scene(
         world=parts.joined(
             service.part, beside.part,
-            setup=("cd /etc && git init -q . && git add supervisor && "
-                   f"git {who} commit -q -m 'as it is'",),
+            setup=(f"cd /etc && git init -q . && git add supervisor && {commit}",),
         ),
         check=alive(service),
         healthy=_supervised(service),

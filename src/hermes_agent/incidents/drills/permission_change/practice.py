@@ -64,7 +64,8 @@ def open_key(pick: Pick) -> Scene:
     name, other = pick.services(2)
     port, other_port = pick.ports(2)
     root = pick.choice((f"/opt/{name}", f"/srv/{name}"))
-    key = f"{pick.choice((f'{root}/keys', f'/etc/{name}'))}/{pick.choice(('signing', 'id', name))}.key"
+    folder = pick.choice((f"{root}/keys", f"/etc/{name}"))
+    key = f"{folder}/{pick.choice(('signing', 'id', name))}.key"
     service = stall(pick, name, port, root=root, settings={"key": key})
     beside = stall(pick, other, other_port)
     mode = pick.choice(("644", "664", "640"))
