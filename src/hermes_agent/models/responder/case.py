@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from hermes_agent.models.responder import parse, probes, stamps
+from hermes_agent.models.responder import parse, probes, settings, stamps
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.house import LOG, House
 from hermes_agent.models.responder.parse import paths_in
@@ -31,6 +31,10 @@ _TROUBLE = re.compile(
     r"|expired|killed|memory|in use|already|giving up|gave up|unreachable|no route|warn|panic|abort"
     r"|reject|broken|unexpected|missing|corrupt|exceed|exhaust|stuck|stale|overflow|unknown|unresolved"
     r"|\bbad\b|must be|not (?:a|an|be|permitted|allowed|available|readable|writable)\b|\b5\d\d\b",
+    re.IGNORECASE,
+)
+_LOG_KEY = re.compile(
+    r"(?:^|[._-])(?:\w*log|logging|logs)(?:[._-]?(?:file|filename|path|name|to|out|output))?$",
     re.IGNORECASE,
 )
 _PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b")
@@ -90,11 +94,23 @@ class Case(House):
         or that are called as it is."""
         definition = self.definition(service)
         own = [*(definition.logs if definition else []), *self.opened(service)]
+        told = self._told_logs(service)
         own += [path for path in self.named(service) if LOG.search(path)]
-        found = [path for path in own if path in self.logs or LOG.search(path)]
+        found = [path for path in own if path in self.logs or LOG.search(path)] + told
         there = dict.fromkeys([*self.logs, *self.log_rows])
         found += [path for path in there if self._is_log_of(service, path)]
         return list(dict.fromkeys(found))
+
+    def _told_logs(self, service: str) -> list[str]:
+        """Files that a setting calls a log, whatever they are called themselves."""
+        base = self.directory(service)
+        found = [
+            settings.whole(value, base)
+            for _, values in self.sources(service)
+            for key, value in values.items()
+            if _LOG_KEY.search(key) and re.fullmatch(r"[\w./@+-]*[/.][\w./@+-]+", value)
+        ]
+        return [path for path in found if path and not re.search(r"/dev/|/$", path)]
 
     def _is_log_of(self, service: str, path: str) -> bool:
         name, parts = service.rpartition(":")[2], PurePosixPath(path).parts

@@ -34,8 +34,8 @@ LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 6
 """Remedies that are tried before people are asked."""
 CHILDREN, UNITS = 6, 30
-NEAR, MORE, OTHERS = 4, 24, 8
-"""Services that are looked at once more, looks at them, and logs that are nobody's."""
+NEAR, MORE, OTHERS, ROUNDS = 4, 24, 8, 2
+"""Services that are looked at once more, looks at them, logs that are nobody's, and how often."""
 
 
 def investigation(brief: Brief) -> Work:
@@ -60,7 +60,7 @@ def investigation(brief: Brief) -> Work:
     if (yield from looked_back(brief, known, tried)):
         known, _ = yield from _triage(LOOK_AGAIN)
     known += yield from _ask_children(case_of(brief, known))
-    known += yield from _rest(case_of(brief, known))
+    known += yield from _rest(brief, known)
     return (yield from _attempts(brief, known, tried))
 
 
@@ -76,7 +76,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
                     return ended
             if (yield from looked_back(brief, known, tried)):
                 known, _ = yield from _triage("What is it, then?")
-            known += yield from _rest(case_of(brief, known))
+            known += yield from _rest(brief, known)
         chosen = yield from settle_on(brief, known, tried)
         if chosen is None and patient:
             patient = False
@@ -156,15 +156,21 @@ def _ask_children(case: Case) -> Steps:
     return observations(text)
 
 
-def _rest(case: Case) -> Steps:
-    """What children had no room to tell, of those that matter most."""
-    near = [case.brief.service, *case.needs(case.brief.service)][:NEAR]
-    commands = [one for service in near for one in closer(case, [service]) if "/fd" not in one]
-    others = [path for path in case.log_rows if path not in case.logs][:OTHERS]
-    commands += [probes.tails(others)] if others else []
-    if not commands:
-        return []
-    return (yield from run("I look myself at what the children left out.", commands[-MORE:]))
+def _rest(brief: Brief, known: Sequence[Seen]) -> Steps:
+    """What children had no room to tell, of those that matter most; what one look names is looked
+    at in the next."""
+    found: list[Seen] = []
+    for _ in range(ROUNDS):
+        case = case_of(brief, [*known, *found])
+        near = [case.brief.service, *case.needs(case.brief.service)][:NEAR]
+        commands = [one for service in near for one in closer(case, [service]) if "/fd" not in one]
+        others = [path for path in case.log_rows if path not in case.logs][:OTHERS]
+        commands += [probes.tails(others)] if others and not found else []
+        commands = list(case.missing(commands))[-MORE:]
+        if not commands:
+            break
+        found += yield from run("I look closer at those that matter most.", commands)
+    return found
 
 
 def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
