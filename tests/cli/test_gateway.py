@@ -71,10 +71,12 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     assert "last proven" in await cli.good("gateway", "status")
 
     await telegram.say("let me in")
+    while "1 stranger wrote on telegram" not in await cli.good("gateway", "status"):
+        await asyncio.sleep(0.05)
     told = await cli.good("gateway", "pair", "telegram", "--role", "owner", "--name", "ada")
     await telegram.say(told.splitlines()[0])
     await until(lambda: any("Welcome" in one.text for one in telegram.sent()))
-    assert "1 stranger wrote on telegram" in await cli.good("gateway", "status")
+    assert "stranger" not in await cli.good("gateway", "status")
     await telegram.say("hello")
     await until(lambda: any("Good day to you" in one.text for one in telegram.sent()))
     (person,) = await cli.json("gateway", "people")
@@ -91,6 +93,9 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     assert "will be sent" in out
     await until(lambda: any("from a pipe" in one.text for one in telegram.sent()))
     assert "nothing was given up" in await cli.good("gateway", "dead")
+    assert "nothing was given up" in await cli.good("gateway", "dead", "--drop", "all", "--yes")
+    code, _, err = await cli.run("gateway", "dead", "--drop", "4711", "--yes")
+    assert (code, "no delivery 4711" in err) == (1, True)
 
     await cli.good("gateway", "block", "ada")
     before = len(telegram.sent())

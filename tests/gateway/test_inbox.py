@@ -105,8 +105,7 @@ async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
                 Arrived(f"m{number}", Chat("loop", "c"), Person("p"), f"{number:03}", voice=(memo,))
             )
         one.inbox.wake()
-        await until(lambda: one.inbox.held[0])
-        await settled()
+        await until(lambda: one.inbox.held[0] and one.time.sleepers, "it to rest")
         rows, size = one.inbox.held
         assert rows < 120
         assert size <= 3_000_000 + gateway_in.MOST_BYTES

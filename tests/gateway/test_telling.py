@@ -341,10 +341,12 @@ async def test_a_draft_that_hangs_holds_up_no_other_chat(tmp_path: Path) -> None
 
 
 async def test_a_platform_on_which_typing_hangs_delays_no_answer(tmp_path: Path) -> None:
-    async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
+    async with room(tmp_path, script(tmp_path, "m"), pace=0.01) as r:
         await r.know("ada")
-        r.pad.hung = asyncio.Event()
-        await r.say("hi")
-        await r.hears("Hello")
-        assert r.pad.typed == 0
+        session = await talk(r)
+        typed, r.pad.hung = r.pad.typed, asyncio.Event()
+        for event in (ev.TurnStarted(1), ev.TextArrived("He ")):
+            r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, event))
+        await r.hears("He …")
+        assert r.pad.typed == typed
         r.pad.hung.set()
