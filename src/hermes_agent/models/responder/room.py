@@ -46,14 +46,16 @@ def on(path: str, mount: str) -> bool:
     return mount == "/" or path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
-def disposable(one: parse.Sized, now: float) -> bool:
-    """Whether nobody will miss it: old logs, dumps, and what lies forgotten in scratch folders."""
-    if _DUMP.search(one.path) or _ROTATED.search(one.path):
+def disposable(one: parse.Sized) -> bool:
+    """Whether nobody will miss it: old logs, dumps, and what lies in the machine's own scratch
+    folders."""
+    if _DUMP.search(one.path) or _ROTATED.search(one.path) or one.path.startswith(_SCRATCH):
         return True
-    if "/log" in one.path and _OLD_LOG.search(one.path):
-        return True
-    if one.path.startswith(_SCRATCH):
-        return True
+    return "/log" in one.path and _OLD_LOG.search(one.path) is not None
+
+
+def forgotten(one: parse.Sized, now: float) -> bool:
+    """Whether it lies for long where files are made again when they are wanted."""
     return PASSING.search(one.path) is not None and now - one.time > OLD_SECONDS
 
 

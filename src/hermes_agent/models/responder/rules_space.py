@@ -57,7 +57,7 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
         )  # fmt: skip
     found = list(parse.sizes(case.text(probes.large(mount.path))))
     yield from _written_by_strangers(case, mount, known, found)
-    spare = [one for one in found if room.disposable(one, case.now)]
+    spare = [one for one in found if room.disposable(one)]
     spare = [one for one in spare if not room.held(case, one.path)]
     logs = [one for one in found if one not in spare and is_log(case, one.path)]
     growing = [one for one in logs if case.now - one.time < GROWING_SECONDS]
@@ -90,8 +90,9 @@ def _clearing(
     passing = [
         one
         for one in rest
-        if room.half_done(one.path, mount.path)
+        if (room.half_done(one.path, mount.path) or room.forgotten(one, case.now))
         and not room.kept_for_good(case, one.path, mount.path)
+        and not room.in_use(case, one.path, mount.path)
     ]
     copies = [one for one in room.series(case, rest, mount.path) if one not in passing]
     yield from _moved(case, mount, known, passing, 0.07)
