@@ -1,0 +1,177 @@
+"""Rules for file systems, logs, memory and open files, over what commands printed."""
+
+from collections.abc import Mapping
+
+from hermes_agent.models.responder import (
+    probes,
+    room,
+    rules_flood,
+    rules_load,
+    rules_space,
+)
+from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.seen import Seen
+
+NOW = 1794772992.0
+ENTRY = """\
+==> /etc/supervisor/conf.d/depot.conf <==
+[program:depot]
+command=/opt/bin/as-app python3 /app/depot/main.py --data=/vol/live --log-file=/vol/log/now
+"""
+PROCESSES = """\
+    PID    PPID USER     STAT  NI %CPU   RSS ELAPSED COMMAND
+      1       0 root     S      0  0.2 25544    8000 supervisord -n
+      7       1 app      Sl     0  0.1 83328    7000 python3 /app/depot/main.py --data=/vol/live
+     90       1 root     S      0  2.1 13328     600 python3 /home/kim/watch.py 7400
+"""
+FULL = """\
+Filesystem     1024-blocks  Used Available Capacity Mounted on
+tmpfs               196608 20480    176128      11% /
+tmpfs                10240 10240         0     100% /vol
+"""
+LARGE = probes.large("/vol")
+CLOSELY = (LARGE, probes.DELETED, probes.OPEN_FILES, room.links("/vol"))
+
+
+def case(seen: Mapping[str, str], said: str = "No space left on device") -> Case:
+    """A machine with one service; what was looked at and is not named printed nothing."""
+    usual = {
+        probes.STATUS: "depot                            RUNNING   pid 7, uptime 1:56:10",
+        probes.PROGRAMS: ENTRY,
+        probes.PROCESSES: PROCESSES,
+        probes.CLOCK: f"{NOW:.0f} 2026-11-15 20:03:12 UTC +0000",
+        probes.SPACE: FULL,
+    }
+    brief = Brief(
+        "inc-1",
+        service="depot",
+        check=BriefCheck("depot", "curl -s http://127.0.0.1:7400/", said, 1),
+        services=(BriefService("depot"),),
+    )
+    return Case(brief, [Seen(command, text) for command, text in {**usual, **seen}.items()])
+
+
+def rows(*files: tuple[int, float, str]) -> str:
+    return "\n".join(f"{size} {NOW - age} root {path}" for size, age, path in files)
+
+
+def nights(count: int) -> list[tuple[int, float, str]]:
+    return [
+        (1_500_000, 86400.0 * (count - n), f"/vol/nightly/all-{n:02}.img") for n in range(count)
+    ]
+
+
+def looked(large: str, **more: str) -> dict[str, str]:
+    return {**dict.fromkeys(CLOSELY, ""), LARGE: large, **more}
+
+
+def test_of_many_copies_the_older_ones_are_moved_and_data_stays() -> None:
+    seen = looked(rows((2_000_000, 60.0, "/vol/live/seg-1.dat"), *nights(5)))
+    fixes = [idea.fix for idea in rules_space.full_disk(case(seen)) if idea.fix]
+    assert fixes
+    told = " ".join(command for fix in fixes for command in fix)
+    assert "all-00.img" in told
+    assert not any(name in told for name in ("all-03.img", "all-04.img", "seg-1", "rm "))
+
+
+def test_what_a_link_leads_to_is_not_moved() -> None:
+    found = [(900_000, 8e6 - n, f"/vol/builds/{n}/app.pak") for n in range(20, 26)]
+    seen = looked(rows(*found)) | {room.links("/vol"): "/vol/current -> builds/20"}
+    told = " ".join(c for idea in rules_space.full_disk(case(seen)) for c in idea.fix)
+    assert "/vol/builds/21/app.pak" in told
+    assert "/vol/builds/20/app.pak" not in told
+
+
+def test_a_stranger_that_writes_a_large_file_is_ended_before_the_file_is_moved() -> None:
+    seen = looked(rows((6_000_000, 40.0, "/vol/x.bin"))) | {
+        probes.OPEN_FILES: "/proc/90/fd/3 /vol/x.bin"
+    }
+    first = next(iter(rules_space.full_disk(case(seen))))
+    assert first.wants == (room.flags(90, 3),)
+    assert not first.fix
+    writing = seen | {room.flags(90, 3): "flags:\t0102001"}
+    best = max(rules_space.full_disk(case(writing)), key=lambda idea: idea.score)
+    assert best.fix[0] == "kill 90"
+    assert any("mv " in command and "/vol/x.bin" in command for command in best.fix)
+    reading = seen | {room.flags(90, 3): "flags:\t0100000"}
+    assert not any("kill" in c for idea in rules_space.full_disk(case(reading)) for c in idea.fix)
+
+
+def test_the_folder_that_holds_most_files_is_found_below_folders_that_hold_few() -> None:
+    inodes = FULL.replace("100% /vol", " 99% /vol")
+    crowds = "1400 /vol\n1250 /vol/small\n80 /vol/small/a\n79 /vol/small/b\n90 /vol/live"
+    seen = {probes.INODES: inodes, room.crowds("/vol"): crowds}
+    ideas = list(rules_space.no_inodes(case(seen)))
+    assert {idea.locus for idea in ideas} == {"/vol/small"}
+    told = " ".join(command for idea in ideas for command in idea.fix)
+    assert "mv " in told
+    assert "-delete" not in told
+
+
+def test_files_that_a_service_works_with_are_left_alone_however_many_they_are() -> None:
+    seen = {
+        probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
+        room.crowds("/vol"): "1400 /vol\n1300 /vol/live\n50 /vol/small",
+    }
+    assert not any(idea.fix for idea in rules_space.no_inodes(case(seen)))
+
+
+def test_a_level_is_edited_wherever_it_is_set() -> None:
+    entry = ENTRY.replace("--data", "--log-level=debug --data")
+    line = 't=2026-11-15T20:03:11Z lvl=debug msg="looked at 7"'
+    seen = looked(rows((9_000_000, 5.0, "/vol/log/now"))) | {
+        probes.PROGRAMS: entry,
+        probes.tail("/vol/log/now"): "\n".join([line] * 9),
+    }
+    best = max(rules_space.full_disk(case(seen)), key=lambda idea: idea.score)
+    assert best.category == "log-flood"
+    assert any("sed" in c and "info" in c and "depot.conf" in c for c in best.fix)
+    assert best.fix[-1] == "truncate -s 0 /vol/log/now"
+    assert "/vol/log/now" in best.proof
+
+
+def test_work_that_fails_again_and_again_is_set_aside() -> None:
+    bad = "/vol/drop/a7.json"
+    line = f"1794772990.1 [error] {bad}: Expecting value; trying again"
+    listed = "-rw-r--r-- 1 app app 12 2026-11-15 20:01:02.000000000 +0000 " + bad
+    seen = looked(rows((9_000_000, 5.0, "/vol/log/now"))) | {
+        probes.tail("/vol/log/now"): "\n".join([line] * 9),
+        probes.rows(bad): listed,
+    }
+    ideas = [idea for idea in rules_space.full_disk(case(seen)) if idea.fix]
+    assert any(any("mv " in c and bad in c for c in idea.fix) for idea in ideas)
+
+
+def test_whoever_is_near_the_end_of_its_memory_leaks_whatever_its_log_says() -> None:
+    seen = {probes.VITALS: "7 may have 1024 files open\n7 has 88000000 of 90000000 bytes"}
+    best = max(rules_load.leaking(case(seen, "heap?")), key=lambda idea: idea.score)
+    assert (best.category, best.component) == ("memory-leak", "depot")
+    assert best.fix == ("supervisorctl restart depot",)
+    well = {probes.VITALS: "7 has 70000000 of 90000000 bytes", probes.AGAIN: PROCESSES}
+    assert not list(rules_load.leaking(case(well, "heap?")))
+
+
+def test_open_files_are_counted_where_nobody_speaks_of_them() -> None:
+    seen = {probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open", probes.CONNECTIONS: ""}
+    seen |= {probes.descriptors(7): "", probes.limits(7): "Max open files  64  64  files"}
+    found = list(rules_load.descriptors(case(seen, "cannot go on")))
+    assert [idea.fix for idea in found] == [("supervisorctl restart depot",)]
+
+
+def test_who_asks_without_end_is_a_stranger_with_connections() -> None:
+    line = 'ESTAB 0 0 127.0.0.1:{} 127.0.0.1:7400 users:(("python3",pid=90,fd=4))'
+    seen = {
+        probes.CLIENTS: "\n".join(line.format(41000 + n) for n in range(9)),
+        probes.LISTENERS: 'LISTEN 0 5 127.0.0.1:7400 0.0.0.0:* users:(("python3",pid=7,fd=3))',
+    }
+    best = max(rules_load.hammered(case(seen, "too many at a time")), key=lambda idea: idea.score)
+    assert best.fix == ("kill 90",)
+    assert not list(rules_load.hammered(case(seen, "no such file")))
+
+
+def test_a_log_counts_as_one_by_what_settings_call_it() -> None:
+    assert rules_flood.is_log(case({}), "/vol/log/now")
+    entry = ENTRY.replace("/vol/log/now", "/vol/stream.bin")
+    assert rules_flood.is_log(case({probes.PROGRAMS: entry}), "/vol/stream.bin")
+    assert not rules_flood.is_log(case({}), "/vol/live/seg-1.dat")
