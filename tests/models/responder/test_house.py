@@ -155,6 +155,25 @@ def test_the_time_of_a_file_tells_in_which_zone_its_writer_lives() -> None:
     assert found.troubles("depot") == ["2026-11-16 08:19:38 failed: no way"]
 
 
+def test_the_last_words_of_one_that_does_not_run_are_no_old_story() -> None:
+    words = "2026-11-15 21:00:00 ERROR of before\n2026-11-16 00:10:00 FATAL no room\n"
+    log = probes.tail("/opt/depot/logs/today")
+    assert case(**{log: words}).troubles("depot") == []
+    ended = STATUS.replace("RUNNING   pid 12, uptime 0:10:00", "EXITED    Nov 16 12:10 AM")
+    found = case(**{log: words, probes.STATUS: ended})
+    assert found.troubles("depot") == ["2026-11-16 00:10:00 FATAL no room"]
+
+
+def test_what_was_said_last_comes_first_whichever_log_says_it() -> None:
+    found = case(
+        **{
+            probes.tail("/opt/depot/logs/a"): "2026-11-16 02:49:30 ERROR second\n",
+            probes.tail("/opt/depot/logs/b"): "2026-11-16 02:49:20 ERROR first\n",
+        }
+    )
+    assert [line.split()[-1] for line in found.troubles("depot")] == ["second", "first"]
+
+
 def test_lines_of_a_common_log_are_told_apart_by_their_tags() -> None:
     text = (
         "Nov 16 02:49:01 box depot[12]: cannot write\nNov 16 02:49:02 box gate[14]: cannot read\n"

@@ -23,6 +23,8 @@ CROWD = 4
 YOUNG_SECONDS = 4
 RECENT_SECONDS = 900.0
 """What a log said longer ago is an old story."""
+LAST_SECONDS, DAY = 120.0, 86_400.0
+"""How long the last words of a service are, and how old they may be."""
 ZONE_SECONDS, ODD_SECONDS = 900.0, 90.0
 """Time zones differ by quarters of an hour; what is off by about that much is of another zone."""
 _TROUBLE = re.compile(
@@ -130,13 +132,16 @@ class Case(House):
             for path in self.logs:
                 if path not in own:
                     found += [line for line in self._lines(path) if tag.search(line.text)]
-            self._log[service] = found
+            self._log[service] = sorted(found, key=lambda line: line.at or self.now)
         return self._log[service]
 
     def _lines(self, path: str) -> list[Line]:
         rows = self.logs.get(path, [])
         off = self._zone_of(path, rows)
         found, at = list[Line](), 0.0
+        written = self.log_rows.get(path)
+        if written is not None and self.now - written.time > RECENT_SECONDS:
+            at = written.time  # the file says when, where its lines do not
         for row in rows:
             at = stamp(row, self.now, off) or at
             found.append(Line(path, row, at))
@@ -165,7 +170,7 @@ class Case(House):
             for line in reversed(self.entries(service))
             if (_TROUBLE.search(line.text) or stamps.is_grave(line.text))
             and not stamps.is_calm(line.text)
-            and self._is_recent(line.at)
+            and self._is_recent(line.at, service)
         ]
 
     def troubles_since(self, service: str, at: float) -> list[str]:
@@ -176,7 +181,7 @@ class Case(House):
     def said(self, service: str, pattern: str) -> Iterator[str]:
         """Recent lines of its logs that hold a pattern, whatever their level; last first."""
         for line in reversed(self.entries(service)):
-            if re.search(pattern, line.text, re.IGNORECASE) and self._is_recent(line.at):
+            if re.search(pattern, line.text, re.IGNORECASE) and self._is_recent(line.at, service):
                 yield line.text
 
     def said_ever(self, service: str, pattern: str) -> Iterator[str]:
@@ -188,8 +193,15 @@ class Case(House):
     def recent(self, line: str) -> bool:
         return self._is_recent(stamp(line, self.now, self.offset))
 
-    def _is_recent(self, at: float) -> bool:
-        return not at or not self.now or abs(self.now - at) < RECENT_SECONDS
+    def _is_recent(self, at: float, service: str = "") -> bool:
+        """Whether a moment is no old story. The last words of one that does not run are none
+        either, as long as they are of today."""
+        if not at or not self.now or abs(self.now - at) < RECENT_SECONDS:
+            return True
+        program = self.programs.get(service)
+        if program is None or program.up or self.now - at > DAY:
+            return False
+        return max(line.at for line in self.entries(service)) - at < LAST_SECONDS
 
     # who does what
 
