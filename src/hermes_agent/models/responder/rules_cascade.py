@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from hermes_agent.models.responder import needed
+from hermes_agent.models.responder import needed, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, lines
 
@@ -37,14 +37,24 @@ def left_behind(case: Case) -> Iterator[Idea]:
     if not fallen or not roots:
         return
     root = case.programs.get(roots[0])
+    fell = _fell(case, roots[0])
+    score = 0.8 if any(not case.programs[one].up for one in fallen) else 0.74
     yield Idea(
         "cascading-failure", roots[0],
         f"{', '.join(fallen)} did not get over the time when {roots[0]} was away",
-        0.74 if all(case.programs[one].up for one in fallen) else 0.8, roots[0],
-        lines(*evidence, root.line if root else ""), (),
+        score if fell else 0.56, roots[0],
+        lines(*evidence, fell, root.line if root else ""), (),
         tuple(case.restart(one) for one in fallen), "",
         ("let those that lose a connection connect again by themselves",),
     )  # fmt: skip
+
+
+def _fell(case: Case, service: str) -> str:
+    """Where its supervisor tells that it ended by itself; who was only started anew did not."""
+    name = re.escape(service.rpartition(":")[2])
+    told = rf"(?:exited|gave up|spawnerr)\S*:? {name}\b"
+    log = case.text(probes.SUPERVISOR_LOG).splitlines()
+    return next((line for line in reversed(log) if re.search(told, line)), "")
 
 
 def _below(case: Case, service: str) -> list[str]:

@@ -99,6 +99,7 @@ def _naming(
     ways = (
         *_restored(case, service, claim, host, evidence),
         *_server_down(case, claim, evidence),
+        *_misforwarded(case, claim, evidence),
         *_order(case, service, claim, spoken),
         *_other_server(case, service, claim, servers, evidence),
         *_unlisted(case, service, claim, host, evidence),
@@ -144,6 +145,30 @@ def _server_down(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator[
             "dns-failure", name, f"{claim}: {name} {how}", 0.64 if program.up else 0.86, name,
             lines(program.line, *evidence), (), (case.restart(name),), "", PREVENT,
         )  # fmt: skip
+
+
+def _misforwarded(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
+    """Who answers for names asks another, where no name server is; one is elsewhere."""
+    rows = re.findall(rf"\s({_DIGITS})(?:%\w+)?:53\s.*pid=(\d{{1,9}})", case.text(DATAGRAMS))
+    here = {address: case.owner(int(pid)) for address, pid in rows}
+    for owner in dict.fromkeys(name for name in here.values() if name):
+        others = [address for address, name in here.items() if name != owner]
+        for path, values in case.sources(owner):
+            for key, value in values.items():
+                named = re.fullmatch(rf"({_DIGITS})(?:[:#@]53)?", value)
+                if not named or not others or named[1] in here or not path.startswith("/"):
+                    continue
+                quoted = shlex.quote(path)
+                aside = shlex.quote(f"{KEEP}/{path.rpartition('/')[2]}.replaced")
+                yield Idea(
+                    "dns-failure", owner,
+                    f"{claim}: {owner} asks {named[1]}, where nobody is; {others[0]} answers",
+                    0.84, f"{path}: {key} {value}",
+                    (*evidence, *lines(f"{key} {value}", *case.troubles(owner)[:1])), (),
+                    (f"cp {quoted} {aside}",
+                     f"sed -i 's/{re.escape(named[1])}/{others[0]}/' {quoted}",
+                     case.restart(owner)), undo_of(path), PREVENT,
+                )  # fmt: skip
 
 
 def _told(case: Case, name: str) -> str:

@@ -87,13 +87,12 @@ def _cuts(case: Case, at: str, to: needed.Target) -> Iterator[Cut]:
 
 
 def _links(text: str) -> Iterator[Cut]:
+    """Interfaces that somebody set down; those that only have no carrier are not meant."""
     for line in text.splitlines():
-        words = line.split()
-        if len(words) > 1 and words[1] == "DOWN" and words[0] != "lo":
+        words, flags = line.split(), re.search(r"<([A-Z,_0-9-]*)>", line)
+        if len(words) > 1 and words[1] == "DOWN" and flags and "UP" not in flags[1].split(","):
             own = shlex.quote(words[0].partition("@")[0])
-            bare = "NO-CARRIER" in line or ("<" in line and ",UP" in line)
-            yield Cut(f"{own} is down", line, f"ip link set {own} up", f"ip link set {own} down",
-                      0.5 if bare else 0.9)  # fmt: skip
+            yield Cut(f"{own} is down", line, f"ip link set {own} up", f"ip link set {own} down")
 
 
 def _routes(text: str, address: str, *, far: bool) -> Iterator[Cut]:

@@ -15,6 +15,8 @@ _SLOW = re.compile(
 _ELSE = re.compile(r"statement timeout|\block|\bpool\b|connection slots|resolution", re.IGNORECASE)
 """What is waited for is known then."""
 SLOW_SECONDS = 0.8
+DRAIN = "sleep 4"
+"""What waits already must be done with before it is well again."""
 FEW = 8
 """Lines by which a changed file may differ from what it was."""
 
@@ -49,22 +51,24 @@ def _hurrying(
     prevent = ("set a deadline for each call", "alert on its time to answer")
     others = [one for one in case.services if one not in (service, other)]
     callers = [one for one in others if any(port == to.port for to in needed.targets(case, one))]
-    for culprit in [other, *callers] if other else callers:
+    for culprit in [*([other] if other else []), *callers, service]:
         paths = [*case.changed(culprit), *case.configs(culprit)]
         for path in list(dict.fromkeys(paths))[:3]:
             copy = earlier(case, path)
             wants += copy.wants
             if not copy.path or len(copy.changes) > FEW:
                 continue
-            claim = (
-                f"{culprit} answers {service} late"
-                if culprit == other
-                else (f"{culprit} keeps {other or host} so busy that it answers {service} late")
-            )
+            if culprit == service and not any(str(port) in row for row in copy.changes):
+                continue
+            claim = f"{culprit} keeps {other or host} so busy that it answers {service} late"
+            if culprit == other:
+                claim = f"{culprit} answers {service} late"
+            elif culprit == service:
+                claim = f"{service} asks {other or host}, which is slow,"
             yield Idea(
                 "slow-dependency", culprit, f"{claim} since {path} was changed", base + 0.15,
                 f"{path}: {copy.change[2:]}", (*evidence[:2], *lines(copy.change)), wants,
-                (*put_back(path, copy.path), case.restart(culprit)), undo_of(path), prevent,
+                (*put_back(path, copy.path), case.restart(culprit), DRAIN), undo_of(path), prevent,
             )  # fmt: skip
     wants += case.missing((probes.CONNECTIONS,))
     for pid, count, line in case.crowd(port):
@@ -79,7 +83,7 @@ def _hurrying(
             )  # fmt: skip
     if other:
         yield Idea(
-            "slow-dependency", other, f"{other} answers {service} late", base - 0.05,
+            "slow-dependency", other, f"{other} answers {service} late", base - 0.15,
             f"{host}:{port}", evidence, wants, (case.restart(other),), "", prevent,
         )  # fmt: skip
 

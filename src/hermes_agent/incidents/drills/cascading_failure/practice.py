@@ -1,9 +1,11 @@
 """One falls and others with it, in other houses."""
 
+from msgspec import structs
+
 from hermes_agent.incidents.drills import porters, tiers
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, lines, said
-from hermes_agent.incidents.drills.world import Truth
+from hermes_agent.incidents.drills.world import File, Truth
 
 
 def breaker(pick: Pick) -> Scene:
@@ -86,5 +88,50 @@ def dead_connections(pick: Pick) -> Scene:
         wrong={"the store again": [f"supervisorctl restart {store}"],
                "the edge": [f"supervisorctl restart {edge}"]},
         stays=(porters.settings_file(api, form), f"/etc/{store}.conf"),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )  # fmt: skip
+
+
+def base_first(pick: Pick) -> Scene:
+    """The lowest fell; what is started only where it answers ended as well."""
+    edge, api, beside = pick.services(3)
+    port, base_port, api_port, beside_port = pick.ports(4)
+    base, style = pick.choice(("ledgerdb", "rowstore")), porters.any_style(pick)
+    below = porters.porter(
+        api, api_port, f"kv://127.0.0.1:{base_port}", form="env", style=style, needs=[base],
+        autorestart=False,
+    )  # fmt: skip
+    start = below.program.command
+    script = (
+        f"#!/bin/bash\nfor n in 1 2 3 4 5 6 7 8; do\n"
+        f"  (exec 3<>/dev/tcp/127.0.0.1/{base_port}) 2>/dev/null && exec {start}.real\n"
+        f"  sleep 0.5\ndone\necho 'FATAL {base} not available, exiting'\nexit 3\n"
+    )
+    files = {**below.files, start: File(script, mode=0o755, age=tiers.MONTH),
+             f"{start}.real": below.files[start]}  # fmt: skip
+    parts = [
+        porters.porter(edge, port, f"http://127.0.0.1:{api_port}", form="json", style=style,
+                       needs=[api]),
+        porters.lines(base, base_port, autorestart=False),
+        structs.replace(below, files=files),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="yaml", style=style),
+    ]  # fmt: skip
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=porters.status(edge, port),
+        healthy=lambda probe: said(*(probe.keeps(one, "/v") for one in (port, api_port))),
+        truth=Truth(
+            component=(base,),
+            category=("cascading-failure",),
+            locus=f"{base}|{base_port}",
+            evidence=f"{base}|{api}|refused|available",
+        ),
+        inject=lines(
+            f"supervisorctl signal KILL {base}", "sleep 0.5", f"supervisorctl restart {api}",
+            f"until supervisorctl status {api} | grep -q EXITED; do sleep 0.2; done",
+        ),
+        fix=(f"supervisorctl start {base}", "sleep 1", f"supervisorctl start {api}"),
+        wrong={"the lowest alone": [f"supervisorctl start {base}"]},
+        stays=(start, f"/etc/default/{api}", f"/etc/{base}.conf"),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )  # fmt: skip

@@ -123,3 +123,64 @@ def left_open(pick: Pick) -> Scene:
         runs=(script,),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )
+
+
+def busy_exporter(pick: Pick) -> Scene:
+    """A service that exports at night began to write to the other's file, and hangs in it."""
+    api, beside = pick.services(2)
+    port, beside_port = pick.ports(2)
+    exporter = f"{pick.word()}-exporter"
+    base = f"/data/{api}/{pick.choice(('store.db', 'live.sqlite'))}"
+    style, form = porters.any_style(pick), pick.choice(("flags", "json", "properties"))
+    code, flag = f"/opt/{exporter}/{exporter}.py", f"/run/{exporter}.go"
+    export = (
+        "import os, sqlite3, sys, time\n"
+        f'open("/run/{exporter}.up", "w").close()\n'
+        f'while not os.path.exists("{flag}"):\n    time.sleep(0.1)\n'
+        "base = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        'base.execute("begin immediate")\ntime.sleep(100000)\n'
+    )
+    make = (
+        "create table kept (k text primary key, v text); "
+        f"insert into kept values ('old', '{pick.token(8)}');"
+    )
+    maker = f"/data/{api}/.make"
+    parts = [
+        porters.porter(api, port, f"sqlite:{base}", form=form, style=style),
+        tiers.Part(
+            Program(name=exporter, command=f"python3 {code} {base}", about="must go on",
+                    ready=f"file:/run/{exporter}.up"),
+            {code: File(export, age=tiers.MONTH)},
+        ),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="env", style=style),
+    ]  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.run(f"touch {flag}")
+        tiers.until_broken(box, porters.status(api, port))
+        box.run(f"rm {flag}")
+
+    text = f'import sqlite3\nsqlite3.connect("{base}").executescript("""{make}""")\n'
+    return Scene(
+        world=tiers.joined(
+            parts,
+            files={maker: File(text)},
+            folders={f"/data/{api}": 0o755},
+            hostname=pick.host(),
+            setup=[f"python3 {maker} && rm {maker}"],
+        ),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v")),
+        truth=Truth(
+            component=(exporter, api, "sqlite"),
+            category=("database-lock",),
+            locus=rf"{base}|{exporter}|pid \d+",
+            evidence=f"locked|{exporter}",
+        ),
+        inject=inject,
+        fix=(f"supervisorctl restart {exporter}",),
+        wrong={"restarting": [f"supervisorctl restart {api}"]},
+        stays=(code,),
+        runs=(code,),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )

@@ -107,3 +107,72 @@ def dangling(pick: Pick) -> Scene:
         stays=(porters.settings_file(store, "json"), zone),
         runs=("localdns.py",),
     )
+
+
+_STUB = '''"""Hands questions on: stub.py FILE, with `listen ADDRESS` and `forward ADDRESS`."""
+import socket, sys
+
+own = dict(line.split(None, 1) for line in open(sys.argv[1]) if line[:1].isalpha())
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((own["listen"].strip(), 53))
+print("forwarding to", own["forward"].strip(), flush=True)
+while True:
+    packet, sender = server.recvfrom(512)
+    further = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    further.settimeout(0.4)
+    try:
+        further.sendto(packet, (own["forward"].strip(), 53))
+        server.sendto(further.recv(512), sender)
+    except OSError as error:
+        print("forward failed:", error, flush=True)
+        server.sendto(packet[:2] + bytes((0x81, 0x82)) + packet[4:], sender)
+    further.close()
+'''
+
+
+def lost_forwarder(pick: Pick) -> Scene:
+    """The stub hands questions on to an address where no name server is any more."""
+    api, store, beside = pick.services(3)
+    port, store_port, beside_port = pick.ports(3)
+    style, name = porters.any_style(pick), f"{store}.{pick.choice(('intra.net', 'prod.test'))}"
+    stub, zone = pick.choice(("stubd", "forwardd")), "/srv/authd/zone"
+    conf, dead = f"/opt/{stub}/etc/{stub}.conf", f"127.0.0.{pick.size(200, 250)}"
+    form = pick.choice(("yaml", "json", "flags"))
+    parts = [
+        _named("authd", zone),
+        tiers.Part(
+            Program(name=stub, command=f"python3 /opt/{stub}/bin/{stub}.py {conf}",
+                    needs=("authd",), about=f"hands questions for names on; settings {conf}"),
+            {f"/opt/{stub}/bin/{stub}.py": File(_STUB, age=tiers.MONTH),
+             conf: File(f"# stub\nlisten 127.0.0.53\nforward {SERVER}\n", age=tiers.MONTH)},
+        ),
+        porters.porter(api, port, f"http://{name}:{store_port}", form=form, style=style,
+                       needs=[store]),
+        porters.porter(store, store_port, f"/srv/{store}/values", form="env", style=style),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form=form, style=style),
+    ]  # fmt: skip
+    return Scene(
+        world=tiers.joined(
+            parts,
+            files={
+                zone: File(f"{name} 127.0.0.1\n", age=tiers.MONTH),
+                "/etc/resolv.conf": File("nameserver 127.0.0.53\noptions timeout:2 attempts:1\n",
+                                         age=tiers.MONTH),
+            },
+            hostname=pick.host(),
+        ),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v"), probe.keeps(beside_port, "/v")),
+        truth=Truth(
+            component=(stub, "dns", api),
+            category=("dns-failure", "bad-config"),
+            locus=f"{conf}|{dead}|{stub}",
+            evidence=f"{dead}|forward|name resolution",
+        ),
+        inject=lines(f"sed -i 's/^forward .*/forward {dead}/' {conf}",
+                     f"supervisorctl restart {stub}"),
+        fix=(f"sed -i 's/^forward .*/forward {SERVER}/' {conf}", f"supervisorctl restart {stub}"),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(porters.settings_file(api, form), zone),
+        runs=("authd.py", f"{stub}.py"),
+    )  # fmt: skip

@@ -90,3 +90,37 @@ def own_chain(pick: Pick) -> Scene:
             ),
         ),
     )  # fmt: skip
+
+
+def side_table(pick: Pick) -> Scene:
+    """A rule sends what is for the node to another table of routes, which ends it there."""
+    api, store, beside = pick.services(3)
+    port, store_port, beside_port = pick.ports(3)
+    node, address = f"{pick.choice(('rack', 'zone'))}{pick.size(1, 9)}", "10.77.0.44"
+    table, order = pick.size(60, 200), pick.size(100, 900)
+    how = pick.choice(("unreachable", "blackhole"))
+    style, form = porters.any_style(pick), pick.choice(("json", "yaml", "flags"))
+    parts = [
+        porters.porter(api, port, f"http://{address}:{store_port}", form=form, style=style,
+                       needs=[store], log=f"/opt/{api}/log/{api}.jsonl"),
+        porters.porter(store, store_port, f"/srv/{store}/values", form="env", style=style,
+                       bind=address, node=node),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form=form, style=style),
+    ]  # fmt: skip
+    rule = f"to {address}/32 lookup {table} pref {order}"
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host(), nodes=(Node(node, address),)),
+        check=porters.status(api, port),
+        healthy=lambda probe: said(probe.keeps(port, "/v")),
+        truth=Truth(
+            component=("network", api, store, node),
+            category=("network-partition",),
+            locus=rf"{address}|{table}|{order}|{store_port}",
+            evidence=f"{address}|{how}|{table}|timed out|No route|unreachable",
+        ),
+        inject=lines(f"ip route add {how} default table {table}", f"ip rule add {rule}"),
+        fix=(f"ip rule del {rule}",),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(porters.settings_file(api, form),),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )

@@ -93,3 +93,44 @@ def one_of_two(pick: Pick) -> Scene:
         stays=("/etc/nginx", porters.settings_file(f"{api}-a", form)),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
     )  # fmt: skip
+
+
+def detour(pick: Pick) -> Scene:
+    """Requests go to the mirror that is meant for reports, and was never quick."""
+    api, beside = pick.services(2)
+    port, near, far, beside_port = pick.ports(4)
+    style, form = porters.any_style(pick), pick.choice(("json", "yaml", "properties"))
+    path = porters.settings_file(api, form)
+    kept = pick.choice((f"{path}.save", f"/var/backups/{api}/{path.rpartition('/')[2]}"))
+    shared = f"/srv/{api}/values"
+    parts = [
+        porters.porter(api, port, f"http://127.0.0.1:{near}", form=form, style=style,
+                       more={"timeout": 4}, needs=[f"{api}-near"]),
+        porters.porter(f"{api}-near", near, shared, form="env", style=style),
+        porters.porter(f"{api}-reports", far, shared, form="flags", style=style,
+                       more={"delay": pick.choice((1.6, 1.9))}, about="for reports, not quick"),
+        porters.porter(beside, beside_port, f"/srv/{beside}/values", form="env", style=style),
+    ]  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.run(f"mkdir -p {kept.rpartition('/')[0]} && cp -p {path} {kept}")
+        box.run(f"sed -i 's/127.0.0.1:{near}/127.0.0.1:{far}/' {path}")
+        box.run(f"supervisorctl restart {api}")
+        box.wait(f"tcp:{port}")
+
+    return Scene(
+        world=tiers.joined(parts, hostname=pick.host()),
+        check=porters.status(api, port, seconds=2),
+        healthy=lambda probe: said(porters.quick(probe, port, 1.5)),
+        truth=Truth(
+            component=(api, f"{api}-reports"),
+            category=("slow-dependency", "bad-config"),
+            locus=rf"{path}|{far}|{api}-reports",
+            evidence=rf"{far}|timed out|{api}-reports",
+        ),
+        inject=inject,
+        fix=(f"cp -p {kept} {path}", f"supervisorctl restart {api}"),
+        wrong={"restarting": ["supervisorctl restart all"]},
+        stays=(f"/etc/default/{api}-near",),
+        harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )
