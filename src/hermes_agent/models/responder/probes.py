@@ -71,7 +71,10 @@ CHANGED = (
     "sort -k2,2nr | head -n 120"
 )
 """What was written lately where settings and programs lie, the newest first."""
-JOBS = "tail -v -n +1 /etc/crontab /etc/cron.d/*"
+JOBS = (
+    "tail -v -n +1 /etc/crontab /etc/anacrontab /etc/cron.d/* /var/spool/cron/crontabs/* "
+    "/var/spool/cron/*tab 2>/dev/null"
+)
 SITES = "tail -v -n +1 /etc/nginx/nginx.conf /etc/nginx/conf.d/*.conf /etc/nginx/sites-enabled/*"
 TRIAGE = (
     STATUS, PROCESSES, LISTENERS, SPACE, INODES, MEMORY, CLOCK, LOGS, LOG_FILES, PROGRAMS,

@@ -207,8 +207,10 @@ def _odd_time(case: Case, service: str) -> str:
         if line.at - case.now > CLOCK_SECONDS and stamp(line.text, case.now):
             return line.text
     for path, row in case.log_rows.items():
-        own = [line for line in case.entries(service) if line.path == path and line.at]
-        if own and row.time - own[-1].at > CLOCK_SECONDS and case.now - row.time < CLOCK_SECONDS:
+        own = [line for line in case.entries(service) if line.path == path]
+        if not own or not stamp(own[-1].text, case.now):
+            continue
+        if row.time - own[-1].at > CLOCK_SECONDS and case.now - row.time < CLOCK_SECONDS:
             return own[-1].text
     return ""
 
