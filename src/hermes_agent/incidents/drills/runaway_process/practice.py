@@ -197,3 +197,68 @@ def spinning_child(pick: Pick) -> Scene:
         runs=(home.code,),
         harm=harm,
     )
+
+
+SWEEPING = """
+
+class Sweeping(Shelf):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sweep = threading.Lock()
+        threading.Thread(target=self.clean, daemon=True).start()
+
+    def clean(self) -> None:
+        pause = float(self.own["@pause@"])
+        while True:
+            with self.sweep:
+                self.look()
+                while not pause:
+                    self.look()
+            time.sleep(pause)
+
+    def look(self) -> None:
+        for path in self.data.iterdir():
+            path.stat()
+
+    def put(self, key: str, body: bytes) -> tuple[int, bytes]:
+        if not self.sweep.acquire(timeout=0.8):
+            raise RuntimeError("the sweep has not ended")
+        try:
+            return super().put(key, body)
+        finally:
+            self.sweep.release()
+
+
+serve(Sweeping)
+"""
+
+
+def no_pause(pick: Pick) -> Scene:
+    """Somebody took away the pause between two rounds of a service's own housekeeping."""
+    name, batch = pick.service(), f"{pick.word()}-recalc"
+    setting = pick.choice(("sweep_every", "clean_interval", "gc_pause"))
+    home = replace(
+        varied.house(pick, name, pick.port()), more=SWEEPING.replace("@pause@", setting)
+    ).changed(**{setting: 4})
+    docs = home.docs(pick)
+
+    return Scene(
+        world=parts.joined(home.part, parts.batch(batch, share=0.4), parts.Part((), docs)),
+        check=home.check,
+        inject=home.change(home.changed(**{setting: 0})),
+        healthy=_quiet(home, batch),
+        truth=Truth(
+            component=(name,),
+            category=("runaway-process", "bad-config"),
+            locus=f"{home.file}|{home.code}",
+            evidence=f"{setting}|{home.code}",
+        ),
+        fix=home.restore,
+        wrong={
+            "it is only restarted": [f"supervisorctl restart {name}"],
+            "the other busy one is stopped": [f"supervisorctl stop {batch}"],
+        },
+        stays=tuple(docs),
+        runs=(home.code,),
+        harm=_undisturbed(batch),
+    )
