@@ -59,7 +59,7 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(house: House) -> 
         "--quiet", "--script", "echo x", "--after", "first", "--skill", "disk-full", "--model",
         house.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--workspace",
         str(house.work), "--dollars", "0.5", "--tokens", "1000", "--timeout", "15m", "--overlap",
-        "skip", "--catch-up", "all", "--grace", "60", "--keep-session",
+        "skip", "--catch-up", "all", "--grace", "60", "--keep-session", "--incident", "P1",
     )  # fmt: skip
     from hermes_agent.core.jobs import JobSpec
 
@@ -69,8 +69,9 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(house: House) -> 
     row = house.json(
         "task", "edit", "all", "--prompt", "other", "--no-quiet", "--after", "", "--timeout", "1h",
         "--when", "every 3h", "--name", "some", "--dollars", "none", "--tokens", "none",
+        "--incident", "none",
     )  # fmt: skip
-    assert not {"dollars", "tokens"} & set(row["spec"])
+    assert not {"dollars", "tokens", "incident"} & set(row["spec"])
     assert (row["spec"]["prompt"], row["spec"]["name"]) == ("other", "some")
     assert "quiet" not in row["spec"]
     assert "after" not in row["spec"]
