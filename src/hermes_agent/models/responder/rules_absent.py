@@ -87,6 +87,7 @@ def _bringing_back(case: Case, asked: str, path: str, line: str) -> Iterator[Ide
     wants = case.missing((above, higher, search, walk, like, _program(here.name)))
     walked = case.look(walk)
     if walked is not None and walked.ok and "No such file" not in walked.output:
+        yield from _interpreted(case, service, path, line)
         return  # it is there
     listed = case.look(above)
     folder_gone = listed is not None and not listed.ok
@@ -106,6 +107,29 @@ def _bringing_back(case: Case, asked: str, path: str, line: str) -> Iterator[Ide
         (*mend.fix, case.restart(service)) if mend.fix else (), mend.undo,
         ("keep what a service needs in its release",),
     )  # fmt: skip
+
+
+def _interpreted(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
+    """A script is there, and what is to read it is not, or is misspelt by line ends."""
+    if path not in (*case.wrappers(service), *case.command(service)[:4]):
+        return
+    look = f"sed -n '1,3l' {shlex.quote(path)}"
+    wants = case.missing((look,))
+    first = next(iter(case.text(look).splitlines()), "")
+    if wants:
+        yield Idea("bad-config", service, f"{path} is there and cannot be run", 0.61, path,
+                   lines(line), wants)  # fmt: skip
+        return
+    if first.endswith("\\r$"):
+        name, kept = shlex.quote(path), shlex.quote(f"{KEEP}/{PurePosixPath(path).name}.replaced")
+        yield Idea(
+            "bad-config", service, f"{path} has line ends of another system", 0.9, path,
+            lines(line, first), (),
+            (f"cp {name} {kept}", rf"sed -i 's/\r$//' {name}", case.restart(service)),
+            undo_of(path), ("have line ends checked before a script is rolled out",),
+        )  # fmt: skip
+    elif (reader := re.match(r"#!\s*(/[\w./+-]+)", first)) and reader[1] not in line:
+        yield from _bringing_back(case, service, reader[1], line)
 
 
 def _seen(case: Case, walk: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Services that cannot be started in other houses: a script that leads nowhere, a release that is
-not where its link says, an entry without a variable, and data that was moved."""
+not where its link says, an entry without a variable, data that was moved, and a
+script with the line ends of another system."""
 
 from hermes_agent.incidents.drills import parts
 from hermes_agent.incidents.drills.pick import Pick
@@ -180,5 +181,31 @@ def moved_data(pick: Pick) -> Scene:
         fix=(f"mv {away} {service.data}",),
         wrong={"an empty one is made": [f"mkdir {service.data}"]},
         stays=(service.config, beside.config),
+        runs=(beside.code,),
+    )  # fmt: skip
+
+
+def line_ends(pick: Pick) -> Scene:
+    """The script that starts it was saved with carriage returns: its interpreter is not found."""
+    name, other = pick.services(2)
+    port, other_port = pick.ports(2)
+    service = stall(pick, name, port, form="env")
+    beside = stall(pick, other, other_port, form="env")
+    script = service.program.command
+    return Scene(
+        world=parts.joined(service.part, beside.part),
+        check=alive(service),
+        healthy=_supervised(service),
+        truth=Truth(
+            component=(name,), category=("bad-config", "service-crash", "bad-deploy"), locus=script,
+            evidence=r"No such file or directory|bad interpreter|not found|CRLF",
+        ),
+        inject=lines(
+            f"supervisorctl stop {name}", rf"sed -i 's/$/\r/' {script}",
+            f"supervisorctl start {name}",
+        ),
+        fix=(rf"sed -i 's/\r$//' {script}", f"supervisorctl start {name}"),
+        wrong={"it is only started again": [f"supervisorctl start {name}"]},
+        stays=(service.code, service.config, beside.config),
         runs=(beside.code,),
     )  # fmt: skip

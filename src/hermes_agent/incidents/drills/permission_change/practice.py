@@ -1,5 +1,5 @@
 """Permissions that were changed in other houses: a database that does not say so, a key that is
-open to others, and pages on a way that is shut."""
+open to others, pages on a way that is shut, and settings that cannot be read."""
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
@@ -158,4 +158,44 @@ def shut_pages(pick: Pick) -> Scene:
         wrong={"it is restarted": [f"supervisorctl restart {name}"]},
         stays=(config,),
         runs=("nginx: master", beside.code),
+    )  # fmt: skip
+
+
+def unread_settings(pick: Pick) -> Scene:
+    """Its settings may not be read any more; another service asks it, and raises the alarm."""
+    name, front_name = pick.services(2)
+    port, front = pick.ports(2)
+    service = stall(pick, name, port, form=pick.choice(("json", "toml", "yaml", "env")), about="")
+    site = _PAGES.format(log="stderr", port=front, root="/srv").replace(
+        "root /srv;", f"location / {{ proxy_pass http://127.0.0.1:{port}; }}"
+    )
+    proxy = Program(
+        name=front_name, command="nginx -e stderr -c /etc/nginx/nginx.conf", ready=f"tcp:{front}",
+        about="the way in",
+    )  # fmt: skip
+    files = {"/etc/nginx/nginx.conf": File(text=site, age=MONTH)}
+    run = f"curl -fsS -m 3 http://127.0.0.1:{front}/healthz"
+
+    def healthy(probe: Probe) -> list[str]:
+        return said(probe.keeps(front))
+
+    return Scene(
+        world=parts.joined(parts.Part((proxy,), files, {"/run/pages": 0o755}), service.part),
+        check=WatchedCheck(
+            name=f"{front_name}-answers", service=front_name, severity="P1",
+            check=Check(run=run, expect=Expect(output=f"ok {name}"), timeout=5.0),
+        ),
+        healthy=healthy,
+        truth=Truth(
+            component=(name,), category=("permission-change",), locus=service.config,
+            evidence=r"Permission denied|--w-|----------",
+        ),
+        inject=lines(
+            f"chmod {pick.choice(('200', '000'))} {service.config}",
+            f"supervisorctl restart {name}",
+        ),
+        fix=(f"chmod 644 {service.config}", f"supervisorctl start {name}"),
+        wrong={"both are restarted": [f"supervisorctl restart {name} {front_name}"]},
+        stays=("/etc/nginx/nginx.conf", service.code),
+        runs=("nginx: master",),
     )  # fmt: skip

@@ -176,3 +176,34 @@ def waits(pick: Pick) -> Scene:
         stays=(script,),
         runs=(script, beside.code),
     )  # fmt: skip
+
+
+def relative(pick: Pick) -> Scene:
+    """A pid file, named as its service sees it, holds the number of a process that is another."""
+    name, other = pick.services(2)
+    port, other_port = pick.ports(2)
+    inner = pick.choice(("run", "var", "tmp"))
+    service = stall(pick, name, port, settings={"pid_file": f"{inner}/app.pid"})
+    held = f"{service.root}/{inner}/app.pid"
+    beside = stall(pick, other, other_port, settings={"pid_file": f"/run/{other}.pid"})
+    folders = parts.Part((), {}, {f"{service.root}/{inner}": 0o755})
+
+    def healthy(probe: Probe) -> list[str]:
+        up = parts.supervised(probe, name, service.root.rpartition("/")[0])
+        return said(probe.keeps(port), "" if up else f"{name} is not under supervision")
+
+    return Scene(
+        world=parts.joined(service.part, beside.part, folders),
+        check=alive(service),
+        healthy=healthy,
+        truth=Truth(
+            component=(name,), category=("stale-lock",), locus=r"app\.pid", evidence=r"app\.pid",
+        ),
+        inject=lines(
+            f"kill -9 $(pgrep -f '^python3 {service.code}'); cat /run/{other}.pid > {held}",
+        ),
+        fix=(f"rm {held}", f"supervisorctl start {name}"),
+        wrong={"it is only started": [f"supervisorctl restart {name}"]},
+        stays=(service.config, beside.config, f"/run/{other}.pid"),
+        runs=(beside.code,),
+    )  # fmt: skip
