@@ -99,7 +99,7 @@ async def test_more_than_fits_in_memory_is_dealt_with_too(tmp_path: Path) -> Non
 async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
     async with desk(tmp_path, most_bytes=3_000_000) as one:
         one.gate.clear()
-        for number in range(120):
+        for number in range(45):
             memo = Media("audio/ogg", bytes([number]) * 1_000_000, "memo.ogg")
             await one.ledger.arrive(
                 Arrived(f"m{number}", Chat("loop", "c"), Person("p"), f"{number:03}", voice=(memo,))
@@ -107,11 +107,11 @@ async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
         one.inbox.wake()
         await until(lambda: one.inbox.held[0] and one.time.sleepers, "it to rest")
         rows, size = one.inbox.held
-        assert rows < 120
+        assert rows < 45
         assert size <= 3_000_000 + gateway_in.MOST_BYTES
         one.gate.set()
-        await one.has_dealt(120)
-        assert [text for _, text in one.dealt] == [f"{number:03}" for number in range(120)]
+        await one.has_dealt(45)
+        assert [text for _, text in one.dealt] == [f"{number:03}" for number in range(45)]
         await until(lambda: one.inbox.held == (0, 0))
 
 
