@@ -37,6 +37,8 @@ def certificate(case: Case) -> Iterator[Idea]:
                 service, (), unread,
             )  # fmt: skip
         for path in _paths(case, service):
+            if service not in case.programs and any(path in _paths(case, x) for x in case.programs):
+                continue
             wants = case.missing((probes.CERTIFICATES, probes.JOBS))
             dates = _facts(case, path)
             state = validity(dates, case.now)

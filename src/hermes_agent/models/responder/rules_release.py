@@ -217,13 +217,7 @@ def _written_over(case: Case, service: str) -> Iterator[Idea]:
         linked = parse.files(case.text(probes.copies(path))).get("link")
         if linked or (not copy.path and not copy.wants):
             continue
-        score = (
-            0.3
-            - 0.15 * _is_other_release(copy.path, path)
-            + 0.2 * bool(copy.path)
-            + 0.2 * bool(code)
-            + 0.1 * bool(broken)
-        )
+        score = 0.3 + 0.2 * bool(copy.path) + 0.2 * bool(code) + 0.1 * bool(broken)
         score += 0.05 * (path in lately) + 0.05 * (path in spoken)
         yield Idea(
             "bad-deploy", service, f"{path} of {service} is worse than what it replaced",
@@ -231,11 +225,6 @@ def _written_over(case: Case, service: str) -> Iterator[Idea]:
             (*put_back(path, copy.path), case.restart(service)) if copy.path else (),
             undo_of(path), PREVENT,
         )  # fmt: skip
-
-
-def _is_other_release(copy: str, path: str) -> bool:
-    """Whether a copy is what another release has in its place: that one is taken as a whole."""
-    return copy != path and re.sub(r"\d+", "#", copy) == re.sub(r"\d+", "#", path)
 
 
 def _put_aside(case: Case, service: str) -> Iterator[Idea]:

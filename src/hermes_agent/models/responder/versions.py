@@ -81,6 +81,8 @@ def _rank(copy: str, path: str, alike: bool) -> int | None:
     """How likely it is a version of a file, 0 most; None where it is none."""
     if copy.startswith(GIT):
         return 0
+    if _is_counterpart(copy, path):
+        return None
     if _is_kept(copy, path):
         return 1
     if not alike:
@@ -90,6 +92,13 @@ def _rank(copy: str, path: str, alike: bool) -> int | None:
     if _is_named_so(copy, path):
         return 2
     return 3 if _is_beside(copy, path) else None
+
+
+def _is_counterpart(copy: str, path: str) -> bool:
+    """Whether it is what another release or instance has in its place: it belongs to that one."""
+    own, old = PurePosixPath(copy), PurePosixPath(path)
+    first, second = (re.sub(r"\d+", "#", str(one)) for one in (own.parent, old.parent))
+    return own.name == old.name and own.parent != old.parent and first == second
 
 
 def _is_named_so(copy: str, path: str) -> bool:
