@@ -25,20 +25,23 @@ def undoing(idea: Idea) -> tuple[str, ...]:
 
 
 def eased(before: Case, after: Case, idea: Idea) -> bool:
-    """Whether a remedy changed something for the better, though not all is well: what it was for
-    is not to be seen any more, and its component does not say what it said."""
+    """Whether a remedy changed something for the better, though not all is well: its component
+    runs again, or is silent, or what it was for is not to be seen any more and its component does
+    not say what it said."""
     was, now = before.programs.get(idea.component), after.programs.get(idea.component)
     if now is not None and not now.up:
         return False
     if was is not None and not was.up:
+        return True
+    old = {_gist(line) for line in before.troubles(idea.component)}
+    new = {_gist(line) for line in after.troubles_since(idea.component, before.now)}
+    if undoing(idea) and old and not new:
         return True
     again = [one for one in ideas(after) if one.score >= ACT and one.evidence]
     if any((one.category, one.component) == (idea.category, idea.component) for one in again):
         return False
     if not undoing(idea):
         return idea.score >= ACT
-    old = {_gist(line) for line in before.troubles(idea.component)}
-    new = {_gist(line) for line in after.troubles_since(idea.component, before.now)}
     return bool(old) and not old & new
 
 
