@@ -1,6 +1,6 @@
 """What belongs to whom, in houses that are built in different ways."""
 
-from hermes_agent.models.responder import probes
+from hermes_agent.models.responder import probes, rules_astray
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.easing import eased, undoing
@@ -292,3 +292,18 @@ def test_units_of_systemd_are_known_as_programs_of_a_supervisor_are() -> None:
     assert found.definitions["shop"].path == "/etc/systemd/system/shop.service"
     assert found.troubles("shop") == [said.strip()]
     assert found.restart("shop") == "systemctl restart shop"
+
+
+def test_a_setting_that_leads_to_where_nobody_is_is_led_to_what_is_needed() -> None:
+    astray = PROGRAMS.replace("http://127.0.0.1:7000", "http://127.0.0.1:7070")
+    said = "2026-11-16 02:49:30 ERROR http://127.0.0.1:7070: Connection refused\n"
+    log = probes.tail("/srv/gate/logs/a")
+    (idea,) = rules_astray.astray(case(**{probes.PROGRAMS: astray, log: said}))
+    assert (idea.category, idea.component) == ("bad-config", "gate")
+    assert idea.locus == "/etc/supervisor/conf.d/all.conf"
+    assert "7070([^0-9]|$)/\\17000\\2/g" in idea.fix[1]
+    assert "supervisorctl update gate" in idea.fix
+    assert not list(rules_astray.astray(case(**{log: said.replace("7070", "7000")})))
+    down = "listen: 127.0.0.1:7070\n"
+    of_depot = {"cat /opt/depot/conf/depot.yaml": down, probes.PROGRAMS: astray, log: said}
+    assert not list(rules_astray.astray(case(**of_depot)))

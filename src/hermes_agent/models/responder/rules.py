@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from hermes_agent.models.responder import (
     rules_absent,
+    rules_astray,
     rules_cascade,
     rules_certificate,
     rules_clock,
@@ -47,6 +48,7 @@ RULES: tuple[Rule, ...] = (
     *rules_certificate.RULES,
     *rules_database.RULES,
     *rules_jobs.RULES,
+    *rules_astray.RULES,
     *rules_last.RULES,
 )
 
