@@ -176,7 +176,8 @@ def _commented(case: Case, service: str, path: str, said: str) -> tuple[str, ...
         if former is None or key is None:
             continue
         now = [x for x in rows if re.match(rf"\s*{re.escape(key[0])}\s*[=: ]", x)]
-        words = [word for word in _WORD.findall(now[0]) if word not in former[1]] if now else []
+        value = re.split(r"[=:\s]+", now[0].strip(), maxsplit=1)[-1].strip("\"',; ") if now else ""
+        words = [word for word in (*_WORD.findall(value), value) if word and word not in former[1]]
         if len(now) == 1 and any(word in said for word in words):
             return (*swapped(path, now[0], former[1]), case.restart(service))
     return ()

@@ -160,3 +160,44 @@ def entry_flag(pick: Pick) -> Scene:
         },
         stays=(third.config, *kept),
     )  # fmt: skip
+
+
+def remark(pick: Pick) -> Scene:
+    """Somebody tried another value and left the former line as a remark above it."""
+    name, other = pick.services(2)
+    ports = pick.ports(2)
+    kind = pick.choice(("toml", "yaml", "properties", "env"))
+    home = troves.house(pick, name, ports[0], config=f"/opt/{name}/etc/{name}.{kind}")
+    third = troves.house(pick, other, ports[1])
+    kept = troves.entries(home, pick)
+    bad = pick.choice(("2s", "fast", "1,5"))
+
+    def inject(box: Box) -> None:
+        rows = box.read(home.config).splitlines()
+        row = next(one for one in rows if re.search("timeout", one, re.IGNORECASE))
+        worse = re.sub(r'"?2"?$', f'"{bad}"' if kind == "toml" else bad, row)
+        at = rows.index(row)
+        box.write(home.config, "\n".join([*rows[:at], f"# {row}", worse, *rows[at + 1 :], ""]))
+        box.run(f"supervisorctl restart {name}", check=False)
+        box.wait(f"down:{home.port}")
+
+    return Scene(
+        world=tiers.joined(
+            [troves.trove(home, {"timeout": "2"}, start_seconds=1), troves.trove(third)],
+            files=kept,
+            hostname=pick.host(),
+        ),
+        check=troves.is_up(name, home.port),
+        healthy=lambda probe: troves.keeps(probe, home.port, third.port),
+        truth=Truth((name,), ("bad-config",), re.escape(home.config), "could not convert|timeout"),
+        inject=inject,
+        fix=(
+            f"sed -i '/^[^#]*timeout/Id; s/^# \\(.*timeout.*\\)/\\1/I' {home.config}",
+            f"supervisorctl restart {name}",
+        ),
+        wrong={
+            "restarting": [f"supervisorctl restart {name} || true"],
+            "only the file": [f"touch {home.config}"],
+        },
+        stays=(third.config, *kept),
+    )
