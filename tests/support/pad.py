@@ -143,9 +143,10 @@ class Room:
 
         async def quiet() -> bool:
             gateway = self.runtime.store.gateway
-            behind = await gateway.bonds(behind=True)
-            waiting = await gateway.deliveries(state="waiting")
-            return not self.runtime.working and not behind and not waiting
+            if self.runtime.working or await gateway.bonds(behind=True):
+                return False
+            rows = await gateway.deliveries(limit=1_000)
+            return not any(row.state in ("waiting", "sending") for row in rows)
 
         await until(quiet)
 
