@@ -69,8 +69,8 @@ def lost_child(pick: Pick) -> Scene:
         check=alive(service),
         healthy=healthy,
         truth=Truth(
-            component=(name,), category=("service-crash",), locus=name,
-            evidence=rf"launch\.sh|onnection refused|started \d+|{name} +RUNNING",
+            component=(name,), category=("service-crash",),
+            evidence=rf"launch\.sh|started \d+|{name} +RUNNING",
         ),
         inject=lines(f"kill -9 $(pgrep -f '^python3 {service.code}')"),
         fix=(f"supervisorctl restart {name}",),
@@ -116,8 +116,8 @@ def pool_member(pick: Pick) -> Scene:
         ),
         healthy=healthy,
         truth=Truth(
-            component=(name, f"{group}:{name}"), category=("service-crash",), locus=name,
-            evidence=rf"{name} +EXITED|terminated by SIG|onnection refused",
+            component=(name, f"{group}:{name}"), category=("service-crash",),
+            evidence=rf"{name} +EXITED|terminated by SIG|111: Connection refused",
         ),
         inject=lines(f"kill -{signal} $(supervisorctl pid {group}:{name})"),
         fix=(f"supervisorctl start {group}:{name}",),

@@ -179,7 +179,10 @@ def moved_data(pick: Pick) -> Scene:
         ),
         inject=lines(f"mv {service.data} {away}"),
         fix=(f"mv {away} {service.data}",),
-        wrong={"an empty one is made": [f"mkdir {service.data}"]},
+        wrong={
+            "it is restarted": [f"supervisorctl restart {name}"],
+            "an empty one is made": [f"mkdir {service.data}"],
+        },
         stays=(service.config, beside.config),
         runs=(beside.code,),
     )  # fmt: skip

@@ -68,12 +68,12 @@ def comes_back(pick: Pick) -> Scene:
         ),
         healthy=healthy,
         truth=Truth(
-            component=(front_name,), category=("port-conflict",), locus=rf"{front}|{folder}",
+            component=(front_name,), category=("port-conflict",), locus=folder,
             evidence=rf"Address already in use|LISTEN.*:{front}\b",
         ),
         inject=inject,
         fix=(f"kill $(pgrep -f '^bash {loop}')", f"kill $({holder})",
-             f"sleep 0.5; supervisorctl start {front_name}"),
+             f"sleep 0.5; supervisorctl restart {front_name}"),
         wrong={
             "only the child is killed": [f"kill $({holder})"],
             "it is moved": [f"sed -i s/{front}/{front + 1}/ {config}",
@@ -118,7 +118,7 @@ def twins(pick: Pick) -> Scene:
         healthy=healthy,
         truth=Truth(
             component=(first.name, second.name), category=("port-conflict", "bad-config"),
-            locus=rf"{port}|{second.config}", evidence=rf"in use|LISTEN.*:{port}\b",
+            locus=second.config, evidence=rf"in use|LISTEN.*:{port}\b",
         ),
         inject=lines(
             f"supervisorctl stop {first.name} {second.name}",
