@@ -324,6 +324,8 @@ class House(Sight):
         """The service whose file it is, by its name or its configuration."""
         parts = PurePosixPath(path).parts
         by_name = next((one for one in self.services if one in parts), "")
+        if not by_name and otherwise and self.owns(otherwise, path):
+            return otherwise
         return by_name or next((s for s in self.services if self.owns(s, path)), otherwise)
 
     @once

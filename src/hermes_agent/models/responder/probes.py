@@ -84,7 +84,7 @@ TRIAGE = (
 BACKUPS = re.compile(
     r"([._-](bak|orig|old|save|saved|sav|prev|previous|backup|good|known-good|working|stable|copy"
     r"|dpkg-old|dpkg-bak|rpmsave|rpmorig|ucf-old|before\S*|last\S*|pre-?\S*|bak\S*|rollback\S*)"
-    r"|~|[._-]\d{4}-\d\d-\d\d\S*|[._-]\d{6,}\S*|\.\d{1,3}|[._-](r|v|rev)\d+)$"
+    r"|~| \(.*\)| .*|[._-]\d{4}-\d\d-\d\d\S*|[._-]\d{6,}\S*|\.\d{1,3}|[._-](r|v|rev)\d+)$"
 )
 """How copies of a file are called that somebody kept."""
 

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
+from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import KEEP, Idea, lines, undo_of
 from hermes_agent.models.responder.needed import targets
@@ -23,8 +24,29 @@ def astray(case: Case) -> Iterator[Idea]:
                 continue
             spoken = next(case.said(service, rf"\b{port}\b"), "")
             right = [one for one in _needed(case, service) if one[1] not in ports]
-            if spoken and len(right) == 1:
-                yield from _leading(case, service, port, right[0], spoken)
+            if not spoken or len(right) != 1:
+                continue
+            name, there = right[0]
+            if _has_moved(case, service, name, port):
+                claim = f"{name} listens on {there}, and those who need it ask port {port}"
+                yield from _leading(case, name, there, port, claim, spoken)
+            else:
+                claim = f"{service} asks port {port}, where nobody is; {name} listens on {there}"
+                yield from _leading(case, service, port, there, claim, spoken)
+
+
+def _has_moved(case: Case, service: str, name: str, port: int) -> bool:
+    """Whether the one that is needed went elsewhere: others ask for it there, too, or its settings
+    were written later."""
+    others = [one for one in case.services if one not in (service, name)]
+    if any(target.port == port for one in others for target in targets(case, one)):
+        return True
+    times = {row.path: row.time for row in parse.sizes(case.text(probes.CHANGED))}
+    own, its = (
+        max((times.get(path, 0.0) for path, _ in case.sources(one)), default=0.0)
+        for one in (service, name)
+    )
+    return its > own
 
 
 def _is_somebodys(case: Case, port: int) -> bool:
@@ -44,10 +66,10 @@ def _needed(case: Case, service: str) -> list[tuple[str, int]]:
 
 
 def _leading(
-    case: Case, service: str, port: int, right: tuple[str, int], spoken: str
+    case: Case, service: str, port: int, there: int, claim: str, spoken: str
 ) -> Iterator[Idea]:
-    name, there = right
-    heard = next((one.line for one in case.listeners if one.port == there), "")
+    """A port in the settings of a service is replaced by another."""
+    heard = next((one.line for one in case.listeners if one.port in (port, there)), "")
     definition = case.definition(service)
     for path, values in case.sources(service):
         held = [key for key, value in values.items() if re.search(rf"\b{port}\b", value)]
@@ -59,8 +81,8 @@ def _leading(
             anew = ("supervisorctl reread", f"supervisorctl update {shlex.quote(service)}")
         yield Idea(
             "bad-config", service,
-            f"{held[0]} of {service} in {path} leads to port {port}, where nobody is; "
-            f"{name} listens on {there}", 0.78, path, lines(spoken, heard), (),
+            f"{held[0]} of {service} in {path} is wrong: {claim}", 0.78, path,
+            lines(spoken, heard), (),
             (f"cp {own} {shlex.quote(aside)}",
              f"sed -i -E 's/(^|[^0-9]){port}([^0-9]|$)/\\1{there}\\2/g' {own}",
              *anew, case.restart(service)), undo_of(path),
