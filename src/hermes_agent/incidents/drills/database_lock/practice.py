@@ -31,6 +31,11 @@ def sqlite_held(pick: Pick) -> Scene:
         porters.porter(api, port, f"sqlite:{base}", form=form, style=style, more={"table": table}),
         porters.porter(beside, beside_port, f"/srv/{beside}/values", form="json", style=style),
     ]
+
+    def inject(box: Box) -> None:
+        box.spawn(f"exec python3 {script} {base}")
+        tiers.until_broken(box, porters.status(api, port))
+
     return Scene(
         world=tiers.joined(
             parts,
@@ -49,14 +54,22 @@ def sqlite_held(pick: Pick) -> Scene:
             locus=rf"{base}|{script}|pid \d+",
             evidence=f"locked|{script.rpartition('/')[2]}|{base}",
         ),
-        inject=lambda box: (
-            box.spawn(f"exec python3 {script} {base}"),
-            tiers.until_broken(box, porters.status(api, port)),
-        )[1],
+        inject=inject,
         fix=(f"pkill -f '[{script[0]}]{script[1:]}'",),
         wrong={"restarting": [f"supervisorctl restart {api}"]},
         stays=(porters.settings_file(api, form),),
         harm=lambda probe: said(probe.keeps(beside_port, "/v")),
+    )
+
+
+def _worker(name: str, psql: str, base: str, table: str) -> str:
+    """A script that begins a transaction when it is told to, and then goes on without it."""
+    return (
+        f"#!/bin/bash\nexport PGAPPNAME={name}\n"
+        f"until {psql} -U app -c 'select 1' {base}; do sleep 0.2; done\n(\n"
+        f"  until [ -e /run/{name}.go ]; do sleep 0.1; done\n"
+        f"  echo 'begin; update {table} set v = v;'\n  sleep 100000\n"
+        f") | {psql} -U app {base} &\nwhile :; do date +%s > /run/{name}.beat; sleep 1; done\n"
     )
 
 
@@ -69,13 +82,7 @@ def left_open(pick: Pick) -> Scene:
     style, form = porters.any_style(pick), pick.choice(("yaml", "env", "json"))
     psql = f"psql -XAtq -h 127.0.0.1 -p {base_port}"
     script, flag = f"/opt/{worker}/bin/run", f"/run/{worker}.go"
-    text = (
-        f"#!/bin/bash\nexport PGAPPNAME={worker}\n"
-        f"until {psql} -U app -c 'select 1' {base}; do sleep 0.2; done\n(\n"
-        f"  until [ -e {flag} ]; do sleep 0.1; done\n"
-        f"  echo 'begin; update {table} set v = v;'\n  sleep 100000\n"
-        f") | {psql} -U app {base} &\nwhile :; do date +%s > /run/{worker}.beat; sleep 1; done\n"
-    )
+    text = _worker(worker, psql, base, table)
     parts = [
         database.postgres(
             base_port, base,
@@ -99,10 +106,7 @@ def left_open(pick: Pick) -> Scene:
         tiers.until_broken(box, porters.status(api, port))
         box.run(f"rm {flag}")
 
-    end = (
-        "select pg_terminate_backend(pid) from pg_stat_activity "
-        f"where application_name = '{worker}'"
-    )
+    who = f"pg_stat_activity where application_name = '{worker}'"
     return Scene(
         world=tiers.joined(parts, hostname=pick.host()),
         check=porters.status(api, port),
@@ -117,7 +121,7 @@ def left_open(pick: Pick) -> Scene:
             evidence=f"{worker}|idle in transaction|statement timeout",
         ),
         inject=inject,
-        fix=(f'{psql} -U postgres {base} -c "{end}"',),
+        fix=(f'{psql} -U postgres {base} -c "select pg_terminate_backend(pid) from {who}"',),
         wrong={"restarting": [f"supervisorctl restart {api}"]},
         stays=(porters.settings_file(api, form), script),
         runs=(script,),
