@@ -181,7 +181,9 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
         for file in telling:
             if was in _text(case, file):
                 return _led(case, service, file, was, now, 0.8)
-    folder = str(here.parent) if here.suffix or folder_gone else path
+    if here.suffix and not folder_gone:
+        return Mend()  # its folder is there: an empty file would help nobody
+    folder = str(here.parent) if folder_gone else path
     if _MADE_ANEW.search(folder + "/") and not moved:
         sure = 0.7 if _KEPT.search(folder + "/") else 0.84
         return Mend((f"mkdir -p {shlex.quote(folder)}",), "", sure, f"rmdir {folder}")
