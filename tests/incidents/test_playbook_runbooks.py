@@ -12,10 +12,10 @@ import pytest
 from hermes_agent.incidents.drills.format import drills
 from hermes_agent.models.responder.playbooks import playbook
 
-pytestmark = pytest.mark.slow
-
+QUICK = ("crashed_service", "killed")
+"""The others are proven by `make test-all`."""
 CASES = [
-    (name, variant)
+    pytest.param(name, variant, marks=[] if (name, variant) == QUICK else pytest.mark.slow)
     for name, drill in drills().items()
     if drill.about.fault and not drill.lacking
     for variant in drill.about.variants.train[:2]

@@ -192,7 +192,7 @@ def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
         raise HermesError(f"this drill needs {', '.join(lacking)}", advice(lacking))
     manner = Manner(
         options.variant, options.held, not options.no_learning, options.model, options.keep,
-        options.quiet or options.json,
+        options.quiet or options.json, options.runbook,
     )  # fmt: skip
     result = run_drill(_ready(options), drill, seed, manner)
     if options.json:
