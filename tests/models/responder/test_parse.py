@@ -5,6 +5,7 @@ from hermes_agent.models.responder import parse
 from hermes_agent.models.responder.brief import Aftermath, Brief, Look, task_of
 from hermes_agent.models.responder.case import paths_in, stamp
 from hermes_agent.models.responder.rules_certificate import date, validity
+from hermes_agent.models.responder.seen import quotes
 from tests.models.responder.machine import brief
 
 
@@ -105,3 +106,9 @@ def test_no_output_is_too_odd_to_be_read(text: str) -> None:
 def test_who_may_not_be_looked_at_holds_nothing() -> None:
     text = "[stderr]\nfind: \u2018/proc/429/fd\u2019: Permission denied\n/proc/7/fd/3 /run/a.pid\n"
     assert parse.holders(text) == [7]
+
+
+def test_what_is_short_but_for_its_spaces_is_not_quoted() -> None:
+    assert quotes([">             deny all;", "deny all; # since today"]) == (
+        "deny all; # since today",
+    )

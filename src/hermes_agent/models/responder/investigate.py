@@ -24,7 +24,7 @@ from hermes_agent.models.responder.easing import looked_back
 from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.seen import Seen, seen
+from hermes_agent.models.responder.seen import Seen, quotes, seen
 
 INTRODUCTION = (
     "I am the responder that ships with Hermes: a set of rules, not a language model. "
@@ -33,6 +33,8 @@ INTRODUCTION = (
 LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 6
 """Remedies that are tried before people are asked."""
+SHOWN = 40
+"""Letters by which a quote is known that was refused."""
 CHILDREN, UNITS = 6, 30
 NEAR, MORE, OTHERS, ROUNDS = 4, 24, 8, 2
 """Services that are looked at once more, looks at them, logs that are nobody's, and how often."""
@@ -56,8 +58,10 @@ def investigation(brief: Brief) -> Work:
         if ended:
             return ended
         if tried.ideas:
-            known, _ = yield from _triage(LOOK_AGAIN)
-    if (yield from looked_back(brief, known, tried)):
+            known, well = yield from _triage(LOOK_AGAIN)
+            if well and (ended := (yield from _resolve(tried.cause, tried, brief))):
+                return ended
+    if not well and (yield from looked_back(brief, known, tried)):
         known, _ = yield from _triage(LOOK_AGAIN)
     known += yield from _ask_children(case_of(brief, known))
     known += yield from _rest(brief, known)
@@ -74,7 +78,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
                 ended = yield from _resolve(tried.cause, tried, brief)
                 if ended:
                     return ended
-            if (yield from looked_back(brief, known, tried)):
+            if not well and (yield from looked_back(brief, known, tried)):
                 known, _ = yield from _triage("What is it, then?")
             known += yield from _rest(brief, known)
         chosen = yield from settle_on(brief, known, tried)
@@ -184,9 +188,16 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
         incident("resolve", **given),
     )  # fmt: skip
     answer = yield Move("The checks hold again.", calls)
-    if answer.results and answer.results[-1].ok:
-        return ended_by(idea, brief)
-    return ""
+    left = list(quotes(idea.evidence))
+    while answer.results and not answer.results[-1].ok:
+        said = answer.results[-1].text
+        refused = [one for one in left if repr(" ".join(one.split())[:SHOWN])[1:-1] in said]
+        left = [one for one in left if one not in refused]
+        if not refused or not left:
+            return ""
+        again = incident("resolve", **{**given, "evidence": left})
+        answer = yield Move("Without the quote that does not count.", (again,))
+    return ended_by(idea, brief)
 
 
 def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:

@@ -47,7 +47,7 @@ def seen(command: str, result: ToolMessage) -> Seen:
 def quote(line: str) -> str:
     """As much of a line as may be quoted; empty where it is too short to tell anything."""
     short = line.strip()[: QUOTE_CHARS[1]].strip()
-    return short if len(short) >= QUOTE_CHARS[0] else ""
+    return short if len(" ".join(short.split())) >= QUOTE_CHARS[0] else ""
 
 
 def quotes(lines: Sequence[str], most: int = 3) -> tuple[str, ...]:
