@@ -172,3 +172,19 @@ def test_databases_are_found_however_their_place_is_written() -> None:
     }
     for text, place in places.items():
         assert list(rules_database._written(text)) == [place]
+
+
+def test_whoever_waits_before_others_stops_waiting_and_not_whoever_works() -> None:
+    settings = '{"database": "host=127.0.0.1 port=5433 dbname=books user=till"}'
+    asked = next(rules_database.database(case("ERROR statement timeout", settings, {})))
+    rows = (
+        "41|kim|yearly|5001|active|900||select sum(amount) from orders join lines using (id)\n"
+        "42|kim|change|5002|active|60|41|alter table orders add column note text\n"
+        "43|till|till|5003|active|2|42|insert into orders values (1)\n"
+    )
+    machine = case("ERROR statement timeout", settings, {asked.wants[0]: rows})
+    chosen = best(rules_database.database, machine)
+    assert "pg_cancel_backend(42)" in chosen.fix[0]
+    at_rest = rows.replace("yearly|5001|active", "yearly|5001|idle in transaction")
+    machine = case("ERROR statement timeout", settings, {asked.wants[0]: at_rest})
+    assert "pg_terminate_backend(41)" in best(rules_database.database, machine).fix[0]

@@ -143,6 +143,12 @@ def _chosen(case: Case, tried: Tried, only: Sequence[str]) -> Idea | None:
     return able[0]
 
 
+def _is_behind(chosen: Idea, fresh: Sequence[Idea]) -> bool:
+    """Whether something else is likelier, of which no skill tells."""
+    others = [idea for idea in fresh if idea.category not in (chosen.category, CASCADE)]
+    return any(idea.score > chosen.score and idea.evidence for idea in others)
+
+
 def _fallen(case: Case) -> Idea | None:
     """Those who gave up on what is down below them, where there are any."""
     return next((idea for idea in ideas(case) if idea.category == CASCADE), None)
@@ -174,6 +180,8 @@ def remembered(
             case.missing(wants)[: 3 * AT_ONCE],
         )
     chosen = yield from settle_on(brief, known, tried, allowed, quiet=True)
+    if chosen is not None and _is_behind(chosen, fresh_ideas(case_of(brief, known), tried)):
+        return ""
     if chosen is not None and chosen.score >= ACT:
         chosen = _together(chosen, fallen) if fallen is not None else chosen
         tried.seen = tuple(known)

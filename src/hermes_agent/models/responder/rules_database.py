@@ -176,6 +176,7 @@ def _blocked(
             one for one in sessions
             if one.state.startswith("idle in transaction") and one.seconds >= IDLE_SECONDS
         ]  # fmt: skip
+    yield from _queued(case, service, place, user, waiting, roots, spoken)
     for root in sorted(roots, key=lambda one: -one.seconds):
         idle = root.state.startswith("idle in transaction")
         end = f"select pg_terminate_backend({root.pid})"
@@ -196,6 +197,27 @@ def _blocked(
                 f"{root.name}, pid {root.pid}", lines(root.line, spoken), (),
                 (case.restart(root.name),), "", ("end transactions soon",),
             )  # fmt: skip
+
+
+def _queued(
+    case: Case, service: str, place: tuple[str, int, str, str], user: str,
+    waiting: list[_Session], roots: list[_Session], spoken: str,
+) -> Iterator[Idea]:  # fmt: skip
+    """Who waits for somebody at work, and has others wait behind it: it has done nothing yet, so
+    that it may stop waiting; whoever works goes on."""
+    at_work = {one.pid for one in roots if one.state == "active"}
+    behind = {pid for one in waiting for pid in one.waits_for}
+    for one in waiting:
+        if one.pid not in behind or not at_work & set(one.waits_for):
+            continue
+        stop = f"select pg_cancel_backend({one.pid})"
+        yield Idea(
+            "database-lock", case.database_of(place[1]) or service,
+            f"process {one.pid} ({one.name or one.user}) waits for one at work, and others wait "
+            "behind it",
+            0.96, f"pid {one.pid}", lines(one.line, spoken), (), (_psql(place, stop, user),),
+            "its client asks again", ("set lock_timeout for changes of tables",),
+        )  # fmt: skip
 
 
 def _holding(
@@ -223,6 +245,8 @@ def _holding(
     strong = [row for row in strong if row[0] != "0" and "Exclusive" in row[3]]
     for row in strong:
         hard = row[3] in ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock")
+        if not hard and not row[2].startswith("idle in transaction"):
+            continue  # it works
         end = f"select pg_terminate_backend({row[0]})"
         yield Idea(
             "database-lock", component,

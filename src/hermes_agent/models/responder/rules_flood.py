@@ -139,7 +139,7 @@ def _quietened(
         quoted = lines(*seen, told, *evidence)[:2] + evidence[:1]
         return Idea(
             "log-flood", writer, f"{claim}: {why}", score - less, log, quoted, (),
-            (*fix, *emptied), undo, _PREVENT, _calm(log),
+            (*fix, *emptied), undo, _PREVENT, calm(log),
         )  # fmt: skip
 
     for path, line, edit in _loud(case, writer):
@@ -166,7 +166,7 @@ def _quietened(
     yield idea("it is started anew", 0.86, (case.restart(writer),), "")
 
 
-def _calm(log: str) -> str:
+def calm(log: str) -> str:
     """A look that comes out well where a log grows no faster than anybody reads."""
     size = f"$(stat -c %s {shlex.quote(log)})"
     return f"a={size}; sleep 2; b={size}; echo from $a to $b; test $((b - a)) -lt {2 * FLOOD_BYTES}"
@@ -252,7 +252,7 @@ def _asked_too_much(
                 "log-flood", service, f"{claim}: process {pid} ({chain[-1].command[:60]}) asks it "
                 f"without end, by {count} connections", 0.93 - less, log,
                 lines(told, chain[-1].line, line), (), (f"kill {ids}", "sleep 1", *emptied),
-                "it was started by hand: start it again", _PREVENT, _calm(log),
+                "it was started by hand: start it again", _PREVENT, calm(log),
             )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hermes_agent.models.responder import parse, probes, room
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, lines
-from hermes_agent.models.responder.rules_flood import filling, is_log
+from hermes_agent.models.responder.rules_flood import calm, filling, is_log
 
 FULL, ROOMY = 95, 70
 """Percent: from where on a file system is full, and below which it should come."""
@@ -65,7 +65,8 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
         yield from filling(case, known, growing)
     yield from _clearing(case, mount, known, found, spare)
     if logs and _is_worth_it(mount, logs[:3]):
-        yield _freed(known, logs[:3], ("truncate -s 0 " + _named(logs[:3]),), 0.05)
+        freed = _freed(known, logs[:3], ("truncate -s 0 " + _named(logs[:3]),), 0.05)
+        yield replace(freed, proof=calm(growing[0].path) if growing else "")
     if gone is None and not spare and not logs and found:
         yield replace(
             known, score=min(known.score, 0.55), locus=found[0].path,
