@@ -56,7 +56,7 @@ def test_an_instance_is_told_what_the_others_are_told() -> None:
     })  # fmt: skip
     found = [idea for idea in configuration(machine) if idea.fix]
     assert best(found).locus == "/opt/api/etc/a.json"
-    assert any("/data/api|" in command for command in best(found).fix)
+    assert any('"/data/api"' in command for command in best(found).fix)
 
 
 def test_services_with_other_names_are_no_instances_of_each_other() -> None:

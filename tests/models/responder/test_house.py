@@ -216,7 +216,7 @@ def test_versions_are_ordered_by_how_likely_they_are() -> None:
     assert [one.path for one in found] == ["git:HEAD", "/opt/depot/conf/depot.prev.yaml"]
     assert found[0].change == "> listen: 127.0.0.1:7700"
     keep, back = put_back(path, found[0].path)
-    assert keep == f"cp {path} /var/tmp/depot.yaml.replaced"
+    assert keep == f"cp {path} /var/tmp/opt-depot-conf-depot.yaml.replaced"
     assert back.endswith(f"show HEAD:./depot.yaml > {path}")
 
 
@@ -225,6 +225,13 @@ def test_what_another_service_goes_by_is_no_version() -> None:
     other = COPIES.replace("/opt/depot/conf/depot.prev.yaml", "/opt/depot/conf/depot.yaml")
     found = versions(case(**{probes.copies(path): other}), path)
     assert "/opt/depot/conf/depot.yaml" not in [one.path for one in found]
+
+
+def test_what_was_kept_of_another_service_is_no_version() -> None:
+    path = "/srv/gate/depot.yaml"
+    other = COPIES.replace("/opt/depot/conf/depot.prev.yaml", "/var/backups/depot/depot.yaml")
+    found = versions(case(**{probes.copies(path): other}), path)
+    assert [one.path for one in found] == ["git:HEAD"]
 
 
 def test_who_should_answer_and_does_not_is_started_anew_at_last() -> None:

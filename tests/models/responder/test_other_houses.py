@@ -77,7 +77,10 @@ async def test_a_setting_is_put_back_from_git_behind_a_wrapper_without_any_usual
 async def test_what_did_not_help_is_taken_back_before_people_are_asked() -> None:
     machine = Machine(HOUSE)
     await converse(machine, BRIEF)
-    back = "cp /var/tmp/lending.yaml.replaced /usr/local/lending/etc/lending.yaml"
+    back = (
+        "cp /var/tmp/usr-local-lending-etc-lending.yaml.replaced "
+        "/usr/local/lending/etc/lending.yaml"
+    )
     assert back in machine.commands
     said = acted(machine, "escalate")
     assert "taken back" in str(said["summary"])

@@ -6,11 +6,19 @@ from msgspec import Struct
 
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.seen import quotes
-from hermes_agent.models.responder.versions import KEEP, Copy, earlier, put_back, undo_of, versions
+from hermes_agent.models.responder.versions import (
+    KEEP,
+    Copy,
+    earlier,
+    kept_as,
+    put_back,
+    undo_of,
+    versions,
+)
 
 __all__ = [
-    "ACT", "KEEP", "Copy", "Idea", "Rule", "earlier", "lines", "put_back", "ranked", "undo_of",
-    "versions",
+    "ACT", "KEEP", "Copy", "Idea", "Rule", "earlier", "kept_as", "lines", "put_back", "ranked",
+    "undo_of", "versions",
 ]  # fmt: skip
 
 ACT = 0.6

@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from hermes_agent.models.responder import parse, probes, settings
 from hermes_agent.models.responder.case import Case, paths_in
-from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import (
+    KEEP,
+    Idea,
+    earlier,
+    kept_as,
+    lines,
+    put_back,
+    undo_of,
+)
 from hermes_agent.models.responder.rules_port import reread
 
 _ABSENT = re.compile(
@@ -121,7 +129,7 @@ def _interpreted(case: Case, service: str, path: str, line: str) -> Iterator[Ide
                    lines(line), wants)  # fmt: skip
         return
     if first.endswith("\\r$"):
-        name, kept = shlex.quote(path), shlex.quote(f"{KEEP}/{PurePosixPath(path).name}.replaced")
+        name, kept = shlex.quote(path), shlex.quote(kept_as(path))
         yield Idea(
             "bad-config", service, f"{path} has line ends of another system", 0.9, path,
             lines(line, first), (),
@@ -218,7 +226,7 @@ def _led(case: Case, service: str, file: str, was: str, now: str, sure: float) -
         return Mend()
     name = shlex.quote(file)
     fix = (
-        f"cp {name} {shlex.quote(f'{KEEP}/{PurePosixPath(file).name}.replaced')}",
+        f"cp {name} {shlex.quote(kept_as(file))}",
         f"sed -i 's#{was}#{now}#g' {name}",
         *reread(case, service, file),
     )

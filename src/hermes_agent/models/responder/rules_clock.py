@@ -4,11 +4,17 @@ import re
 import shlex
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
-from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.case import Case, stamp
-from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import (
+    Idea,
+    earlier,
+    kept_as,
+    lines,
+    put_back,
+    undo_of,
+)
 from hermes_agent.models.responder.rules_config import is_near, reread
 
 CLOCK_SECONDS = 120.0
@@ -82,7 +88,7 @@ def _truing(
     definition = case.definition(service)
     is_entry = definition is not None and path == definition.path
     copy = earlier(case, path)
-    own, aside = shlex.quote(path), f"{KEEP}/{PurePosixPath(path).name}.replaced"
+    own, aside = shlex.quote(path), shlex.quote(kept_as(path))
     if copy.path and any(_FAKED.search(one) for one in copy.changes if one[0] == ">"):
         fix = put_back(path, copy.path)
     elif is_entry:
@@ -125,7 +131,7 @@ def _shifted(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
 
 def _zero(path: str, name: str, value: str) -> tuple[str, ...]:
     """Commands that set a number to 0, and leave out what is none."""
-    own, aside = shlex.quote(path), f"{KEEP}/{PurePosixPath(path).name}.replaced"
+    own, aside = shlex.quote(path), shlex.quote(kept_as(path))
     key, old = re.escape(name), re.sub(r"([/&])", r"\\\1", re.escape(value))
     if re.fullmatch(r"[+-]?[\d.]+\s*\w{0,4}", value):
         change = f"s/({key}[\"']?[ =:]+[\"']?){old}/\\10/I"

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.case import Case, paths_in
 from hermes_agent.models.responder.house import CODE, SECRET
-from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import Idea, earlier, kept_as, lines, put_back, undo_of
 from hermes_agent.models.responder.settings import Settings, is_config
 from hermes_agent.models.responder.versions import DEFAULTS, KEEP, Copy
 
@@ -163,7 +163,7 @@ def swapped(path: str, old: str, new: str) -> tuple[str, ...]:
     pattern = re.sub(r"([][\\.*^$|/])", r"\\\1", old.strip())
     text = re.sub(r"([\\&|])", r"\\\1", new.strip())
     own = shlex.quote(path)
-    aside = shlex.quote(f"{KEEP}/{PurePosixPath(path).name}.replaced")
+    aside = shlex.quote(kept_as(path))
     return f"cp {own} {aside}", f"sed -i {shlex.quote(f's|{pattern}|{text}|')} {own}"
 
 
@@ -236,12 +236,14 @@ def _unlike_others(case: Case, service: str) -> Iterator[Idea]:
             if _kind(right) != _kind(value):
                 continue
             sure = len([one for one in theirs if one]) > 1
-            heard = value in spoken
-            if not sure and not heard:
+            heard = re.search(rf"(?<![\w.]){re.escape(value)}(?![\w.])", spoken) is not None
+            heard = heard and len(value) > 2
+            changed = _led_right(case.content(path), key, value, right)
+            if (not sure and not heard) or not changed:
                 continue
             entry = case.definition(service)
             is_entry = entry is not None and path == entry.path
-            fix = swapped(path, value, right)
+            fix = swapped(path, *changed)
             fix += reread(case, service) if is_entry else (case.restart(service),)
             yield Idea(
                 "bad-config", service,
@@ -251,6 +253,16 @@ def _unlike_others(case: Case, service: str) -> Iterator[Idea]:
                       *case.troubles(service)[:1]),
                 (), fix, undo_of(path), PREVENT,
             )  # fmt: skip
+
+
+def _led_right(text: str, key: str, value: str, right: str) -> tuple[str, ...]:
+    """The one line that says so, and how it should be; nothing where it is not the only one."""
+    name = re.escape(key.rpartition(".")[2]).replace("_", "[-_]").replace("\\-", "[-_]")
+    said = re.compile(rf"({name}\W+?){re.escape(value)}(?![\w.])", re.IGNORECASE)
+    rows = [row for row in text.splitlines() if said.search(row)]
+    if len(rows) != 1:
+        return ()
+    return rows[0], said.sub(lambda found: f"{found[1]}{right}", rows[0], count=1)
 
 
 def _same(one: str, other: str) -> bool:

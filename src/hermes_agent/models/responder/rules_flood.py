@@ -8,7 +8,14 @@ from pathlib import PurePosixPath
 from hermes_agent.models.responder import parse, probes, room
 from hermes_agent.models.responder.case import CROWD, Case, paths_in
 from hermes_agent.models.responder.house import CODE, LOG
-from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import (
+    Idea,
+    earlier,
+    kept_as,
+    lines,
+    put_back,
+    undo_of,
+)
 
 FLOOD_BYTES = 20_000
 """What a log grows in a second that is more than anybody reads."""
@@ -143,7 +150,7 @@ def _quietened(
         )  # fmt: skip
 
     for path, line, edit in _loud(case, writer):
-        aside = f"cp {shlex.quote(path)} {KEEP}/{PurePosixPath(path).name}.replaced"
+        aside = f"cp {shlex.quote(path)} {shlex.quote(kept_as(path))}"
         fix = (aside, edit, *_started_anew(case, writer, path))
         sure = 0.96 if _LOUD_LINE.search(told) else 0.9
         yield idea(f"{line} in {path}", sure, fix, undo_of(path), line)

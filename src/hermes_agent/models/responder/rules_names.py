@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from hermes_agent.models.responder import needed, parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import (
-    KEEP,
     Copy,
     Idea,
     earlier,
+    kept_as,
     lines,
     put_back,
     undo_of,
@@ -159,7 +159,7 @@ def _misforwarded(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator
                 if not named or not others or named[1] in here or not path.startswith("/"):
                     continue
                 quoted = shlex.quote(path)
-                aside = shlex.quote(f"{KEEP}/{path.rpartition('/')[2]}.replaced")
+                aside = shlex.quote(kept_as(path))
                 yield Idea(
                     "dns-failure", owner,
                     f"{claim}: {owner} asks {named[1]}, where nobody is; {others[0]} answers",
@@ -183,7 +183,7 @@ def _order(case: Case, service: str, claim: str, spoken: str) -> Iterator[Idea]:
             yield Idea(
                 "dns-failure", service, f"{claim}: DNS is not asked", 0.88,
                 f"/etc/nsswitch.conf: {line}", lines(line, spoken), (),
-                (f"cp /etc/nsswitch.conf {KEEP}/nsswitch.conf.replaced",
+                (f"cp /etc/nsswitch.conf {kept_as('/etc/nsswitch.conf')}",
                  "sed -i -E 's/^hosts:.*/hosts: files dns/' /etc/nsswitch.conf",
                  case.restart(service)), undo_of("/etc/nsswitch.conf"), PREVENT,
             )  # fmt: skip
@@ -196,7 +196,7 @@ def _other_server(
     working = _dns_listener(case)
     if not working or any(working in line for line in servers[:1]):
         return
-    path, keep = "/etc/resolv.conf", f"{KEEP}/resolv.conf.replaced"
+    path, keep = "/etc/resolv.conf", kept_as("/etc/resolv.conf")
     told = servers[0] if servers else "what /etc/resolv.conf names"
     fix = (
         f"cp {path} {keep}; sed -i -E '/^nameserver /d; 1i nameserver {working}' {path}"
@@ -234,7 +234,7 @@ def _unlisted(
     yield Idea(
         "dns-failure", service, f"{claim}: /etc/hosts does not have it", 0.66,
         f"/etc/hosts: {host}", (*evidence, *lines(shown)), (),
-        (f"cp /etc/hosts {KEEP}/hosts.replaced",
+        (f"cp /etc/hosts {kept_as('/etc/hosts')}",
          f"printf '%s %s\\n' {address} {shlex.quote(host)} >> /etc/hosts", case.restart(service)),
         undo_of("/etc/hosts"), PREVENT,
     )  # fmt: skip
@@ -271,7 +271,7 @@ def _astray(case: Case, service: str, host: str, answer: str) -> Iterator[Idea]:
     if named:
         escaped = re.escape(host).replace("/", "\\/")
         fix = put_back("/etc/hosts", copy.path) if copy.path else (
-            f"cp /etc/hosts {KEEP}/hosts.replaced",
+            f"cp /etc/hosts {kept_as('/etc/hosts')}",
             f"sed -i -E '/\\s{escaped}(\\s|$)/s/^/# /' /etc/hosts",
         )  # fmt: skip
         yield Idea(
@@ -303,11 +303,11 @@ def _misled(
     for path, text in _rows(case.text(probes.mentions(host))):
         if led in text and right and probes.BACKUPS.search(path) is None:
             old, mark = re.escape(led), re.escape(host).replace("/", "\\/")
-            quoted, aside = shlex.quote(path), f"{KEEP}/{path.rpartition('/')[2]}.replaced"
+            quoted, aside = shlex.quote(path), shlex.quote(kept_as(path))
             yield Idea(
                 "dns-failure", server or service, f"{claim}; it is on {right}", 0.82,
                 f"{path}: {text}", lines(spoken, text), (),
-                (f"cp {quoted} {shlex.quote(aside)}",
+                (f"cp {quoted} {aside}",
                  f"sed -i -E '/{mark}/s/{old}/{right}/' {quoted}",
                  *((case.restart(server),) if server else ()), case.restart(service)),
                 undo_of(path), PREVENT,

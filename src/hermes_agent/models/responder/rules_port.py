@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from hermes_agent.models.responder import needed
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import KEEP, Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.ideas import (
+    Idea,
+    earlier,
+    kept_as,
+    lines,
+    put_back,
+    undo_of,
+)
 
 _TAKEN = (
     r"address (?:is )?already in use|EADDRINUSE|errno 98\b|\(98: |already (?:being )?used by|"
@@ -85,7 +92,7 @@ def _settling(
         free = _own_port(case, owner, service, port)
         if not mend and path in telling and free:
             name = shlex.quote(path)
-            kept = shlex.quote(f"{KEEP}/{path.rpartition('/')[2]}.replaced")
+            kept = shlex.quote(kept_as(path))
             mend = (f"cp {name} {kept}", f"sed -i 's/\\b{port}\\b/{free}/g' {name}")
         sure = 0.85 if copy.path and any(str(port) in one for one in copy.changes) else 0.8
         yield Idea(

@@ -133,15 +133,23 @@ def _is_of_another(case: Case, copy: str, path: str) -> bool:
     its own: then it is no copy, and right as it is."""
     if any(copy in case.named(service) for service in case.services):
         return True
+    named, own = (set(PurePosixPath(one).parts) & set(case.services) for one in (copy, path))
+    if named and own and not named & own:
+        return True
     theirs = [one for one in case.services if case.owns(one, copy)]
     return bool(theirs) and not any(case.owns(one, path) for one in theirs)
 
 
+def kept_as(path: str) -> str:
+    """Where a file is kept before it is changed: files of one name do not get in each other's
+    way."""
+    return f"{KEEP}/{path.strip('/').replace('/', '-')}.replaced"
+
+
 def put_back(path: str, copy: str) -> tuple[str, ...]:
     """Commands that put an earlier version in the place of a file."""
-    aside = f"{KEEP}/{PurePosixPath(path).name}.replaced"
     here = PurePosixPath(path)
-    keep = f"cp {shlex.quote(path)} {shlex.quote(aside)}"
+    keep = f"cp {shlex.quote(path)} {shlex.quote(kept_as(path))}"
     if copy.startswith(GIT):
         revision = re.sub(r"[^0-9A-Za-z~^]", "", copy.removeprefix(GIT))
         git = f"git -c safe.directory='*' -C {shlex.quote(str(here.parent))}"
@@ -150,4 +158,4 @@ def put_back(path: str, copy: str) -> tuple[str, ...]:
 
 
 def undo_of(path: str) -> str:
-    return f"cp {KEEP}/{PurePosixPath(path).name}.replaced {path}"
+    return f"cp {shlex.quote(kept_as(path))} {shlex.quote(path)}"
