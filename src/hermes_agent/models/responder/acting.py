@@ -254,5 +254,9 @@ def ended_by(idea: Idea, brief: Brief) -> str:
 
 def holds(answer: Answer) -> bool:
     """Whether the last call was a verification that found all well."""
-    last = answer.results[-1] if answer.results else None
-    return last is not None and last.ok and "FAILS" not in last.text and ": holds" in last.text
+    return bool(answer.results) and held(answer.results[-1])
+
+
+def held(result: ToolMessage) -> bool:
+    """Whether a verification found all well."""
+    return result.ok and "FAILS" not in result.text and ": holds" in result.text
