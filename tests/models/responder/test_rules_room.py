@@ -117,6 +117,16 @@ def test_files_that_a_service_works_with_are_left_alone_however_many_they_are() 
     assert not any(idea.fix for idea in rules_space.no_inodes(case(seen)))
 
 
+def test_what_people_may_keep_is_not_moved_however_much_it_is() -> None:
+    seen = {
+        probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
+        room.crowds("/vol"): "1400 /vol\n1300 /vol/letters\n50 /vol/small",
+    }
+    told = [command for idea in rules_space.no_inodes(case(seen)) for command in idea.fix]
+    assert told
+    assert all("-type d -empty -exec rmdir" in command for command in told)
+
+
 def test_a_level_is_edited_wherever_it_is_set() -> None:
     entry = ENTRY.replace("--data", "--log-level=debug --data")
     line = 't=2026-11-15T20:03:11Z lvl=debug msg="looked at 7"'

@@ -28,6 +28,15 @@ PASSING = re.compile(
     re.IGNORECASE,
 )
 """Folders of files that are made again when they are wanted."""
+BY_PRODUCTS = re.compile(
+    r"/(\w*previews?|small|derived|generated|rendered|renditions?|resized|tiles|requests?|traces?|"
+    r"replays?|recordings?|telemetry|metrics|stats|tracks|bounced?|deferred|returned|undelivered|"
+    r"undeliverable|rejected|failed|dead|dead-letters?|queued?|trash|junk|lost|orphans?|quarantine)"
+    r"([-_/]|$)",
+    re.IGNORECASE,
+)
+"""Folders of what comes off from work: it may be moved out of the way. All else may be what people
+keep, however much it is."""
 _HALF_DONE = re.compile(
     r"\.(part|partial|crdownload|tmp|temp|swp|incomplete|filepart)$"
     r"|(^|[/._-])(tmp|temp|trace|strace|debug|crash|heap|heapdump|dump|profile|perf|capture|pcap"

@@ -236,6 +236,11 @@ def _thinned(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]
     if room.kept_for_good(case, folder, mount) and not passing:
         yield known
         return
+    below = folder[len(mount.rstrip("/")) :]
+    if not passing and not room.BY_PRODUCTS.search(f"{below}/"):
+        yield replace(known, score=known.score - 0.06, fix=_emptied(folder),
+                      undo="only empty folders are removed")  # fmt: skip
+        return
     for age, less in (("-mmin +60", 0.0), ("-mmin +5", 0.05)):
         if passing:
             yield replace(
@@ -257,10 +262,14 @@ def _thinned(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]
             undo=f"what was moved is in {room.ASIDE}, and was in {folder}",
         )  # fmt: skip
     yield replace(
-        known, score=known.score - 0.06,
-        fix=(f"find {own} -xdev -mindepth 1 -depth -type d -empty -exec rmdir {{}} +",),
+        known, score=known.score - 0.06, fix=_emptied(folder),
         undo="only empty folders are removed",
     )  # fmt: skip
+
+
+def _emptied(folder: str) -> tuple[str, ...]:
+    own = shlex.quote(folder)
+    return (f"find {own} -xdev -mindepth 1 -depth -type d -empty -exec rmdir {{}} +",)
 
 
 RULES = (full_disk, no_inodes)
