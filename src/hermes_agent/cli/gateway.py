@@ -104,7 +104,7 @@ def _said(row: Row) -> str:
         parts.append(row["error"])
     for name in row["unknown"]:
         parts.append(f"there is no setting {name!r} for it")
-    if not row["asks"]:
+    if row["asks"] == []:
         parts.append("nobody can be asked for consent: no home chat, no owner")
     return one_line(", ".join(parts), 400)
 

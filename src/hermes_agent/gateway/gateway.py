@@ -6,12 +6,13 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Arrived, Chat, Counts
 from hermes_agent.core.private import Ids
 from hermes_agent.gateway.waiting import backoff
@@ -99,18 +100,25 @@ class Gateway:
         return Routes(self).public()
 
     async def status(self) -> dict[str, Any]:
-        counts = await self.ledger.counts()
+        """How all channels are, as far as the store can be read."""
+        counts: Mapping[str, Counts] = {}
+        strangers: Mapping[str, int] = {}
+        asks: dict[str, list[str]] = {}
+        with suppress(Degraded):
+            counts, strangers = await self.ledger.counts(), await self.ledger.strangers()
+            for name in self._berths:
+                asks[name] = [chat.target for chat in await self.router.whom.chats(name)]
         now = self.runtime.clock()
         shown = {name: berth.status(counts.get(name), now) for name, berth in self._berths.items()}
         for name, trouble in self._troubles.items():
             shown[name] = {"state": "missing", "error": trouble.message, "hint": trouble.hint}
         for name in self._berths:
             shown[name]["unknown"] = self._unknown(name)
-            shown[name]["asks"] = [chat.target for chat in await self.router.whom.chats(name)]
+            shown[name]["asks"] = asks.get(name)
         left = {name: _left(one) for name, one in counts.items() if name not in shown}
         more = {
             "left": {name: row for name, row in left.items() if any(row.values())},
-            "strangers": await self.ledger.strangers(),
+            "strangers": strangers,
         }
         return {
             "channels": dict(sorted(shown.items())),

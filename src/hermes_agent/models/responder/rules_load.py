@@ -233,11 +233,16 @@ def descriptors(case: Case) -> Iterator[Idea]:
             yield Idea(
                 "descriptor-leak", service,
                 f"process {pid} of {service} has {count} of its {most or '?'} files open",
-                0.6 + 0.15 * bool(spoken) + 0.18 * near, f"pid {pid} of {service}",
+                0.6 + 0.15 * bool(spoken) + 0.18 * near, _where(case, pid, service),
                 lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
                 () if wants else (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),
             )  # fmt: skip
+
+
+def _where(case: Case, pid: int, service: str) -> str:
+    process = case.process(pid)
+    return f"pid {pid}: {process.command[:90]}" if process else f"pid {pid} of {service}"
 
 
 def _opened(case: Case, pid: int) -> tuple[int, int]:

@@ -104,7 +104,7 @@ def own_words(pick: Pick) -> Scene:
         inject=inject,
         healthy=_few(home, home.limits["nofile"] // 2),
         truth=Truth(
-            component=(name,), category=("descriptor-leak",), locus=rf"pid \d+|{name}|{home.code}",
+            component=(name,), category=("descriptor-leak",), locus=home.code,
             evidence=r"open files|files|eventfd|socket|/dev/null|lease",
         ),
         fix=(f"supervisorctl restart {name}",),
@@ -157,8 +157,8 @@ def greedy_client(pick: Pick) -> Scene:
         truth=Truth(
             component=(client, name),
             category=("descriptor-leak", "bad-config"),
-            locus=rf"{client}|pid \d+|{script}",
-            evidence=rf"{client}|{script}|open files|:{home.port}\b",
+            locus=rf"{client}|{script}",
+            evidence=rf"{client}|{script}|open files",
         ),
         fix=(
             f"sed -i 's/ 0.01$/ {calm}/' {entry}; supervisorctl reread; supervisorctl update",
@@ -218,7 +218,7 @@ def one_behind(pick: Pick) -> Scene:
         healthy=healthy,
         truth=Truth(
             component=(behind,), category=("descriptor-leak",),
-            locus=rf"pid \d+|{behind}|{back.code}",
+            locus=rf"{behind}|{back.code}",
             evidence=r"open files|files|eventfd|socket|/dev/null|lease",
         ),
         fix=(f"supervisorctl restart {behind}",),

@@ -101,7 +101,7 @@ def bound_lifted(pick: Pick) -> Scene:
         healthy=_reads(home, key, home.name, 30),
         truth=Truth(
             component=(home.name,), category=("memory-leak", "bad-config"),
-            locus=f"{home.file}|{home.code}|pid ", evidence=f"{setting}|{home.code}|{home.name}",
+            locus=f"{home.file}|{home.code}", evidence=f"{setting}|{home.code}",
         ),
         fix=home.restore,
         wrong={
@@ -176,8 +176,8 @@ def never_ended(pick: Pick) -> Scene:
         inject=inject,
         healthy=healthy,
         truth=Truth(
-            component=(name,), category=("memory-leak",), locus=rf"{home.code}|pid |{name}",
-            evidence=f"{home.code}|{name}|put ",
+            component=(name,), category=("memory-leak",), locus=home.code,
+            evidence=home.code,
         ),
         fix=(f"supervisorctl restart {name}",),
         wrong={
@@ -253,7 +253,7 @@ def child_behind(pick: Pick) -> Scene:
         inject=inject,
         healthy=healthy,
         truth=Truth(
-            component=(behind,), category=("memory-leak",), locus=rf"{back.code}|pid |{behind}",
+            component=(behind,), category=("memory-leak",), locus=rf"{back.code}|{behind}",
             evidence=f"{back.code}|{behind}|bytes|MemoryError",
         ),
         fix=(f"supervisorctl restart {behind}",),

@@ -185,7 +185,7 @@ def spinning_child(pick: Pick) -> Scene:
         truth=Truth(
             component=(name,),
             category=("runaway-process",),
-            locus=rf"{home.code}|{bad}|pid \d+|{guard}",
+            locus=rf"{home.code}|{bad}|{guard}",
             evidence=f"{home.code}|{guard}|{bad}",
         ),
         fix=(f"mv {bad} /var/tmp/; supervisorctl restart {name}",),
