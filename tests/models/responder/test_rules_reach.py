@@ -7,6 +7,7 @@ from hermes_agent.models.responder import (
     probes,
     rules_cascade,
     rules_database,
+    rules_last,
     rules_names,
     rules_network,
     rules_pool,
@@ -188,3 +189,15 @@ def test_whoever_waits_before_others_stops_waiting_and_not_whoever_works() -> No
     at_rest = rows.replace("yearly|5001|active", "yearly|5001|idle in transaction")
     machine = case("ERROR statement timeout", settings, {asked.wants[0]: at_rest})
     assert "pg_terminate_backend(41)" in best(rules_database.database, machine).fix[0]
+
+
+def test_where_many_work_at_once_nothing_is_started_anew_on_the_off_chance() -> None:
+    said = "==> /var/log/supervisor/vault.log <==\n2026-11-15 20:03:11 ERROR something is odd"
+    seen = {probes.LOGS: f"==> /var/log/supervisor/till.log <==\nERROR 500\n\n{said}"}
+    anew = {idea.component for idea in rules_last.anew(case("", "{}", seen))}
+    assert anew == {"till", "vault"}
+    store = ENTRIES.replace("python3 /opt/vault/vault.py", "/usr/lib/postgresql/15/bin/postgres")
+    anew = {
+        idea.component for idea in rules_last.anew(case("", "{}", {**seen, probes.PROGRAMS: store}))
+    }
+    assert anew == {"till"}

@@ -9,6 +9,12 @@ from hermes_agent.models.responder.ideas import Idea, lines
 from hermes_agent.models.responder.needed import targets
 
 _PORT = re.compile(r":(\d{2,5})(?![\d.])")
+_STORE = re.compile(
+    r"postgres|postmaster|mysqld|mariadbd|mongod|redis-server|valkey|etcd|cassandra|elasticsearch"
+    r"|clickhouse|rabbitmq|kafka|influxd|sqlservr",
+    re.IGNORECASE,
+)
+"""Those at which many work at once: to start one anew ends the work of all."""
 
 
 def asked(case: Case) -> list[str]:
@@ -32,6 +38,8 @@ def anew(case: Case) -> Iterator[Idea]:
         if program is None:
             continue
         silent = [port for port in _own_ports(case, service) if not _heard(case, port)]
+        if program.up and not silent and _STORE.search(" ".join(case.command(service))):
+            continue
         trouble = next(iter(case.troubles(service)), "")
         if service not in first and not (silent or trouble) and program.up:
             continue
