@@ -179,6 +179,10 @@ def test_a_damaged_database_is_said_and_never_replaced(
         wait_until(lambda: one.died, "the runtime to stop")
         database = one.home / "state.db"
         damage(database, where)
+        (one.home / ".env").write_text("HOOK=a-long-word-that-nobody-guesses\n")
+        (one.home / ".env").chmod(0o600)
+        with (one.home / "config.yaml").open("a") as config:
+            config.write("\nchannels: {webhook: {token: HOOK}}\n")
         before = database.read_bytes() if database.exists() else None
         asked = hermes(one.home, "ask", "hello", HERMES_MODEL="scripted/demo")
         assert asked.returncode == 1
@@ -187,6 +191,10 @@ def test_a_damaged_database_is_said_and_never_replaced(
         status = json.loads(hermes(one.home, "status", "--json").stdout)
         assert status["state"] == "degraded", status
         assert "state.db" in status["reason"]
+        assert status["gateway"]["channels"]["webhook"]["asks"] is None
+        channels = hermes(one.home, "gateway", "status")
+        assert (channels.returncode, "webhook: " in channels.stdout) == (0, True), channels.stderr
+        assert "nobody can be asked" not in channels.stdout
         doctor = hermes(one.home, "doctor")
         assert doctor.returncode == 1
         assert "state.db" in doctor.stdout
