@@ -1,7 +1,8 @@
 """Whole incidents in houses that look like none of those that are practised."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from hermes_agent.core.messages import ToolCall, ToolMessage
 from tests.models.responder.machine import Machine, brief, converse
 from tests.models.responder.test_responder import acted
 
@@ -85,3 +86,47 @@ async def test_what_did_not_help_is_taken_back_before_people_are_asked() -> None
     said = acted(machine, "escalate")
     assert "taken back" in str(said["summary"])
     assert "supervisorctl restart lending" in machine.commands
+
+
+class Strict(Machine):
+    """Takes no diagnosis that quotes the first line that it was ever quoted."""
+
+    refused = ""
+
+    def answer(self, call: ToolCall, child: Callable[[str], str]) -> ToolMessage:
+        given = call.input()
+        if call.name == "incident" and given["action"] == "resolve" and self.well:
+            self.refused = self.refused or given["evidence"][0]
+            if self.refused in given["evidence"]:
+                shown = self.refused if len(self.refused) <= 60 else f"{self.refused[:59]}…"
+                text = f"the quote {shown!r} is in no result of this session or of its children"
+                return ToolMessage(call.id, call.name, text, ok=False)
+        return super().answer(call, child)
+
+
+async def test_a_quote_that_does_not_count_is_left_out_and_the_remedy_stays() -> None:
+    machine = Strict(HOUSE, lambda command: "show HEAD:./lending.yaml >" in command)
+    await converse(machine, BRIEF)
+    said = acted(machine, "resolve")
+    assert machine.refused
+    assert said["evidence"]
+    assert machine.refused not in said["evidence"]  # type: ignore[operator]
+    assert not [command for command in machine.commands if command.startswith("cp /var/tmp/")]
+
+
+class InTurn(Machine):
+    """Every third verification fails: one of three that serve in turn is ill."""
+
+    looks = 0
+
+    def answer(self, call: ToolCall, child: Callable[[str], str]) -> ToolMessage:
+        if call.name == "incident" and call.input()["action"] == "verify":
+            self.looks += 1
+            self.well = self.looks % 3 != 0
+        return super().answer(call, child)
+
+
+async def test_what_fails_now_and_then_is_no_false_alarm() -> None:
+    machine = InTurn(HOUSE)
+    await converse(machine, BRIEF)
+    assert "false_alarm" not in [given["action"] for given in machine.acts]
