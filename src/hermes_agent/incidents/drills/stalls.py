@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Severity, WatchedCheck
 from hermes_agent.core.skills import Check, Expect
@@ -74,12 +75,12 @@ def stall(
     folders = {data if not data.endswith(".db") else data.rpartition("/")[0]: 0o755}
     if log:
         folders[log.rpartition("/")[0]] = 0o755
-    made: dict[str, object] = {
-        "name": name, "command": command, "directory": root, "environment": variables,
-        "about": about, "ready": f"tcp:{port}", "start_seconds": 1, **program,
-    }  # fmt: skip
+    usual = Program(
+        name=name, command=command, directory=root, environment=variables, about=about,
+        ready=f"tcp:{port}", start_seconds=1,
+    )  # fmt: skip
     part = Part(
-        (Program(**made),),  # type: ignore[arg-type]  # as they were given
+        (replace(usual, **program),),
         {code: source("stall.py"), **files, **more},
         folders,
     )
