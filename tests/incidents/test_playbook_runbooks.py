@@ -17,7 +17,7 @@ QUICK = ("crashed_service", "killed")
 CASES = [
     pytest.param(name, variant, marks=[] if (name, variant) == QUICK else pytest.mark.slow)
     for name, drill in drills().items()
-    if drill.about.fault and not drill.lacking
+    if drill.about.fault and not drill.lacking()
     for variant in drill.about.variants.train[:2]
 ]
 

@@ -121,7 +121,7 @@ def _facts(drill: Any) -> dict[str, Any]:
     return {
         "name": drill.name, "title": about.title, "category": about.category,
         "severity": about.severity, "fault": about.fault, "needs": list(about.needs),
-        "missing": drill.lacking, "minutes": about.minutes, "description": about.description,
+        "missing": drill.lacking(), "minutes": about.minutes, "description": about.description,
         "variants": {"train": list(about.variants.train), "held": list(about.variants.held)},
     }  # fmt: skip
 
@@ -187,8 +187,8 @@ def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
     from hermes_agent.cli.drill_run import Manner, run_drill
     from hermes_agent.incidents.drills.needs import advice
 
-    held = options.held or drill.is_held(options.variant)
-    if lacking := drill.lacking_held if held else drill.lacking:
+    variant = drill.choose(seed, options.variant, held=options.held)
+    if lacking := drill.lacking(variant):
         raise HermesError(f"this drill needs {', '.join(lacking)}", advice(lacking))
     manner = Manner(
         options.variant, options.held, not options.no_learning, options.model, options.keep,

@@ -46,7 +46,7 @@ def planned(todo: Sequence[tuple[Drill, int]], variant: str, *, held: bool) -> l
         if held and not drill.about.variants.held:
             continue
         chosen = drill.choose(seed, variant, held=held)
-        missing = drill.lacking_held if drill.is_held(chosen) else drill.lacking
+        missing = drill.lacking(chosen)
         if missing:
             lacking[drill.name] = missing
         else:

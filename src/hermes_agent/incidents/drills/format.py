@@ -38,8 +38,8 @@ class About(Struct, frozen=True, forbid_unknown_fields=True):
     severity: Severity = "P2"
     needs: tuple[str, ...] = ()
     """Programs of this machine."""
-    held_needs: tuple[str, ...] = ()
-    """Further ones, for what is held out."""
+    needs_of: dict[str, tuple[str, ...]] = {}
+    """Further ones, by variant."""
     minutes: float = 6.0
     """The longest that a run may take."""
     settle: float = 10.0
@@ -60,15 +60,9 @@ class Drill:
         if self.about.category not in CATEGORIES:
             raise HermesError(f"drill {self.name!r}: no category {self.about.category!r}")
 
-    @property
-    def lacking(self) -> list[str]:
-        """Programs that it needs and this machine does not have."""
-        return needs.lacking(self.about.needs)
-
-    @property
-    def lacking_held(self) -> list[str]:
-        """Likewise, for what is held out."""
-        return needs.lacking((*self.about.needs, *self.about.held_needs))
+    def lacking(self, variant: str = "") -> list[str]:
+        """Programs that it needs, or a variant of it, and this machine does not have."""
+        return needs.lacking((*self.about.needs, *self.about.needs_of.get(variant, ())))
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -93,9 +87,8 @@ class Drill:
         held = self.is_held(variant)
         pick = Pick(Random(f"{self.name}/{variant}/{seed}"), held=held)
         home = f"hermes_agent.incidents.drills.{self.name}"
-        scenes = "held" if held else "practice"
-        if (self._folder / f"{scenes}.py").exists():
-            made = scene.scene_of(import_module(f"{home}.{scenes}"), variant)
+        for path in sorted(self._folder.glob("held.py" if held else "practice*.py")):
+            made = scene.scene_of(import_module(f"{home}.{path.stem}"), variant)
             if made is not None:
                 return Case(self, scene, made(pick), seed, variant)
         module = import_module(f"{home}.drill")

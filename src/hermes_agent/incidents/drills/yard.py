@@ -1,4 +1,4 @@
-"""What is held out is set up by other people: services below /opt with settings in TOML, notes
+"""Another house, set up by other people: services below /opt with settings in TOML, notes
 instead of items, logs in another form, nginx in front. Parts of such worlds."""
 
 from collections.abc import Mapping

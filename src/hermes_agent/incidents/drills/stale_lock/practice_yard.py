@@ -1,5 +1,5 @@
-"""Held out: a PostgreSQL that takes somebody else for itself, and a folder that says that an import
-is at work."""
+"""In another house: a PostgreSQL that takes somebody else for itself, and a folder that says that
+an import is at work."""
 
 import time
 

@@ -1,4 +1,5 @@
-"""Held out: nginx answered 502 for a moment while a release went out; it has been well since."""
+"""In another house: nginx answered 502 for a moment while a release went out; it has been well
+since."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

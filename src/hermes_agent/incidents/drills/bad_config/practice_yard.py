@@ -1,5 +1,5 @@
-"""Held out: uploads that a new limit of nginx refuses, and a PostgreSQL that cannot read its
-settings."""
+"""In another house: uploads that a new limit of nginx refuses, and a PostgreSQL that cannot read
+its settings."""
 
 import secrets
 

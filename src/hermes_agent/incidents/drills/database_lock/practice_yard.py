@@ -1,5 +1,5 @@
-"""Held out: a lock of PostgreSQL that belongs to no table, and a database of SQLite that somebody
-has open for writing."""
+"""In another house: a lock of PostgreSQL that belongs to no table, and a database of SQLite that
+somebody has open for writing."""
 
 from hermes_agent.incidents.drills import database, tiers, yard
 from hermes_agent.incidents.drills.box import Box

@@ -1,4 +1,4 @@
-"""Held out: a job that runs once has ended as it should, and a log has words of warning."""
+"""In another house: a job that runs once has ended as it should, and a log has words of warning."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

@@ -1,4 +1,5 @@
-"""Held out: folders of runs that nobody takes away, and marks that lie among what people keep."""
+"""In another house: folders of runs that nobody takes away, and marks that lie among what people
+keep."""
 
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.box import Box

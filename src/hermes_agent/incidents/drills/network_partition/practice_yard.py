@@ -1,4 +1,5 @@
-"""Held out: an address that the bridge lost, and one that is looked for at the wrong machine."""
+"""In another house: an address that the bridge lost, and one that is looked for at the wrong
+machine."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

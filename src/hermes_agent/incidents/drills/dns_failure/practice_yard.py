@@ -1,4 +1,5 @@
-"""Held out: short names that are completed otherwise, and a name server that is not there."""
+"""In another house: short names that are completed otherwise, and a name server that is not
+there."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

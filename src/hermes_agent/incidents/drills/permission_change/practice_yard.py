@@ -1,4 +1,5 @@
-"""Held out: a socket that nginx may no longer write to, and a helper that may no longer be run."""
+"""In another house: a socket that nginx may no longer write to, and a helper that may no longer be
+run."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.box import Box

@@ -1,5 +1,5 @@
-"""Held out: a probe that asks nginx without a pause, and a PostgreSQL that writes down every
-statement."""
+"""In another house: a probe that asks nginx without a pause, and a PostgreSQL that writes down
+every statement."""
 
 import time
 

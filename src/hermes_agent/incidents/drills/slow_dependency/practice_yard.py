@@ -1,5 +1,5 @@
-"""Held out: a proxy that hands answers on by the drop, and a trigger of PostgreSQL that takes its
-time with each row."""
+"""In another house: a proxy that hands answers on by the drop, and a trigger of PostgreSQL that
+takes its time with each row."""
 
 from hermes_agent.incidents.drills import database, tiers, yard
 from hermes_agent.incidents.drills.box import Box

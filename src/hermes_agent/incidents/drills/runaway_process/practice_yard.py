@@ -1,5 +1,5 @@
-"""Held out: a job that turns in a circle each time it is taken up, and a loop of the shell that
-packs the same files for ever."""
+"""In another house: a job that turns in a circle each time it is taken up, and a loop of the shell
+that packs the same files for ever."""
 
 import time
 

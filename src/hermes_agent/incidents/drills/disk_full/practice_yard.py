@@ -1,4 +1,4 @@
-"""Held out: backups that are kept for ever, and a capture that somebody forgot to stop."""
+"""In another house: backups that are kept for ever, and a capture that somebody forgot to stop."""
 
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.box import Box

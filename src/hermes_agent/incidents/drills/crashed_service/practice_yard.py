@@ -1,5 +1,5 @@
-"""Held out: a service that ends at once since its state was cut off, and a PostgreSQL that was
-killed below the service that people see."""
+"""In another house: a service that ends at once since its state was cut off, and a PostgreSQL that
+was killed below the service that people see."""
 
 from hermes_agent.incidents.drills import database, tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

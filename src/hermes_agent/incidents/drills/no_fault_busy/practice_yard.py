@@ -1,4 +1,4 @@
-"""Held out: the nightly packing is at work, and many clients hold their connections."""
+"""In another house: the nightly packing is at work, and many clients hold their connections."""
 
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

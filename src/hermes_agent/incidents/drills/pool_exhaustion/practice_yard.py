@@ -1,5 +1,5 @@
-"""Held out: clients that occupy every slot of a service, and a role of PostgreSQL that may hardly
-connect any more."""
+"""In another house: clients that occupy every slot of a service, and a role of PostgreSQL that may
+hardly connect any more."""
 
 from hermes_agent.incidents.drills import database, tiers, yard
 from hermes_agent.incidents.drills.box import Box

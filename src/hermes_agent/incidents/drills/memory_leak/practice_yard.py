@@ -1,5 +1,5 @@
-"""Held out: sessions that never end by a setting, and a listener that does not read what is put
-aside for it."""
+"""In another house: sessions that never end by a setting, and a listener that does not read what is
+put aside for it."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.box import Box

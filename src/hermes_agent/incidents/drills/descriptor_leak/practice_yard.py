@@ -1,5 +1,5 @@
-"""Held out: a service that opens its log anew at each rotation and keeps the old ones, and one
-whose reports leave their drafts open."""
+"""In another house: a service that opens its log anew at each rotation and keeps the old ones, and
+one whose reports leave their drafts open."""
 
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.box import Box

@@ -1,5 +1,5 @@
-"""Held out: what started without its cache gave up for good, and a front that put itself into
-maintenance when its store fell."""
+"""In another house: what started without its cache gave up for good, and a front that put itself
+into maintenance when its store fell."""
 
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.box import Box

@@ -1,5 +1,5 @@
-"""Held out: the traffic was switched to a release that cannot read what the one before wrote, and a
-release was unpacked in place and is not whole."""
+"""In another house: the traffic was switched to a release that cannot read what the one before
+wrote, and a release was unpacked in place and is not whole."""
 
 import io
 import tarfile

@@ -1,5 +1,5 @@
-"""Held out: a renewed certificate that the link does not lead to, and one of PostgreSQL that ran
-out."""
+"""In another house: a renewed certificate that the link does not lead to, and one of PostgreSQL
+that ran out."""
 
 from datetime import UTC, datetime, timedelta
 

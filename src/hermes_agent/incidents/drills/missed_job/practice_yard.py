@@ -1,5 +1,5 @@
-"""Held out: a table whose name cron does not read, a line that ends at its first percent sign, and
-a PATH that does not lead to what the job calls."""
+"""In another house: a table whose name cron does not read, a line that ends at its first percent
+sign, and a PATH that does not lead to what the job calls."""
 
 import time
 

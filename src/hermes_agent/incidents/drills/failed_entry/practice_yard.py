@@ -1,5 +1,5 @@
-"""Held out: an entry that hands over an option which the program does not know, and a start script
-that misses a variable."""
+"""In another house: an entry that hands over an option which the program does not know, and a start
+script that misses a variable."""
 
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.pick import Pick

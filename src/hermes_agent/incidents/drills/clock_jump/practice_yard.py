@@ -1,5 +1,5 @@
-"""Held out: an issuer whose start script still pretends another day, and one that was told to live
-in another time zone and takes its local time for that of all."""
+"""In another house: an issuer whose start script still pretends another day, and one that was told
+to live in another time zone and takes its local time for that of all."""
 
 import time
 

@@ -1,5 +1,5 @@
-"""Held out: a site of nginx that came with a package and took the port, and a second entry for the
-same program."""
+"""In another house: a site of nginx that came with a package and took the port, and a second entry
+for the same program."""
 
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.pick import Pick
