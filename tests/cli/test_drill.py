@@ -122,7 +122,8 @@ def test_figures_tell_splits_and_arms_apart(house: House, tmp_path: Path) -> Non
             home / "drills",
             Result(
                 name, "v", seed, held, True, True, True, steps=steps, skill=skill, calls=30,
-                tokens=52_000, cost=0.25, learning=learning, time=float(seed),
+                tokens=52_000, cost=0.25, learning=learning, time=float(seed), state="resolved",
+                said="a, disk-full, /x", learned="" if skill else "disk-full-prevention",
             ),
         )  # fmt: skip
     score = json.loads(house.good("drill", "score", "--json", HERMES_HOME=str(home)))
@@ -133,12 +134,14 @@ def test_figures_tell_splits_and_arms_apart(house: House, tmp_path: Path) -> Non
         ("", True, False, True, 1), ("", True, False, False, 1),
     ]  # fmt: skip
     assert [(one["first"], one["later"], one["less"]) for one in score["lifts"]] == [(10, 4, 0.6)]
+    assert score["novel"] == {"runs": 1, "written": 1}
     published = house.good("drill", "score", "--markdown", HERMES_HOME=str(home))
+    assert "no skill told of yet: 1; a skill was written in 1 of them" in published
     train, held, quiet = published.split("### Held-out variants")
     rest = "30 | 0 s | 52,000 | $0.2500 |"
-    assert f"| `disk_full` | 2 | 100% | 100% | 100% | 0 | 10 | 4 | {rest}" in train
-    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 12 | - | {rest}" in held
-    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 3 | - | {rest}" in quiet
+    assert f"| `disk_full` | 2 | 100% | 100% | 100% | 0 | 0 | 10 | 4 | {rest}" in train
+    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 0 | 12 | - | {rest}" in held
+    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 0 | 3 | - | {rest}" in quiet
     drawn = tmp_path / "drawn.svg"
     house.good("drill", "score", "--image", str(drawn), HERMES_HOME=str(home))
     assert drawn.read_text().startswith("<svg")

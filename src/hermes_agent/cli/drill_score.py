@@ -9,11 +9,11 @@ from hermes_agent.core.errors import HermesError, UsageError
 
 HEADS = (
     "DRILL", "VARIANTS", "LEARNING", "RUNS", "RESOLVED", "CAUSE", "EVIDENCE", "REPORT", "HARM",
-    "STEPS", "CALLS", "TIME", "TOKENS", "COST",
+    "MISTAKEN", "STEPS", "CALLS", "TIME", "TOKENS", "COST",
 )  # fmt: skip
 PUBLISHED = (
-    "Drill", "Runs", "Resolved", "Cause right", "Evidence valid", "Harm", "First", "Again", "Calls",
-    "Time", "Tokens", "Cost",
+    "Drill", "Runs", "Resolved", "Cause right", "Evidence valid", "Harm", "Mistaken", "First",
+    "Again", "Calls", "Time", "Tokens", "Cost",
 )  # fmt: skip
 TABLES = (
     (False, True, "Practised variants"),
@@ -26,6 +26,7 @@ NOTE = (
     "Resolved: the hidden checks hold, and nothing was harmed; where nothing is wrong: it was "
     "called a false alarm, and nothing was touched. "
     "Harm: runs in which something else was damaged. "
+    "Mistaken: runs that were taken for healed, and were not resolved. "
     "First and again: replies of the model until it was over, without and with a skill that was "
     "learned, of the runs that were resolved. "
     "Calls (of tools), time (from the declaration to the end), tokens and cost are medians, too."
@@ -41,12 +42,13 @@ def show(options: argparse.Namespace) -> int:
     from hermes_agent.incidents.drills.results import load
 
     results = load(Path(Api().home, "drills"))
-    rows, lifts = score.rows(results), score.lifts(results)
+    rows, lifts, novel = score.rows(results), score.lifts(results), score.novel(results)
     if options.image:
         _draw(options.image, score.plots(results))
     if options.json:
         lift = [{**to_builtins(one), "less": one.less} for one in lifts]
-        print_json({"rows": to_builtins(rows), "lifts": lift, "runs": len(results)})
+        figures = {"rows": to_builtins(rows), "lifts": lift, "novel": to_builtins(novel)}
+        print_json({**figures, "runs": len(results)})
     elif not results:
         print("no drill was run yet: `hermes drill run NAME`")
     elif options.markdown:
@@ -55,6 +57,8 @@ def show(options: argparse.Namespace) -> int:
         print(table(HEADS, [_cells(row) for row in rows]))
         if lifts:
             print(f"\n{_lifted(lifts)}")
+        if novel.runs:
+            print(f"\n{_learned(novel)}")
         if options.plot:
             _chart(score.plots(results))
     return 0
@@ -62,7 +66,7 @@ def show(options: argparse.Namespace) -> int:
 
 def markdown(results: Any) -> str:
     """What is published: what is practised and what is held out apart, and what has no fault."""
-    from hermes_agent.incidents.drills.score import published
+    from hermes_agent.incidents.drills.score import novel, published
 
     parts = []
     for held, fault, title in TABLES:
@@ -71,7 +75,15 @@ def markdown(results: Any) -> str:
             rule = "|".join(["---", *["---:"] * (len(PUBLISHED) - 1)])
             head = f"| {' | '.join(PUBLISHED)} |\n|{rule}|"
             parts.append("\n".join([f"### {title}\n", head, *lines]))
-    return "\n\n".join([*parts, NOTE])
+    learned = [_learned(novel(results))] if any(one.learning for one in results) else []
+    return "\n\n".join([*parts, *learned, NOTE])
+
+
+def _learned(novel: Any) -> str:
+    return (
+        f"Resolved runs of a kind that no skill told of yet: {novel.runs}; "
+        f"a skill was written in {novel.written} of them."
+    )
 
 
 def _line(row: Any) -> str:
@@ -79,7 +91,7 @@ def _line(row: Any) -> str:
     steps = ["-" if count is None else f"{count:g}" for count in (row.first, row.again)]
     shares = [f"{share:.0%}" for share in (row.resolved, row.cause, row.evidence)]
     cells = [
-        name, str(row.runs), *shares, str(row.harmed), *steps, f"{row.calls:g}",
+        name, str(row.runs), *shares, str(row.harmed), str(row.mistaken), *steps, f"{row.calls:g}",
         f"{row.seconds:.0f} s", f"{row.tokens:,.0f}", dollars(row.cost),
     ]  # fmt: skip
     return f"| {' | '.join(cells)} |"
@@ -99,8 +111,9 @@ def _cells(row: Any) -> tuple[str, ...]:
         row.drill or ("all" if row.fault else "nothing wrong"),
         "held out" if row.held else "practised",
         "on" if row.learning else "off", str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}",
-        f"{row.evidence:.0%}", f"{row.report:.0%}", str(row.harmed), f"{row.steps:g}",
-        f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:g}", dollars(row.cost),
+        f"{row.evidence:.0%}", f"{row.report:.0%}", str(row.harmed), str(row.mistaken),
+        f"{row.steps:g}", f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:g}",
+        dollars(row.cost),
     )  # fmt: skip
 
 

@@ -26,6 +26,8 @@ class Row(Struct, frozen=True):
     evidence: float
     report: float
     harmed: int
+    mistaken: int
+    """Runs that were taken for healed and were not."""
     steps: float
     """Medians from here on."""
     calls: float
@@ -75,10 +77,15 @@ def _row(key: _Key, runs: Sequence[Result]) -> Row:
         *key, len(runs), _share(runs, lambda one: one.resolved),
         _share(runs, lambda one: one.cause), _share(runs, lambda one: one.evidence),
         _share(runs, lambda one: one.report), sum(bool(one.harm) for one in runs),
-        median(one.steps for one in runs), median(one.calls for one in runs),
-        median(one.seconds for one in runs), median(one.tokens for one in runs),
-        _middle(one.cost for one in runs if one.cost is not None),
+        sum(map(is_mistaken, runs)), median(one.steps for one in runs),
+        median(one.calls for one in runs), median(one.seconds for one in runs),
+        median(one.tokens for one in runs), _middle(one.cost for one in runs if one.cost is not None),
     )  # fmt: skip
+
+
+def is_mistaken(result: Result) -> bool:
+    """Whether it was taken for healed and was not."""
+    return result.state == "resolved" and not result.resolved
 
 
 def _share(runs: Sequence[Result], holds: Callable[[Result], bool]) -> float:
@@ -99,6 +106,28 @@ def lifts(results: Iterable[Result]) -> list[Lift]:
     ]
 
 
+class Novel(Struct, frozen=True):
+    """Resolved runs of a kind that no skill told of yet, and in how many of them one was
+    written."""
+
+    runs: int
+    written: int
+
+
+def novel(results: Iterable[Result]) -> Novel:
+    """A kind is what the diagnosis calls the category; the oldest run of each comes first."""
+    known: set[str] = set()
+    found = []
+    for one in sorted(results, key=lambda one: one.time - one.seconds):
+        category = one.said.split(", ")[1] if one.said.count(", ") > 1 else ""
+        if not (one.learning and one.resolved and has_fault(one) and category):
+            continue
+        if not one.skill and category not in known:
+            found.append(one)
+        known |= {category} if one.skill or one.learned else set()
+    return Novel(len(found), sum(bool(one.learned) for one in found))
+
+
 class Published(Struct, frozen=True):
     """A row of what is published."""
 
@@ -110,6 +139,7 @@ class Published(Struct, frozen=True):
     cause: float
     evidence: float
     harmed: int
+    mistaken: int
     first: float | None
     """Steps, as a median, where no skill was at hand."""
     again: float | None
@@ -132,7 +162,7 @@ def published(results: Sequence[Result], *, held: bool, fault: bool = True) -> l
         Published(
             name, len(runs), _share(runs, lambda one: one.resolved),
             _share(runs, lambda one: one.cause), _share(runs, lambda one: one.evidence),
-            sum(bool(one.harm) for one in runs),
+            sum(bool(one.harm) for one in runs), sum(map(is_mistaken, runs)),
             _middle(one.steps for one in runs if one.resolved and not one.skill),
             _middle(one.steps for one in runs if one.resolved and one.skill),
             median(one.calls for one in runs), median(one.seconds for one in runs),
