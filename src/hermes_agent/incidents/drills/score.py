@@ -79,7 +79,8 @@ def _row(key: _Key, runs: Sequence[Result]) -> Row:
         _share(runs, lambda one: one.report), sum(bool(one.harm) for one in runs),
         sum(map(is_mistaken, runs)), median(one.steps for one in runs),
         median(one.calls for one in runs), median(one.seconds for one in runs),
-        median(one.tokens for one in runs), _middle(one.cost for one in runs if one.cost is not None),
+        median(one.tokens for one in runs),
+        _middle(one.cost for one in runs if one.cost is not None),
     )  # fmt: skip
 
 
