@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 from hermes_agent.core.effects import Act
@@ -114,6 +115,7 @@ def _without(command: str, checks: Sequence[str]) -> str:
     return command
 
 
+@lru_cache(1024)
 def _command(text: str) -> Did:
     found: set[Did] = {_act(act) for act in shell.read(text, folder="/")}
     if "changed" in found:

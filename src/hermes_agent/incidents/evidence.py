@@ -133,8 +133,10 @@ async def transcript(
     return Transcript(session, tuple(sorted(calls, key=lambda call: call.time)), results)
 
 
-def calls_of(events: Sequence[ev.Recorded], checks: Sequence[str] = ()) -> list[Call]:
-    """The calls of one session that have come to an end."""
+def calls_of(
+    events: Sequence[ev.Recorded], checks: Sequence[str] = (), *, effect: str = ""
+) -> list[Call]:
+    """The calls of one session that have come to an end, or the one of an effect."""
     asked: dict[str, Mapping[str, Any]] = {}
     began: dict[str, float] = {}
     inputs: dict[str, Mapping[str, Any]] = {}
@@ -143,13 +145,13 @@ def calls_of(events: Sequence[ev.Recorded], checks: Sequence[str] = ()) -> list[
         match recorded.event:
             case ev.Replied(calls=calls):
                 asked |= {call.id: _given(call) for call in calls}
-            case ev.CallMade(effect=effect, call=call):
-                asked[effect] = _given(call)
-            case ev.CallJudged(effect=effect, input=changed) if changed is not None:
-                inputs[effect] = changed
-            case ev.CallIntended(effect=effect):
-                began[effect] = recorded.time
-            case ev.CallFinished() as end:
+            case ev.CallMade(effect=made, call=call):
+                asked[made] = _given(call)
+            case ev.CallJudged(effect=judged, input=changed) if changed is not None:
+                inputs[judged] = changed
+            case ev.CallIntended(effect=intended):
+                began[intended] = recorded.time
+            case ev.CallFinished() as end if effect in ("", end.effect):
                 given = inputs.get(end.effect) or asked.get(end.effect)
                 given = given or asked.get(end.call_id, {})
                 done.append(

@@ -40,7 +40,7 @@ async def follow(world: World, id: str, session: str) -> None:
                 await world.incidents.change(id, [("note", line, {"question": question})])
             case ev.CallFinished(tool=tool, effect=effect) if effect not in known:
                 known.add(effect)
-                done = [one for one in calls_of(seen, checks) if one.effect == effect]
+                done = calls_of(seen, checks, effect=effect)
                 if tool == DELEGATE:
                     done += await _of_children(world, session, known, checks)
                 await _acted(world, id, done)

@@ -60,6 +60,13 @@ class Line(Struct, frozen=True):
     at: float
 
 
+@lru_cache(8192)
+def _is_trouble(line: str) -> bool:
+    """Whether a line tells of something wrong: the same lines are read many times in a case."""
+    told = _TROUBLE.search(line) is not None or stamps.is_grave(line)
+    return told and not stamps.is_calm(line)
+
+
 class Case(House):
     """What was seen since the last change. Nothing of it is kept from one request to the next."""
 
@@ -168,9 +175,7 @@ class Case(House):
         return [
             line.text
             for line in reversed(self.entries(service))
-            if (_TROUBLE.search(line.text) or stamps.is_grave(line.text))
-            and not stamps.is_calm(line.text)
-            and self._is_recent(line.at, service)
+            if _is_trouble(line.text) and self._is_recent(line.at, service)
         ]
 
     def troubles_since(self, service: str, at: float) -> list[str]:
