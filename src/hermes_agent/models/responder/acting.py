@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolMessage
+from hermes_agent.models.responder import watch
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.ideas import ACT, Idea
@@ -55,6 +56,10 @@ class Tried(Struct):
 
     doubted: bool = False
     """Whether the last one did not last, though the checks may hold."""
+    proofs: list[str] = field(default_factory=list)
+    """Looks that must come out well whatever mends it in the end."""
+    doubts: list[str] = field(default_factory=list)
+    """What was seen to go on although the checks held."""
 
     @property
     def cause(self) -> Idea:
@@ -165,41 +170,73 @@ def _told(fresh: Sequence[Idea]) -> str:
 
 
 def mend(
-    idea: Idea, tried: Tried, before: tuple[Call, ...] = (), after: Call | None = None
+    brief: Brief,
+    idea: Idea,
+    tried: Tried,
+    before: tuple[Call, ...] = (),
+    after: Call | None = None,
 ) -> Generator[Move, Answer, bool]:
-    """Carry out a remedy; whether all checks hold afterwards. With `after`, it is done then, too,
-    and tells whether they do."""
-    last = after if after and not idea.proof else incident("verify")
-    proof = (terminal(idea.proof),) if idea.proof else ()
-    undo = f" To undo it: {idea.undo}." if idea.undo else ""
+    """Carry out a remedy; whether all checks hold afterwards, and go on to. With `after`, it is
+    done then, too, and tells whether they do."""
     tried.ideas.append(idea)
+    tried.proofs = list(dict.fromkeys([*tried.proofs, *([idea.proof] if idea.proof else [])]))
+    proofs = tuple(terminal(proof) for proof in tried.proofs)
+    watched = _is_watched(brief, idea, tried)
+    last = after if after and not proofs and not watched else incident("verify")
+    undo = f" To undo it: {idea.undo}." if idea.undo else ""
     answer = yield Move(
         f"I believe that {idea.claim}. The smallest remedy I know: {'; '.join(idea.fix)}.{undo}",
         (
             *before,
             *(terminal(command) for command in (*idea.fix, "sleep 1")),
-            *proof,
+            *proofs,
             last,
         ),
     )
     results = zip(idea.fix, answer.results[len(before) :], strict=False)
     done = [command for command, result in results if _worked(result)]
     tried.done += done
-    well = _went_well if after and not proof else holds
-    if done and not (well(answer) and _proven(answer, idea)):
-        answer = yield Move("It may take a moment.", (terminal("sleep 3"), *proof, last))
-    tried.doubted = not _proven(answer, idea)
+    well = holds if last is not after else _went_well
+    if done and not (well(answer) and _proven(answer, proofs)):
+        answer = yield Move("It may take a moment.", (terminal("sleep 3"), *proofs, last))
+    tried.doubted = not _proven(answer, proofs)
     if not well(answer) or tried.doubted:
+        if not well(answer):
+            tried.proofs = [proof for proof in tried.proofs if proof != idea.proof]
         return False
-    if after and proof:
+    if watched and not (yield from lasts(brief, idea, tried)):
+        return False
+    if after and last is not after:
         answer = yield Move("It is mended, and stays so.", (after,))
         return _went_well(answer)
     return True
 
 
-def _proven(answer: Answer, idea: Idea) -> bool:
+def _is_watched(brief: Brief, idea: Idea, tried: Tried) -> bool:
+    return bool(tried.doubts) or watch.is_due(idea, case_of(brief, tried.seen))
+
+
+def lasts(brief: Brief, idea: Idea, tried: Tried) -> Generator[Move, Answer, bool]:
+    """Whether the checks go on to hold, and nothing goes on that made them fail; where that is not
+    to be feared, nothing is looked at."""
+    if not _is_watched(brief, idea, tried):
+        return True
+    answer = yield Move(
+        "The checks hold. I look whether that lasts.", (terminal(watch.WATCH), incident("verify"))
+    )
+    told = ""
+    if answer.results and answer.results[0].ok:
+        told = watch.unrest(answer.results[0].text, case_of(brief, tried.seen), idea)
+    tried.doubted = bool(told)
+    if told:
+        tried.doubts.append(told)
+    return not told and holds(answer)
+
+
+def _proven(answer: Answer, proofs: Sequence[Call]) -> bool:
     """Whether what shows that it is mended came out well, just before the checks."""
-    return not idea.proof or (len(answer.results) > 1 and answer.results[-2].ok)
+    told = answer.results[-1 - len(proofs) : -1]
+    return len(told) == len(proofs) and all(one.ok for one in told)
 
 
 def _worked(result: ToolMessage) -> bool:

@@ -95,7 +95,8 @@ def confirmed(brief: Brief, tried: Tried, books: list[follow.Book]) -> Generator
 def _mended(
     brief: Brief, chosen: Idea, tried: Tried, before: Sequence[Call]
 ) -> Generator[Move, Answer, str]:
-    well = yield from mend(chosen, tried, tuple(before), incident("resolve", **report(chosen)))
+    after = incident("resolve", **report(chosen))
+    well = yield from mend(brief, chosen, tried, tuple(before), after)
     return ended_by(chosen, brief) if well else ""
 
 

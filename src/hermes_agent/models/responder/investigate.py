@@ -11,6 +11,7 @@ from hermes_agent.models.responder.acting import (
     held,
     holds,
     incident,
+    lasts,
     mend,
     report,
     run,
@@ -51,7 +52,7 @@ def investigation(brief: Brief) -> Work:
         return ended
     known, well = yield from _triage(LOOK_AGAIN if tried.ideas else INTRODUCTION)
     if well and tried.done and not tried.doubted:
-        ended = yield from _resolve(tried.cause, tried, brief)
+        ended = yield from _lasting(tried, brief)
         if ended:
             return ended
     elif well and not tried.doubted and (yield from _is_calm()):
@@ -62,7 +63,7 @@ def investigation(brief: Brief) -> Work:
             return ended
         if tried.ideas:
             known, well = yield from _triage(LOOK_AGAIN)
-            if well and (ended := (yield from _resolve(tried.cause, tried, brief))):
+            if well and not tried.doubted and (ended := (yield from _lasting(tried, brief))):
                 return ended
     if not well and (yield from looked_back(brief, known, tried)):
         known, _ = yield from _triage(LOOK_AGAIN)
@@ -78,7 +79,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
         if attempt:
             known, well = yield from _triage("That was not all. I look again.")
             if well and tried.done and tried.ideas and not tried.doubted:
-                ended = yield from _resolve(tried.cause, tried, brief)
+                ended = yield from _lasting(tried, brief)
                 if ended:
                     return ended
             if not well and (yield from looked_back(brief, known, tried)):
@@ -92,7 +93,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
         if chosen is None:
             break
         tried.seen = tuple(known)
-        if (yield from mend(chosen, tried)):
+        if (yield from mend(brief, chosen, tried)):
             ended = yield from _resolve(tried.cause, tried, brief)
             if ended:
                 return ended
@@ -178,6 +179,13 @@ def _rest(brief: Brief, known: Sequence[Seen]) -> Steps:
     return found
 
 
+def _lasting(tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
+    """Say what it was, where what was done helped after a while and goes on to."""
+    if not (yield from lasts(brief, tried.ideas[-1], tried)):
+        return ""
+    return (yield from _resolve(tried.cause, tried, brief))
+
+
 def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
     """Say what it was; what is said at the end, or nothing where that was refused."""
     given = report(idea, tried.told)
@@ -207,6 +215,8 @@ def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:
     best = [idea for idea in fresh if idea.evidence] or tried.ideas
     idea = best[0] if best else Idea("unknown", brief.service, "nothing explains it", 0.0)
     summary = f"{idea.claim}. Tried: {tried.told or 'nothing was changed'}."
+    if tried.doubted and tried.doubts:
+        summary += f" The checks may hold for now, but {tried.doubts[-1]}."
     answer = yield Move(
         "My rules end here: people must go on.",
         (incident("escalate", **{**report(idea), "summary": summary}, needed=_needed(idea)),),

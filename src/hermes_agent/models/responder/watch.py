@@ -1,0 +1,130 @@
+"""Whether what was mended stays so: what still grows after a remedy that only made room, or only
+started something anew, is seen before the checks fail again."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea
+
+SECONDS = 4
+"""How long it is watched."""
+SOON = 600.0
+"""What would be as bad as before within so many seconds is not mended."""
+_ONE = (
+    "df -P | awk 'NR > 1 {print \"space\", $6, $3, $4}'; "
+    "df -iP | awk 'NR > 1 {print \"files\", $6, $3, $4}'; "
+    "cat /proc/[0-9]*/stat 2>/dev/null | "
+    'awk \'{p = $1; sub(/^.*\\) /, ""); print "ticks", p, $12 + $13; '
+    'print "memory", p, $22 * 4}\'; '
+    r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | "
+    'awk \'{split($2, a, "/"); print "open", a[3], $1}\''
+)
+WATCH = (
+    f"one() {{ {_ONE}; }}; {{ one; sleep 2; echo; one; sleep 2; echo; one; }} | "
+    'awk \'NF == 0 {n++; next} {k = $1 " " $2; v[n + 0, k] = $3; left[k] = $4 + 0} END {'
+    "for (k in left) if (((0, k) in v) && ((2, k) in v) && v[2, k] > v[0, k]) "
+    "print k, v[0, k], v[1, k], v[2, k], left[k]}' | sort | head -n 120; "
+    "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-pcpu | head -n 40"
+)
+"""What rises on the machine within a few seconds: room that is taken, memory, work, open files."""
+RUNS_OUT = frozenset({
+    "disk-full", "inode-exhaustion", "log-flood", "memory-leak", "descriptor-leak",
+    "runaway-process", "pool-exhaustion", "unknown",
+})  # fmt: skip
+"""Causes that come back by themselves where only their traces were cleared away."""
+LEAST = {"space": 100.0, "files": 20.0, "memory": 1024.0, "open": 4.0, "ticks": 0.0}
+"""What a rise must come to before it counts: kilobytes, files, kilobytes, descriptors."""
+CAUSE = {"ticks": "runaway-process", "memory": "memory-leak", "open": "descriptor-leak"}
+TIGHT = 90
+"""Per cent from which on a file system was part of the trouble."""
+BUSY, HOT = 20.0, 0.5
+"""Per cent of a core that are much, and the share of what it took before."""
+TICKS = 100.0
+"""Of the processor, in a second."""
+_ROW = re.compile(r"^(space|files|memory|open|ticks) (\S+) (\d+) (\d+) (\d+) (\d+)$")
+
+
+class Rise(Struct, frozen=True):
+    kind: str
+    name: str
+    """A file system or a process."""
+    first: float
+    middle: float
+    last: float
+    left: float
+    line: str
+
+    @property
+    def rate(self) -> float:
+        """In a second."""
+        return (self.last - self.first) / SECONDS
+
+    @property
+    def steady(self) -> bool:
+        return self.first < self.middle < self.last and (self.last - self.first >= LEAST[self.kind])
+
+
+def rises(text: str) -> Iterator[Rise]:
+    """What `WATCH` printed."""
+    for line in text.splitlines():
+        if found := _ROW.match(line):
+            first, middle, last, left = (parse.number(found[at]) for at in (3, 4, 5, 6))
+            yield Rise(found[1], found[2], first, middle, last, left, line)
+
+
+def is_due(idea: Idea, before: Case) -> bool:
+    """Whether to watch after a remedy: for causes that come back, and where room had run out."""
+    return idea.category in RUNS_OUT or any(_tight(before))
+
+
+def unrest(text: str, before: Case, idea: Idea) -> str:
+    """What goes on as it did before the remedy; empty where all is quiet."""
+    tight = set(_tight(before))
+    now = {one.pid: one for one in parse.processes(text)}
+    for one in rises(text):
+        told = ""
+        if one.kind in ("space", "files"):
+            if one.steady and one.name in tight and one.left < one.rate * SOON:
+                told = f"{one.name} is full again in {one.left / one.rate:.0f} s ({one.line})"
+        elif one.name.isdigit() and int(one.name) in now:
+            told = _again(one, now[int(one.name)], before, idea)
+        if told:
+            return told
+    return ""
+
+
+def _tight(case: Case) -> Iterator[str]:
+    """File systems with hardly any room, or room for files."""
+    for command in (probes.SPACE, probes.INODES):
+        for mount in parse.mounts(case.text(command)):
+            if mount.percent >= TIGHT and not mount.path.startswith(("/dev", "/proc", "/sys")):
+                yield mount.path
+
+
+def _again(rise: Rise, process: parse.Process, before: Case, idea: Idea) -> str:
+    """A process that goes on as one by the same command did that was in trouble."""
+    same = [one for one in before.processes if one.command == process.command]
+    who = f"process {process.pid} ({process.command[:60]})"
+    if not same or idea.category not in (CAUSE[rise.kind], "unknown"):
+        return ""
+    if rise.kind == "ticks":
+        share, had = 100.0 * rise.rate / TICKS, max(one.cpu for one in same)
+        hot = share >= BUSY and share >= HOT * had and idea.category != "unknown"
+        return f"{who} still takes {share:.0f} % of a core" if hot else ""
+    if rise.kind == "memory":
+        had = float(max(one.rss for one in same))
+    else:
+        had = max(_opened(before, one.pid) for one in same)
+    if not rise.steady or not had or rise.last + rise.rate * SOON < had:
+        return ""
+    what = "kilobytes of memory" if rise.kind == "memory" else "open files"
+    return f"{who} goes on to take {rise.rate:.0f} {what} more each second"
+
+
+def _opened(case: Case, pid: int) -> float:
+    found = re.search(rf"^\s*(\d+) /proc/{pid}/fd$", case.text(probes.VITALS), re.MULTILINE)
+    return parse.number(found[1]) if found else 0.0

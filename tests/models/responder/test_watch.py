@@ -1,0 +1,77 @@
+"""Whether what was mended lasts, by what rises within a few seconds."""
+
+from hermes_agent.models.responder import probes, watch
+from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea
+from hermes_agent.models.responder.seen import Seen
+from tests.models.responder.machine import WELL, Machine, brief, converse
+
+SPACE = """\
+Filesystem     1024-blocks     Used Available Capacity Mounted on
+tmpfs               196608      324    196284       1% /
+tmpfs                 5120     5120         0     100% /mnt/spool
+"""
+PROCESSES = """\
+    PID    PPID USER     STAT  NI %CPU   RSS ELAPSED COMMAND
+      1       0 root     S      0  0.2 25544      80 supervisord -n
+      7       1 root     Sl     0 88.1 93328      70 python3 /srv/edge/server.py
+"""
+AFTER = PROCESSES.replace("      7 ", "     30 ")
+
+
+def before() -> Case:
+    shown = {probes.SPACE: SPACE, probes.PROCESSES: PROCESSES, probes.VITALS: "60 /proc/7/fd"}
+    return Case(Brief("inc-1", service="edge"), [Seen(*one) for one in shown.items()])
+
+
+def idea(category: str) -> Idea:
+    return Idea(category, "edge", "something is the matter", 0.7)
+
+
+def test_a_file_system_that_is_full_again_soon_is_not_mended() -> None:
+    fills = "space /mnt/spool 200 700 1200 3920"
+    assert "full again in 16 s" in watch.unrest(fills, before(), idea("disk-full"))
+    assert not watch.unrest("space /mnt/spool 200 201 202 4918", before(), idea("disk-full"))
+    assert not watch.unrest("space / 200 700 1200 3920", before(), idea("disk-full"))
+
+
+def test_a_process_that_spins_as_before_is_not_mended() -> None:
+    spins = f"ticks 30 10 190 370 0\n{AFTER}"
+    assert "still takes 90 %" in watch.unrest(spins, before(), idea("runaway-process"))
+    assert not watch.unrest(f"ticks 30 10 30 31 0\n{AFTER}", before(), idea("runaway-process"))
+    assert not watch.unrest(spins, before(), idea("bad-config"))
+
+
+def test_memory_that_is_gone_again_within_minutes_is_a_leak_still() -> None:
+    leaks = f"memory 30 20000 20800 21600 0\n{AFTER}"
+    assert "400 kilobytes of memory" in watch.unrest(leaks, before(), idea("memory-leak"))
+    warm = f"memory 30 20000 21600 21600 0\n{AFTER}"
+    assert not watch.unrest(warm, before(), idea("memory-leak"))
+
+
+def test_open_files_that_become_more_and_more_are_a_leak_still() -> None:
+    leaks = f"open 30 10 14 18 0\n{AFTER}"
+    assert "2 open files" in watch.unrest(leaks, before(), idea("descriptor-leak"))
+
+
+async def test_checks_that_hold_while_the_room_runs_out_again_are_not_called_resolved() -> None:
+    rows = "5197824 1794772990.5 root /mnt/spool/access.log\n"
+    machine = Machine(
+        {
+            **WELL,
+            "df -P": SPACE,
+            "find /mnt/spool": rows,
+            "find /proc/[0-9]*/fd -lname '/*'": "/proc/7/fd/3 /mnt/spool/access.log\n",
+            "tail -n 40 /mnt/spool/access.log": "GET /up\n" * 20,
+            "one() {": "space /mnt/spool 200 700 1200 3920\n",
+            "a=$(stat": "from 10 to 20\n",
+            "truncate": "",
+            "supervisorctl restart": "edge: started",
+        },
+        mends=lambda command: command.startswith("truncate"),
+    )
+    await converse(machine, brief())
+    assert not [one for one in machine.acts if one["action"] == "resolve"]
+    handed = next(one for one in machine.acts if one["action"] == "escalate")
+    assert "full again" in str(handed["summary"])
