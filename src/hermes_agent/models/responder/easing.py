@@ -13,7 +13,9 @@ from hermes_agent.models.responder.rules import ideas
 from hermes_agent.models.responder.seen import Seen
 
 _UNDONE = re.compile(
-    r"(cp|mv|chmod|chown|chgrp|ln -sfn|ip|iptables|tc|kill -STOP|kill -CONT|git|sed -i) "
+    r"(?:\S*on-node \S+ |\S*ip netns exec \S+ )?"
+    r"(cp|mv|chmod|chown|chgrp|ln -sfn|ip|iptables|arptables|ebtables|bridge|tc|kill -STOP"
+    r"|kill -CONT|git|sed -i|psql) "
 )
 """How an undo begins that can be carried out as it is written."""
 

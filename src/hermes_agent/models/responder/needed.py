@@ -13,6 +13,7 @@ _HOST_KEY = re.compile(
     r"^(.*?)[_.-]?(?:host(?:name)?|server|addr(?:ess)?|endpoint|node)$", re.IGNORECASE
 )
 _LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "*", "[::1]", "::1")
+_NODE = re.compile(r"(\S*on-node [\w.-]+|(?:/\S*/)?ip netns exec [\w.-]+)\s")
 _OWN_KEY = re.compile(r"(?:^|[._-])(listen|bind|log\w*|name)$", re.IGNORECASE)
 
 
@@ -36,6 +37,13 @@ class Target(Struct, frozen=True):
     @property
     def where(self) -> str:
         return f"{self.host}:{self.port}" if self.port else self.host
+
+
+def node_of(case: Case, service: str) -> str:
+    """What commands begin with that run where a service does; empty where that is here."""
+    definition = case.definition(service)
+    found = _NODE.match(definition.command) if definition is not None else None
+    return f"{found[1]} " if found else ""
 
 
 def targets(case: Case, service: str) -> list[Target]:

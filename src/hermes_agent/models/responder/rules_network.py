@@ -1,15 +1,14 @@
 """Two machines that do not reach each other: links, routes, rules and queues, here and there."""
 
-import ipaddress
 import re
-import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hermes_agent.models.responder import needed, probes
+from hermes_agent.models.responder import needed, probes, wires
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, lines
+from hermes_agent.models.responder.wires import Cut, covers
 
 _CUT_OFF = re.compile(
     r"no route to host|network is unreachable|host is down|timed? ?out|unreachable|"
@@ -19,24 +18,31 @@ _CUT_OFF = re.compile(
     re.IGNORECASE,
 )
 _SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGNORECASE)
-_NODE = re.compile(r"(\S*on-node [\w.-]+|(?:/\S*/)?ip netns exec [\w.-]+)\s")
-_SAFE = re.compile(r"-A [\w./:,!\"'()=+@# -]*")
-_BARRED = ("blackhole", "unreachable", "prohibit", "throw")
+_TOLD = re.compile(r"addr|inet|ip=|ip:|\bip\b|local", re.IGNORECASE)
 QUEUES = "tc qdisc show"
-TABLES = "iptables -t raw -S; iptables -t mangle -S; iptables -t nat -S"
-POLICY = "ip rule; ip route show table all"
+SURE = 0.8
+"""From which score on what is in the way is not looked for any further."""
 PREVENT = ("change firewalls and routes by review only", "probe paths between machines")
-ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?")
 
 
-class Cut(Struct, frozen=True):
-    """What is in the way."""
+class Place(Struct, frozen=True):
+    """A machine whose network can be looked at, and what was seen there."""
 
-    claim: str
-    line: str
-    fix: str
-    undo: str
-    score: float = 0.9
+    at: str
+    """What commands begin with that run there; empty for this one."""
+    links: str
+    near: str
+    saved: str
+    policy: str
+
+    @property
+    def node(self) -> str:
+        return self.at.split()[-1] if self.at else ""
+
+    @property
+    def own(self) -> list[str]:
+        """Its addresses."""
+        return [one.partition("/")[0] for _, one, _ in wires.addresses(self.links)]
 
 
 def network(case: Case) -> Iterator[Idea]:
@@ -45,124 +51,190 @@ def network(case: Case) -> Iterator[Idea]:
         spoken = next((x for x in case.troubles(service) if _CUT_OFF.search(x)), "")
         if not spoken and service == case.brief.service and _CUT_OFF.search(case.symptom):
             spoken = case.symptom
-        far = [one for one in needed.targets(case, service) if one.far]
-        for one in far if spoken else ():
+        far = _far(case, service) if spoken else []
+        for one in far:
             if one.port or not any(each.host == one.host and each.port for each in far):
                 yield from _between(case, service, one, spoken)
+
+
+def _far(case: Case, service: str) -> list[needed.Target]:
+    """What it reaches for on other machines, by address or by a name that leads to one."""
+    found = []
+    for one in needed.targets(case, service):
+        answer = case.look(probes.resolved(one.host)) if one.named else None
+        led = answer.output.split(maxsplit=1)[:1] if answer is not None and answer.ok else []
+        there = needed.Target(led[0], one.port, one.url) if led else one
+        found += [there] if there.far else []
+    return list(dict.fromkeys(found))
 
 
 def _between(case: Case, service: str, to: needed.Target, spoken: str) -> Iterator[Idea]:
     """What stands in the way, here and on other nodes that can be looked at from here."""
     at_all = ("", *_nodes(case))
-    first = [_at(at, look) for at in at_all for look in (probes.LINKS, probes.RULES)]
-    wants = case.missing([*first, _route(to.host)])
-    found = False
-    for at in at_all:
-        for cut in _cuts(case, at, to):
-            found = True
-            yield Idea(
-                "network-partition", service,
-                f"{service} does not reach {to.where}: {cut.claim}", cut.score,
-                f"{to.where}: {cut.line.strip()}", lines(cut.line, spoken), wants,
-                (f"{at}{cut.fix}",), f"{at}{cut.undo}", PREVENT,
-            )  # fmt: skip
-    if not found:
-        more = case.missing([_at(at, look) for at in at_all for look in (TABLES, POLICY)])
+    looks = (probes.LINKS, wires.NEAR, wires.SAVED)
+    wants = case.missing([*(_at(at, look) for at in at_all for look in looks), _route(to.host)])
+    places = [_place(case, at) for at in at_all]
+    found = [(place, cut) for place in places for cut in _cuts(case, place, places, to)]
+    for place, cut in found:
+        yield Idea(
+            "network-partition", service,
+            f"{service} does not reach {to.where}: {cut.claim}", cut.score,
+            f"{to.where}: {cut.line.strip()}", lines(cut.line, spoken), wants,
+            (f"{place.at}{cut.fix}",), f"{place.at}{cut.undo}", PREVENT,
+        )  # fmt: skip
+    if not any(cut.score >= SURE for _, cut in found):
+        more = case.missing([*(_at(at, wires.POLICY) for at in at_all), _written(to.host)])
         yield Idea(
             "network-partition", service, f"{service} does not reach {to.where}",
             0.6 if wants or more else 0.5, to.where, lines(spoken), wants or more,
         )  # fmt: skip
 
 
-def _cuts(case: Case, at: str, to: needed.Target) -> Iterator[Cut]:
-    links, rules = case.text(_at(at, probes.LINKS)), case.text(_at(at, probes.RULES))
-    yield from _links(links)
-    yield from _routes(links, to.host, far=bool(at))
-    if not at:
-        yield from _elsewhere(links, case.text(_route(to.host)), to.host)
-    yield from _rules(rules, to, far=bool(at))
-    for table in ("raw", "mangle", "nat"):
-        yield from _rules(_table(case.text(_at(at, TABLES)), table), to, far=bool(at), table=table)
-    yield from _policies(case.text(_at(at, POLICY)), to.host)
+def _place(case: Case, at: str) -> Place:
+    looks = (probes.LINKS, wires.NEAR, wires.SAVED, wires.POLICY)
+    links, near, saved, policy = (case.text(_at(at, look)) for look in looks)
+    return Place(at, links, near, saved or case.text(_at(at, probes.RULES)), policy)
 
 
-def _links(text: str) -> Iterator[Cut]:
-    """Interfaces that somebody set down; those that only have no carrier are not meant."""
-    for line in text.splitlines():
-        words, flags = line.split(), re.search(r"<([A-Z,_0-9-]*)>", line)
-        if len(words) > 1 and words[1] == "DOWN" and flags and "UP" not in flags[1].split(","):
-            own = shlex.quote(words[0].partition("@")[0])
-            yield Cut(f"{own} is down", line, f"ip link set {own} up", f"ip link set {own} down")
+def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> Iterator[Cut]:
+    far, others = bool(place.at), [one for one in places if one is not place]
+    wanted = [to.host] if not far else [one for each in others for one in each.own]
+    yield from wires.set_down(place.links)
+    yield from wires.barred(place.links, to.host, far=far)
+    if not far:
+        yield from wires.elsewhere(place.links, case.text(_route(to.host)), to.host)
+    yield from wires.filtered(place.saved, to.host, to.port, far=far)
+    yield from wires.sent_off(place.policy, to.host)
+    macs = [link.mac for one in others for link in wires.links(one.near) if link.mac]
+    for address in dict.fromkeys(wanted):
+        yield from wires.neighbours(place.near, address, macs)
+        yield from wires.below(place.near, address)
+        if any(address in one.own for one in others) and not address.startswith("127."):
+            yield from wires.doubled(place.links, address)
+    home = next((d for d, own, _ in wires.addresses(place.links) if covers(own, to.host)), "")
+    yield from wires.unjoined(place.near, "", home)
+    usual = max((x.mtu for one in places for x in wires.links(one.near) if x.mac), default=0)
+    yield from wires.narrowed(place.near, usual)
+    yield from wires.lossy(place.near)
+    yield from _unaddressed(case, place, others, to)
+    yield from _unrouted(case, place, to)
 
 
-def _routes(text: str, address: str, *, far: bool) -> Iterator[Cut]:
-    """Routes that lead nowhere on purpose."""
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0] in _BARRED and (far or _covers(words[1], address)):
-            kind, to = words[0], shlex.quote(words[1])
-            yield Cut(f"a {kind} route", line, f"ip route del {kind} {to}",
-                      f"ip route add {kind} {to}")  # fmt: skip
+def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Target) -> Iterator[Cut]:
+    """A machine without the address by which others know it, or with one that is all alone."""
+    free = wires.devices(place.links)
+    taken = [device for device, _, _ in wires.addresses(place.links)]
+    if place.at:
+        if any(to.host in one.own for one in (place, *others)) or not _lives(case, place, to):
+            return
+        known = [(to.host, _length(others, to.host) or "24", f"{place.at}: {place.links[:80]}")]
+    else:
+        if any(covers(own, to.host) for _, own, _ in wires.addresses(place.links)):
+            return
+        known = _known_as(case, place, others, to)
+    macs = {one.mac: one.name for one in wires.links(place.near)}
+    seen = [row for one in others for row in _seen_at(one.near)]
+    ports = wires.links(place.near)
+    masters = [one.master for one in ports if one.master]
+    bare = [one for one in free if one not in taken]
+    likely = [one for one in masters if one in bare]
+    likely += [one for one in bare if one not in _joined(place)] or free
+    for address, length, line in known:
+        told = next((macs[mac] for host, mac in seen if host == address and mac in macs), "")
+        told = next(
+            (x.master for x in wires.links(place.near) if x.name == told and x.master), told
+        )
+        device = likely[0] if likely else told
+        if not device:
+            continue
+        whole = f"{address}/{length}"
+        yield Cut(
+            f"{device} has not the address {whole}", line, f"ip addr add {whole} dev {device}",
+            f"ip addr del {whole} dev {device}", 0.88 if told or place.at else 0.84,
+        )  # fmt: skip
 
 
-def _elsewhere(links: str, chosen: str, address: str) -> Iterator[Cut]:
-    """A narrower route leads away from the network in which the address is."""
-    used = re.search(r"\bdev (\S+)", chosen)
-    home = [
-        row.split()[0].partition("@")[0]
-        for row in links.splitlines()
-        if any(_covers(one, address) for one in ADDRESS.findall(row) if "/" in one)
-        and re.match(r"\S+\s+(?:UP|DOWN|UNKNOWN)\s", row)
+def _known_as(
+    case: Case, place: Place, others: list[Place], to: needed.Target
+) -> list[tuple[str, str, str]]:
+    """Addresses that this machine should have in the network of another: with their length, and
+    where that is told. Others remember it, a file has it, or it has it with too short a length."""
+    length = next((own for one in others for _, own, _ in wires.addresses(one.links)
+                   if own.startswith(f"{to.host}/")), "/24").partition("/")[2]  # fmt: skip
+    wide = f"{to.host}/{length}"
+    theirs = {each for one in others for each in one.own} | {to.host}
+    found = [
+        (own.partition("/")[0], length, line)
+        for _, own, line in wires.addresses(place.links)
+        if covers(wide, own.partition("/")[0])
     ]
-    for line in links.splitlines():
-        to = line.split()[0] if line.split() else ""
-        if not ADDRESS.fullmatch(to) or not _covers(to, address) or "proto kernel" in line:
+    macs = {one.mac for one in wires.links(place.near) if one.mac}
+    for one in others:
+        for line in one.near.splitlines():
+            row = re.match(r"(\S+) dev \S+ lladdr (\S+)", line)
+            if row and row[2] in macs and covers(wide, row[1]):
+                found.append((row[1], length, line))
+    for _, text in _rows(case.text(_written(to.host))):
+        if text.lstrip().startswith("#") or not _TOLD.search(text) or " via " in text:
             continue
-        device = re.search(r"\bdev (\S+)", line)
-        if home and ((device and device[1] not in home) or " via " in line):
-            sure = used is not None and device is not None and used[1] == device[1]
-            plain = " ".join(re.sub(r"\blinkdown\b|\bonlink\b", "", line).split())
-            yield Cut(f"the route {to} leads elsewhere", line, f"ip route del {plain}",
-                      f"ip route add {plain}", 0.88 if sure else 0.7)  # fmt: skip
+        for one in wires.ADDRESS.findall(text.partition("#")[0]):
+            address, _, own = one.partition("/")
+            if address not in theirs and covers(wide, address) and not address.endswith(".0"):
+                found.append((address, own or length, text))
+    return list({one[0]: one for one in reversed(found)}.values())[::-1]
 
 
-def _rules(text: str, to: needed.Target, *, far: bool, table: str = "") -> Iterator[Cut]:
-    """Rules of a firewall that drop or turn away what is meant for it."""
-    option = f"-t {table} " if table else ""
+def _unrouted(case: Case, place: Place, to: needed.Target) -> Iterator[Cut]:
+    """A way that is written down, and that is not there or leads through another machine."""
+    if place.at:
+        return
+    for _, text in _rows(case.text(_written(to.host))):
+        plain = text.partition("#")[0]
+        row = re.search(r"(\d[\d.]+/\d+|\bdefault)\b.*?\b(?:via|gw|gateway)\W+(\d[\d.]+)", plain)
+        if not row or not (row[1] == "default" or covers(row[1], to.host)):
+            continue
+        held = [line for line in place.links.splitlines() if line.startswith(f"{row[1]} ")]
+        if any(f"via {row[2]} " in f"{line} " for line in held):
+            continue
+        before = " ".join(held[0].split()) if held else ""
+        yield Cut(
+            f"the way to {row[1]} does not lead over {row[2]}", text.strip(),
+            f"ip route replace {row[1]} via {row[2]}",
+            f"ip route replace {before}" if before else f"ip route del {row[1]} via {row[2]}",
+            0.84,
+        )  # fmt: skip
+
+
+def _lives(case: Case, place: Place, to: needed.Target) -> bool:
+    """Whether who should answer there runs on this node."""
+    mine = [name for name in case.services if needed.node_of(case, name) == place.at]
+    told = [f"{case.settings(name)} {case.command(name)}" for name in mine]
+    return any(to.port in case.ports(name) for name in mine) or any(to.host in x for x in told)
+
+
+def _length(others: list[Place], address: str) -> str:
+    every = [own for one in others for _, own, _ in wires.addresses(one.links)]
+    return next((own.partition("/")[2] for own in every if covers(own, address)), "")
+
+
+def _joined(place: Place) -> list[str]:
+    """Devices that are ports of a bridge: those have no address."""
+    return [one.name for one in wires.links(place.near) if one.master]
+
+
+def _seen_at(near: str) -> list[tuple[str, str]]:
+    return re.findall(r"(?m)^(\S+) dev \S+ lladdr (\S+)", near)
+
+
+def _written(address: str) -> str:
+    """Where files tell of the network in which an address is."""
+    return probes.mentions(f"{address.rpartition('.')[0]}.")
+
+
+def _rows(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
-        target = re.search(r" -j (DROP|REJECT|DNAT|REDIRECT|TARPIT)\b", line)
-        if not target or not _SAFE.fullmatch(line):
-            continue
-        named = re.findall(r"(?<!! )-[sd] (\S+)", line)
-        ports = re.findall(r"--[ds]ports? ([\d:,]+)", line)
-        bound = bool(re.search(r" -[io] (?!lo\b)\S+", line))
-        fits = far or not named or any(_covers(one, to.host) for one in named)
-        fits = fits and (not ports or any(_has_port(one, to.port) for one in ports))
-        if fits and (named or ports or bound):
-            rule = line.removeprefix("-A ")
-            word = "turns it away" if target[1] in ("DNAT", "REDIRECT") else "drops it"
-            yield Cut(f"a firewall rule {word} ({line})", line, f"iptables {option}-D {rule}",
-                      f"iptables {option}{line}", 0.9 if named or ports else 0.72)  # fmt: skip
-    closed = re.search(r"^-P (INPUT|OUTPUT) DROP$", text, re.MULTILINE)
-    if closed and not table and to.port and f"--dport {to.port} " not in text:
-        chain, side = closed[1], "-d" if closed[1] == "OUTPUT" else "-s"
-        where = "" if far else f"{side} {to.host} "
-        rule = f"{chain} {where}-p tcp --dport {to.port} -j ACCEPT"
-        yield Cut(f"{chain} lets through only what is named", closed[0], f"iptables -I {rule}",
-                  f"iptables -D {rule}", 0.75)  # fmt: skip
-
-
-def _policies(text: str, address: str) -> Iterator[Cut]:
-    """Rules that send it to another table of routes, or nowhere."""
-    for line in text.splitlines():
-        row = re.match(r"(\d+):\s+(from .*)$", line)
-        if not row or row[1] in ("0", "32766", "32767"):
-            continue
-        to = re.search(r"\bto (\S+)", row[2])
-        if to is None or _covers(to[1], address):
-            rule = f"pref {row[1]} {row[2].strip()}"
-            yield Cut(f"a rule for routes applies ({line.strip()})", line, f"ip rule del {rule}",
-                      f"ip rule add {rule}", 0.84 if to else 0.66)  # fmt: skip
+        if row := re.match(r"(/[^:]+):\d+:(.*)$", line):
+            yield row[1], row[2]
 
 
 def thin(case: Case) -> Iterator[Idea]:
@@ -192,8 +264,8 @@ def thin(case: Case) -> Iterator[Idea]:
 
 def _nodes(case: Case) -> list[str]:
     """What commands begin with that run in the network of another node."""
-    found = [_NODE.match(one.command) for one in case.definitions.values()]
-    return list(dict.fromkeys(f"{one[1]} " for one in found if one))
+    found = [needed.node_of(case, name) for name in case.definitions]
+    return [one for one in dict.fromkeys(found) if one]
 
 
 def _at(node: str, commands: str) -> str:
@@ -203,28 +275,6 @@ def _at(node: str, commands: str) -> str:
 
 def _route(address: str) -> str:
     return f"ip route get {address}"
-
-
-def _table(text: str, table: str) -> str:
-    """One of the tables that are printed one after the other: each begins with its policies."""
-    parts = re.split(r"(?m)^(?=-P PREROUTING )", text)[1:]
-    order = ("raw", "mangle", "nat")
-    return parts[order.index(table)] if len(parts) == len(order) else ""
-
-
-def _has_port(text: str, port: int) -> bool:
-    for part in text.split(","):
-        low, _, high = part.partition(":")
-        if low.isdigit() and int(low) <= port <= int(high if high.isdigit() else low):
-            return True
-    return False
-
-
-def _covers(network: str, address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
-    except ValueError:
-        return False
 
 
 RULES = (network, thin)
