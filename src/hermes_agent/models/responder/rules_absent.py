@@ -71,7 +71,7 @@ def _paths(case: Case, service: str, line: str) -> list[str]:
     return [
         path
         for path in dict.fromkeys(kept)
-        if path and not path.startswith(("/usr/", "/proc/", "/dev/"))
+        if path and not path.startswith(("/usr/", "/proc/", "/dev/")) and "/HTTP/" not in path
     ]
 
 
@@ -150,6 +150,7 @@ def _copies(case: Case, service: str, path: str) -> list[parse.Sized]:
     used = {one.path for one in case.definitions.values()}
     others = [one for one in case.services if one != service]
     versions = re.compile(rf"\.?{re.escape(name)}([.~_-].*)?")
+    ends = PurePosixPath(path).suffix != ""
     rows = [row for row in parse.sizes(case.text(probes.kept(name))) if row.path != path]
     rows = [row for row in rows if not row.path.startswith((KEEP, "/usr/"))]
     rows = [row for row in rows if "/.cache/" not in row.path and row.path not in used]
@@ -157,6 +158,7 @@ def _copies(case: Case, service: str, path: str) -> list[parse.Sized]:
         row
         for row in rows
         if versions.fullmatch(PurePosixPath(row.path).name)
+        and (ends or row.path.endswith(name) or probes.BACKUPS.search(row.path))
         and (case.owns(service, row.path) or not any(case.owns(one, row.path) for one in others))
     ]
 

@@ -2,11 +2,15 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 
-from hermes_agent.models.responder import needed
+from msgspec import Struct
+
+from hermes_agent.models.responder import needed, parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import (
+    KEEP,
     Idea,
     earlier,
     kept_as,
@@ -23,6 +27,36 @@ _TAKEN = (
 _PORT = re.compile(r"(?:port\W{1,3}|:)(\d{2,5})\b")
 _LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "[::1]")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
+_KEEPERS = re.compile(
+    r"^(?:/\S*/)?(cron|crond|atd|anacron|init|inetd|xinetd|containerd\S*|dockerd)\b|supervisord\b",
+    re.IGNORECASE,
+)
+"""Those that start others: they stay."""
+_LISTENS = re.compile(
+    r"(?:listen|serv|bound|start|ready|running|accept)\w*\b.*?(?::|\bport\W{1,3})(\d{2,5})\b",
+    re.IGNORECASE,
+)
+_SITE = re.compile(r"^\s*listen\s+(?:\S*:)?(\d{2,5})\b", re.MULTILINE)
+_UDP = "ss -lunp"
+
+
+class Held(Struct, frozen=True):
+    """A port that a service cannot have, and who has it."""
+
+    service: str
+    port: int
+    pid: int
+    line: str
+    spoken: str
+    """How the service says so."""
+
+    @property
+    def claim(self) -> str:
+        return f"port {self.port} of {self.service} is held by process {self.pid}"
+
+    @property
+    def locus(self) -> str:
+        return f"port {self.port}, pid {self.pid}"
 
 
 def port_taken(case: Case) -> Iterator[Idea]:
@@ -31,18 +65,22 @@ def port_taken(case: Case) -> Iterator[Idea]:
         program = case.programs.get(service)
         up = program is not None and program.up
         spoken = next(case.said(service, _TAKEN), "")
-        ports = [int(port) for port in _PORT.findall(_CLOCK.sub(" ", spoken))]
-        ports += [*case.ports(service), *_asked(case, service)]
+        told = [int(port) for port in _PORT.findall(_CLOCK.sub(" ", spoken))]
+        ports = [*told, *case.ports(service), *_asked(case, service)]
         if spoken and not ports:
             ports = [one.port for one in case.listeners if not case.owner(one.pid)]
-        for port in dict.fromkeys(ports):
-            for holder in case.listeners:
-                if holder.port != port or holder.pid in pids or not holder.pid:
-                    continue
-                both = up and not spoken and case.listens(service, port)
-                if both and (case.owner(holder.pid) or service != case.brief.service):
-                    continue
-                yield from _evicting(case, service, port, holder.pid, holder.line, spoken)
+        held = [
+            Held(service, one.port, one.pid, one.line, spoken)
+            for port in dict.fromkeys(ports)
+            for one in case.listeners
+            if one.port == port and one.pid and one.pid not in pids
+        ]
+        for one in held:
+            both = up and not spoken and case.listens(service, one.port)
+            if not (both and (case.owner(one.pid) or service != case.brief.service)):
+                yield from _evicting(case, one)
+        if spoken and not held and not up:
+            yield from _unheard(case, service, told, spoken)
 
 
 def _asked(case: Case, service: str) -> list[int]:
@@ -53,59 +91,200 @@ def _asked(case: Case, service: str) -> list[int]:
     return [port for host, port, _ in case.urls(check.command) if host in _LOCAL]
 
 
-def _evicting(
-    case: Case, service: str, port: int, pid: int, line: str, spoken: str
-) -> Iterator[Idea]:
-    owner, process = case.owner(pid), case.process(pid)
-    claim = f"port {port} of {service} is held by process {pid}"
-    locus = f"port {port}, pid {pid}"
+def _unheard(case: Case, service: str, ports: Sequence[int], spoken: str) -> Iterator[Idea]:
+    """Nobody listens on it in the usual way: one that takes datagrams has it, or it is the near
+    end of somebody's connection."""
+    wants = case.missing((_UDP, probes.CONNECTIONS))
+    if wants:
+        yield Idea("port-conflict", service, f"a port of {service} is taken", 0.61, service,
+                   lines(spoken), wants)  # fmt: skip
+        return
+    for line in f"{case.text(_UDP)}\n{case.text(probes.CONNECTIONS)}".splitlines():
+        words, pid = line.split(), re.search(r"pid=(\d{1,9})", line)
+        port = words[3].rpartition(":")[2] if len(words) > 4 else ""
+        if pid and port.isdigit() and int(port) in ports and int(pid[1]) not in case.pids(service):
+            yield from _evicting(case, Held(service, int(port), int(pid[1]), line.strip(), spoken))
+
+
+def _evicting(case: Case, held: Held) -> Iterator[Idea]:
+    owner, process = case.owner(held.pid), case.process(held.pid)
     if not owner:
-        chain = case.strangers(pid, harmful=True)
-        ended = " ".join(str(one.pid) for one in chain) or str(pid)
-        told = "; ".join(one.command for one in chain)[:120] or (process.command if process else "")
+        yield from _stranger(case, held)
+        return
+    program = case.programs.get(held.service)
+    if not held.spoken and (program is None or program.up):
+        return  # it is the other's own port
+    evidence = lines(held.line, held.spoken, process.line if process else "")
+    if held.line.startswith("ESTAB"):
         yield Idea(
-            "port-conflict", service, f"{claim}, which nobody looks after",
-            0.92 if spoken else 0.8, f"{locus}: {told}",
-            lines(line, spoken, *(one.line for one in chain), process.line if process else ""), (),
-            (f"kill {ended}", "sleep 1", case.restart(service)), f"start process {pid} again",
-            ("start programs by the supervisor only", "alert on strangers that listen"),
+            "port-conflict", held.service,
+            f"{held.claim}, as the near end of a connection of {owner}", 0.8, held.locus, evidence,
+            (), (case.restart(owner), case.restart(held.service)), "",
+            ("keep the ports of services out of net.ipv4.ip_local_port_range",),
         )  # fmt: skip
         return
-    program = case.programs.get(service)
-    if not spoken and (program is None or program.up):
-        return  # it is the other's own port
-    evidence = lines(line, spoken, process.line if process else "")
-    yield from _settling(case, service, owner, port, claim, locus, evidence)
+    yield from _settling(case, held, owner, evidence)
+    yield from _site(case, held, owner, evidence)
+    yield from _misled(case, held, owner, evidence)
+    yield from _surplus(case, held, owner, evidence)
 
 
-def _settling(
-    case: Case, service: str, owner: str, port: int, claim: str, locus: str,
-    evidence: tuple[str, ...],
-) -> Iterator[Idea]:  # fmt: skip
+def _stranger(case: Case, held: Held) -> Iterator[Idea]:
+    """Nobody looks after it: it is ended, with whatever would start it again."""
+    process = case.process(held.pid)
+    chain = case.strangers(held.pid, harmful=True)
+    kept = [at for at, one in enumerate(chain) if _KEEPERS.search(one.command)]
+    chain = chain[max(kept, default=-1) + 1 :] or ([process] if process else [])
+    family = {one.pid for one in chain}
+    evidence = lines(held.line, held.spoken, process.line if process else "")
+    if (
+        chain
+        and chain[-1].command.startswith("nginx")
+        and any(one.pid in family and one.port != held.port for one in case.listeners)
+    ):
+        yield from _site(case, held, "", evidence)
+        return
+    line, place = _job(case, [one.command for one in chain])
+    stop = _silenced(line, place) if place else ()
+    told = "; ".join(one.command for one in chain)[:120]
+    yield Idea(
+        "port-conflict", held.service,
+        f"{held.claim}, which nobody looks after{f' and {place} starts' if place else ''}",
+        0.92 if held.spoken else 0.8, f"{held.locus}: {told}{f', {place}' if place else ''}",
+        lines(held.line, held.spoken, line, *(one.line for one in chain)),
+        case.missing((probes.JOBS,)),
+        (*stop, f"kill {' '.join(str(one) for one in sorted(family)) or held.pid}", "sleep 1",
+         case.restart(held.service)),
+        undo_of(place) if place else f"start process {held.pid} again",
+        ("start programs by the supervisor only", "alert on strangers that listen"),
+    )  # fmt: skip
+
+
+def _job(case: Case, commands: Sequence[str]) -> tuple[str, str]:
+    """The line of a table of jobs that starts one of these, and the table."""
+    words = {word for one in commands for word in one.split() if word.count("/") > 1}
+    for path, rows in parse.files(case.text(probes.JOBS)).items():
+        for row in rows:
+            if not row.lstrip().startswith("#") and any(word in row.split() for word in words):
+                return row, path
+    return "", ""
+
+
+def _silenced(line: str, place: str) -> tuple[str, ...]:
+    """A line of a table made a remark."""
+    name = shlex.quote(place)
+    find = f"n=$(grep -nxFm1 -- {shlex.quote(line)} {name} | cut -d: -f1)"
+    return (
+        f"cp {name} {shlex.quote(kept_as(place))}",
+        f'{find}; [ -n "$n" ] && sed -i "${{n}}s/^/# /" {name}',
+    )
+
+
+def _settling(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
     """One of ours has it: what told it so is put back, or led to the port that is its own."""
     definition = case.definition(owner)
-    telling = [path for path, values in case.sources(owner) if port in values.ports and path]
+    telling = _telling(case, owner, held.port)
     files = [*telling, *case.configs(owner), *([definition.path] if definition else [])]
+    free = _own_port(case, owner, held.service, held.port)
     for path in dict.fromkeys(files):
         copy = earlier(case, path)
+        concerns = any(str(held.port) in one for one in copy.changes)
         mend = put_back(path, copy.path) if copy.path else ()
-        free = _own_port(case, owner, service, port)
-        if not mend and path in telling and free:
-            name = shlex.quote(path)
-            kept = shlex.quote(kept_as(path))
-            mend = (f"cp {name} {kept}", f"sed -i 's/\\b{port}\\b/{free}/g' {name}")
-        sure = 0.85 if copy.path and any(str(port) in one for one in copy.changes) else 0.8
+        sure = 0.85 if concerns else 0.5
+        if not concerns and path in telling and free:
+            mend, sure = _exchanged(path, held.port, free), 0.8
         yield Idea(
-            "port-conflict", service, f"{claim}, which is {owner}", sure if mend else 0.6,
-            f"{locus}, {path}", evidence, copy.wants,
+            "port-conflict", held.service, f"{held.claim}, which is {owner}",
+            sure if mend else 0.6, f"{held.locus}, {path}", evidence, copy.wants,
             (*mend, *reread(case, owner, path), case.restart(owner), "sleep 1",
-             case.restart(service)) if mend else (),
+             case.restart(held.service)) if mend else (),
             undo_of(path), ("keep a list of who has which port",),
         )  # fmt: skip
 
 
+def _telling(case: Case, service: str, port: int) -> list[str]:
+    return [path for path, values in case.sources(service) if port in values.ports and path]
+
+
+def _exchanged(path: str, was: int, now: int) -> tuple[str, ...]:
+    name = shlex.quote(path)
+    return f"cp {name} {shlex.quote(kept_as(path))}", f"sed -i 's/\\b{was}\\b/{now}/g' {name}"
+
+
+def _site(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
+    """One file of many that a server takes in makes it listen there: that one is put aside."""
+    words = case.command(owner) if owner else ["nginx"]
+    if not any(PurePosixPath(word).name == "nginx" for word in words):
+        return
+    patterns = [*(case.includes(owner) if owner else ()), "/etc/nginx/sites-enabled/*"]
+    looks = [probes.SITES, *(probes.shown(one) for one in patterns)]
+    wants = case.missing(looks)
+    texts = dict[str, str]()
+    for look in looks:
+        found = parse.files(case.text(look))
+        texts |= {path: "\n".join(rows) for path, rows in found.items()}
+    main = [word for word in words if word.endswith(".conf")]
+    sites = [path for path in texts if path not in main and not path.endswith("/nginx.conf")]
+    fitting = [
+        path for path in sites if {int(one) for one in _SITE.findall(texts[path])} == {held.port}
+    ]
+    given = "".join(f" -c {shlex.quote(one)}" for one in main[:1])
+    for path in fitting[:1]:
+        aside = f"{KEEP}/{path.strip('/').replace('/', '-')}.aside"
+        yield Idea(
+            "port-conflict", held.service, f"{held.claim}: nginx has it by {path}", 0.9,
+            f"{path}, {held.locus}", evidence, wants,
+            (f"mv {shlex.quote(path)} {shlex.quote(aside)}",
+             f"nginx{given} -t && nginx{given} -s reload", "sleep 1", case.restart(held.service)),
+            f"mv {aside} {path}", ("look which ports are taken before a site is enabled",),
+        )  # fmt: skip
+    if wants and not fitting:
+        yield Idea("port-conflict", held.service, f"{held.claim}, which is nginx", 0.6,
+                   held.locus, evidence, wants)  # fmt: skip
+
+
+def _misled(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
+    """The port is the other's: this one was given it, and is looked for elsewhere."""
+    service, looked = held.service, _asked(case, held.service)
+    looked += [int(port) for port in re.findall(r"(?:\bport |:)(\d{2,5})\b", case.about(service))]
+    if held.port in looked or not looked:
+        return
+    free = next((one for one in looked if one not in {x.port for x in case.listeners}), 0)
+    for path in _telling(case, service, held.port):
+        copy = earlier(case, path)
+        back = copy.path and any(str(held.port) in one for one in copy.changes)
+        mend = put_back(path, copy.path) if back else ()
+        mend = mend or (_exchanged(path, held.port, free) if free else ())
+        yield Idea(
+            "port-conflict", service, f"{service} was given port {held.port}, which is {owner}'s",
+            0.88 if mend else 0.6, f"{path}, {held.locus}", evidence, copy.wants,
+            (*mend, *reread(case, service, path), case.restart(service)) if mend else (),
+            undo_of(path), ("keep a list of who has which port",),
+        )  # fmt: skip
+
+
+def _surplus(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
+    """One that people do not know of took the port of one that they do: it is stopped."""
+    known = [one.name for one in case.brief.services]
+    if held.service not in known or owner in known:
+        return
+    definition, program = case.definition(owner), case.programs[owner]
+    if {*case.ports(owner)} - {held.port} and _own_port(case, owner, held.service, held.port):
+        return
+    name = shlex.quote(program.name)
+    entry = definition.path if definition else ""
+    verb = "supervisorctl" if case.supervised else "systemctl"
+    yield Idea(
+        "port-conflict", held.service, f"{held.claim}, which is {owner}, an entry too many", 0.84,
+        f"{entry or owner}, {held.locus}", lines(*evidence, program.line), (),
+        (f"{verb} stop {name}", case.restart(held.service)), f"{verb} start {name}",
+        (f"give {owner} a port of its own, or take out its entry {entry}".rstrip(),),
+    )  # fmt: skip
+
+
 def _own_port(case: Case, owner: str, service: str, taken: int) -> int:
-    """The port at which others look for a service, and nobody listens."""
+    """The port at which others look for a service, or at which it was before, and nobody
+    listens."""
     heard = {one.port for one in case.listeners}
     about = [int(port[0] or port[1]) for port in
              re.findall(r"\bport (\d{2,5})\b|:(\d{2,5})\b", case.about(owner))]  # fmt: skip
@@ -116,7 +295,12 @@ def _own_port(case: Case, owner: str, service: str, taken: int) -> int:
         for target in needed.targets(case, one)
         if target.port
     ]
-    free = [port for port in [*about, *called] if port not in heard and port != taken]
+    before = [
+        int(found[1])
+        for line in case.said_ever(owner, _LISTENS.pattern)
+        if (found := _LISTENS.search(_CLOCK.sub(" ", line)))
+    ]
+    free = [port for port in [*about, *called, *before] if port not in heard and port != taken]
     free = [port for port in free if port not in case.ports(service)]
     return free[0] if len(set(free)) == 1 or (about and free and free[0] in about) else 0
 

@@ -133,6 +133,8 @@ def _is_of_another(case: Case, copy: str, path: str) -> bool:
     its own: then it is no copy, and right as it is."""
     if any(copy in case.named(service) for service in case.services):
         return True
+    if any(one.path == copy for one in case.definitions.values()):
+        return True
     named, own = (set(PurePosixPath(one).parts) & set(case.services) for one in (copy, path))
     if named and own and not named & own:
         return True
