@@ -54,6 +54,10 @@ class Tried(Struct):
             or len(same) > 1
         )
 
+    def refuted(self, idea: Idea) -> bool:
+        """Whether it was acted on, and that eased nothing."""
+        return any(one.key == idea.key for one in self.ideas) and idea not in self.useful
+
     doubted: bool = False
     """Whether the last one did not last, though the checks may hold."""
     proofs: list[str] = field(default_factory=list)

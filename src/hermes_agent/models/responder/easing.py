@@ -4,13 +4,13 @@ back where it did not."""
 import re
 from collections.abc import Generator, Sequence
 
-from hermes_agent.models.responder.acting import Tried, terminal
+from hermes_agent.models.responder.acting import Tried, incident, terminal
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case, case_of
+from hermes_agent.models.responder.case import Case, case_of, paths_in
 from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.seen import Seen, quotes
 
 _UNDONE = re.compile(
     r"(?:\S*on-node \S+ |\S*ip netns exec \S+ )?"
@@ -63,11 +63,44 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
     if not back:
         return False
     starts = tuple(command for command in idea.fix if " restart " in command)
-    calls = tuple(terminal(command) for command in (*back, *starts))
-    yield Move("That eased nothing: I take it back.", calls)
+    calls = [terminal(command) for command in (*back, *starts)]
+    calls.append(
+        incident(
+            "hypothesis",
+            claim=idea.claim,
+            component=idea.component,
+            category=idea.category,
+            confidence=0.05,
+            state="refuted",
+            evidence=list(quotes(idea.evidence)),
+        )
+    )
+    yield Move("That eased nothing: I take it back.", tuple(calls))
     tried.done = [command for command in tried.done if command not in idea.fix]
     tried.done.append(f"taken back: {idea.claim}")
     return True
+
+
+_LASTING = ("cat /", 'echo "==> link', "git ", "command -v ", "grep -rnsIF ", "find /etc /srv ")
+"""How looks begin at what nobody changes but whoever mends."""
+_PASSING = ("/proc/", "/run/", "/sys/", "/var/run/", "/var/spool/", "/dev/", "/tmp/")  # noqa: S108
+
+
+def lasting(known: Sequence[Seen], tried: Tried) -> list[Seen]:
+    """What need not be looked at again after a remedy: settings, copies, programs, as far as what
+    was done did not touch them."""
+    done = [command for idea in tried.ideas for command in (*idea.fix, *undoing(idea))]
+    touched = {path for command in done for path in paths_in(command)}
+    names = {one for path in touched for one in (path, path.rpartition("/")[2]) if len(one) > 3}
+    return [
+        one
+        for one in known
+        if one.exit is not None
+        and one.command.startswith(_LASTING)
+        and not any(part in one.command for part in _PASSING)
+        and not any(name in one.command for name in names)
+        and not any(path in one.output for path in touched)
+    ]
 
 
 def _gist(line: str) -> str:

@@ -22,7 +22,7 @@ from hermes_agent.models.responder.again import confirmed, remembered
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.child import closer, observations, task_for
-from hermes_agent.models.responder.easing import looked_back
+from hermes_agent.models.responder.easing import lasting, looked_back
 from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rules import ideas
@@ -39,6 +39,8 @@ CALM = 4
 """Verifications in a row after which an alert is taken for mistaken."""
 SHOWN = 40
 """Letters by which a quote is known that was refused."""
+LIKELY = 0.5
+"""From which score on what was not tried yet is told before what did not help."""
 CHILDREN, UNITS = 6, 30
 NEAR, MORE, OTHERS, ROUNDS = 4, 24, 8, 2
 """Services that are looked at once more, looks at them, logs that are nobody's, and how often."""
@@ -77,6 +79,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
     patient = True
     for attempt in range(ATTEMPTS):
         if attempt:
+            kept = lasting(known, tried)
             known, well = yield from _triage("That was not all. I look again.")
             if well and tried.done and tried.ideas and not tried.doubted:
                 ended = yield from _lasting(tried, brief)
@@ -84,6 +87,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
                     return ended
             if not well and (yield from looked_back(brief, known, tried)):
                 known, _ = yield from _triage("What is it, then?")
+            known = [*lasting(kept, tried), *known]
             known += yield from _rest(brief, known)
         chosen = yield from settle_on(brief, known, tried)
         if chosen is None and patient:
@@ -211,8 +215,9 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
 
 def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:
     """Hand over with all that is known."""
-    fresh = ideas(case_of(brief, known))
-    best = [idea for idea in fresh if idea.evidence] or tried.ideas
+    fresh = [idea for idea in ideas(case_of(brief, known)) if idea.evidence]
+    best = [idea for idea in fresh if idea.score >= LIKELY and not tried.refuted(idea)]
+    best = best or tried.useful or fresh or tried.ideas
     idea = best[0] if best else Idea("unknown", brief.service, "nothing explains it", 0.0)
     summary = f"{idea.claim}. Tried: {tried.told or 'nothing was changed'}."
     if tried.doubted and tried.doubts:

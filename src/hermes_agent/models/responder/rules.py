@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from hermes_agent.models.responder import (
     rules_absent,
+    rules_added,
     rules_astray,
     rules_cascade,
     rules_certificate,
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     *rules_flood.RULES,
     *rules_start.RULES,
     *rules_absent.RULES,
+    *rules_added.RULES,
     *rules_port.RULES,
     *rules_lock.RULES,
     *rules_load.RULES,

@@ -1,0 +1,107 @@
+"""What was added last: a file in a folder from which a program takes whatever lies there. Nobody
+has an earlier version of it, and without it all was well."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.house import CODE, LOG, SECRET
+from hermes_agent.models.responder.ideas import Idea, lines
+from hermes_agent.models.responder.versions import kept_as, versions
+
+DROP_IN = re.compile(
+    r"/(?:[\w.-]+\.d|(?:sites|conf|mods|modules)-(?:enabled|available)|conf(?:ig)?s|includes?"
+    r"|plugins?|overrides?|snippets|vhosts|drop-?ins?|hooks?|profiles?)/[^/]+$"
+)
+"""Places where programs take in whatever lies there."""
+_SUPERVISORS = ("/etc/supervisor", "/etc/cron", "/etc/systemd", "/etc/init", "/etc/rc")
+"""What lies there is a program or a job of its own."""
+LATER = 1.0
+"""Seconds after its neighbours, at least, that it was written."""
+_WORD = re.compile(r"(?<![\w.])(?:\d{2,5}|/[\w./-]{4,}|[A-Za-z][\w.-]{3,})(?![\w.])")
+_COMMON = frozenset({"server", "listen", "location", "root", "http", "true", "false", "none"})
+MOST = 3
+
+
+def added(case: Case) -> Iterator[Idea]:
+    """A file that was put last beside others, into a folder that a service takes in as a whole."""
+    for row in list(_lately(case))[:MOST]:
+        service = _user(case, row.path)
+        if not service:
+            continue
+        wants = case.missing((probes.show(row.path), probes.copies(row.path)))
+        if not wants and versions(case, row.path):
+            continue  # it was changed, not added
+        heard = _heard(case, service, row.path)
+        fix = (
+            f"mv {shlex.quote(row.path)} {shlex.quote(kept_as(row.path))}",
+            case.restart(service),
+            *_others(case, service),
+        )
+        yield Idea(
+            "bad-config", service, f"{row.path} was added last, and {service} goes by it since",
+            0.42 + 0.25 * bool(heard), row.path, lines(heard, row.line), wants,
+            () if wants else fix, f"mv {kept_as(row.path)} {row.path}",
+            ("try what is added before it is loaded",),
+        )  # fmt: skip
+
+
+def _lately(case: Case) -> Iterator[parse.Sized]:
+    """Files in such folders that were written after all others there, the newest first."""
+    rows = list(parse.sizes(case.text(probes.CHANGED)))
+    for row in rows:
+        if not DROP_IN.search(row.path) or row.path.startswith(_SUPERVISORS):
+            continue
+        if SECRET.search(row.path) or LOG.search(row.path) or probes.BACKUPS.search(row.path):
+            continue
+        folder = PurePosixPath(row.path).parent
+        beside = [one for one in rows if PurePosixPath(one.path).parent == folder and one != row]
+        if all(row.time - one.time > LATER for one in beside) and _is_late(row, rows):
+            yield row
+
+
+def _is_late(row: parse.Sized, rows: list[parse.Sized]) -> bool:
+    """Whether it is not of the same hand as all the rest: that was written at once."""
+    return sum(abs(one.time - row.time) <= LATER for one in rows) <= MOST
+
+
+def _user(case: Case, path: str) -> str:
+    """The service that takes it in: by its settings, its folders or its name."""
+    for service in case.suspects:
+        if any(PurePosixPath(path).match(pattern) for pattern in case.includes(service)):
+            return service
+    if CODE.search(path) and not case.user_of(path, ""):
+        return ""
+    parts = PurePosixPath(path).parts
+    named = next((one for one in case.suspects if one.partition(":")[0] in parts), "")
+    return named or case.user_of(path, "")
+
+
+def _heard(case: Case, service: str, path: str) -> str:
+    """A line of trouble that speaks of the file, or of something that only stands in it."""
+    name = PurePosixPath(path).name
+    words = {one for one in _WORD.findall(case.content(path)) if one.lower() not in _COMMON}
+    own = {service, case.brief.service, name.partition(".")[0]}
+    for one in dict.fromkeys([case.brief.service, service, *case.suspects]):
+        for line in case.troubles(one)[:6]:
+            if path in line or f"/{name}" in line:
+                return line
+            spoken = {word for word in _WORD.findall(line) if word not in own}
+            if any(re.search(r"\d{4}|/", word) for word in spoken & words):
+                return line
+    return ""
+
+
+def _others(case: Case, service: str) -> tuple[str, ...]:
+    """The service of the alert is started, too, where it gave up."""
+    own = case.brief.service
+    program = case.programs.get(own)
+    if own == service or program is None or program.up:
+        return ()
+    return "sleep 1", case.restart(own)
+
+
+RULES = (added,)
