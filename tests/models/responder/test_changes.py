@@ -9,8 +9,9 @@ from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.rules_certificate import certificate
 from hermes_agent.models.responder.rules_clock import clock
 from hermes_agent.models.responder.rules_config import configuration, swapped
+from hermes_agent.models.responder.rules_former import is_before
 from hermes_agent.models.responder.rules_jobs import missed
-from hermes_agent.models.responder.rules_release import is_before, release
+from hermes_agent.models.responder.rules_release import release
 from hermes_agent.models.responder.seen import Seen
 
 NOW = "1794772992 2026-11-15 20:03:12 UTC +0000"

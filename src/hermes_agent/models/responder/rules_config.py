@@ -21,6 +21,11 @@ _BAD_CONFIG = re.compile(
     r"host not found in upstream|JSONDecodeError|DecodeError|YAML|TOML|will not start|refus\w+ to",
     re.IGNORECASE,
 )
+_OF_CODE = re.compile(
+    r"\b(?:SyntaxError|IndentationError|TabError|NameError|ImportError|ModuleNotFoundError"
+    r"|AttributeError|UnboundLocalError)\b"
+)
+"""What is said of a program, not of what it was told."""
 PREVENT = ("test a configuration before it is loaded", "keep configurations under version control")
 _WORD = re.compile(r"[\w./:@-]{2,}")
 UNABLE = 0.4
@@ -33,12 +38,16 @@ def configuration(case: Case) -> Iterator[Idea]:
     """Its configuration was changed, and is wrong since."""
     for service in case.suspects:
         tested = _tested(case, service)
-        said = tested or next((x for x in case.troubles(service) if _BAD_CONFIG.search(x)), "")
+        said = tested or next((x for x in case.troubles(service) if _is_of_config(x)), "")
         named = [one for one in paths_in(said) if _may_hold(one)]
         for path in _files(case, service, named):
             yield from _restoring(case, service, path, said, path in named)
         yield from _entry(case, service, said)
         yield from _unlike_others(case, service)
+
+
+def _is_of_config(line: str) -> bool:
+    return _BAD_CONFIG.search(line) is not None and _OF_CODE.search(line) is None
 
 
 def is_near(case: Case, service: str) -> bool:

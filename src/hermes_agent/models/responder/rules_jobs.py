@@ -2,22 +2,28 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from msgspec import Struct
-
-from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder import (
+    crontabs,
+    parse,
+    probes,
+    rules_scripts,
+    rules_tables,
+)
 from hermes_agent.models.responder.case import Case, paths_in
-from hermes_agent.models.responder.house import SYSTEM
+from hermes_agent.models.responder.crontabs import Job
+from hermes_agent.models.responder.house import LOG
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.rules_config import swapped
+from hermes_agent.models.responder.rules_tables import PREVENT, WAIT
 
-_DAEMON = re.compile(r"^(cron|crond|fcron|anacron)$")
-_ENTRY = re.compile(r"^(?:@\w+|(?:[\d*/,A-Za-z-]+\s+){4}[\d*/,A-Za-z-]+)\s+(.+)$")
+_DAEMON = re.compile(r"(?:^|/)(?:cron|crond|fcron|anacron|supercronic)$")
 _PUT_OUT = re.compile(r"^\s*#.*?((?:@\w+|(?:[\d*/,-]+\s+){5})\s*\S.*)$")
-_AGED = re.compile(r"\bstat\b|-mmin|-mtime|-newer|date -r|\bage\b|\bold\b|stale|fresh")
-_FLOCK = re.compile(r"\bflock\s+(?:-\w+(?:\s+\d+)?\s+|--\S+\s+)*(/[\w./@+-]+)")
+_AGED = re.compile(
+    r"\bstat\b|-mmin|-mtime|-newer|date -r|\bage\b|\bold\b|stale|fresh|overdue|outdated|\blate\b"
+)
 _ABSENT = re.compile(
     r"can't cd to|cd: |no such file|nonexistent|does not exist|not found|cannot (?:open|create)",
     re.IGNORECASE,
@@ -26,55 +32,27 @@ LONG_SECONDS = 1800
 """A run that takes longer than so many, where the next was due long ago, hangs."""
 _AT_WORK = re.compile(r"still (?:at work|running)|already running|lock", re.IGNORECASE)
 _LOCK = re.compile(r"(/(?:run|var/run|var/lock|tmp|var/lib)/[\w./-]*(?:lock|pid)[\w.-]*)")
-WAIT = "sleep 63"
-"""Until the clock has begun the job once more."""
-PREVENT = ("alert on the age of what the job makes", "let jobs say aloud that they did not run")
-
-
-class _Job(Struct, frozen=True):
-    table: str
-    line: str
-    command: str
-    """With the user, where there is one."""
-
-    @property
-    def script(self) -> str:
-        plain = re.sub(r">>?\s*\S+", " ", _FLOCK.sub(" ", self.command))
-        paths = re.findall(r"(?:^|[\s\"'])(/[\w./@+-]+)", plain)
-        own = [path for path in paths if not path.startswith(SYSTEM)]
-        return next(iter([*own, *paths]), "")
-
-    @property
-    def log(self) -> str:
-        found = re.search(r">>?\s*(/[\w./@+-]+)", self.command)
-        return found[1] if found else ""
-
-    @property
-    def user(self) -> str:
-        found = re.match(r"([a-z_][\w-]*)\s+\S", self.command)
-        return found[1] if found else ""
 
 
 def missed(case: Case) -> Iterator[Idea]:
     name = case.brief.service
-    command = case.brief.check.command if case.brief.check else ""
+    check = f"{case.brief.check.command} {case.symptom}" if case.brief.check else ""
     known = case.definition(name) is not None
-    if not name or (known and not _AGED.search(command)) or not _daemons(case):
+    daemons = _daemons(case)
+    if not name or (known and not _AGED.search(check)) or not daemons:
         return
     wants = case.missing((probes.JOBS,))
     if wants:
         yield Idea("job-missed", name, f"the job {name} may not be run", 0.5, name, (), wants)
-    for daemon in _daemons(case):
-        program = case.programs[daemon]
-        if not program.up:
-            yield Idea(
-                "job-missed", daemon, f"{daemon}, which begins {name}, does not run", 0.93, daemon,
-                lines(program.line), (), (case.restart(daemon), WAIT),
-                f"supervisorctl stop {daemon}", ("have it restarted by itself", *PREVENT),
-            )  # fmt: skip
+        return
+    yield from _no_daemon(case, name, daemons)
+    found = list(_jobs(case, name))
     yield from _put_out(case, name)
-    for job in _jobs(case, name):
-        yield from _unreadable(case, name, job)
+    if not found:
+        yield from _taken_out(case, name)
+    for job in found:
+        yield from rules_tables.table(case, name, job, _said(case, job))
+        yield from rules_scripts.script(case, name, job, _said(case, job))
         yield from _forbidden(case, name, job)
         yield from _locked(case, name, job)
         yield from _held(case, name, job)
@@ -82,29 +60,69 @@ def missed(case: Case) -> Iterator[Idea]:
         yield from _otherwise(case, name, job)
 
 
+def _no_daemon(case: Case, name: str, daemons: list[str]) -> Iterator[Idea]:
+    for daemon in daemons:
+        program = case.programs[daemon]
+        if not program.up:
+            yield Idea(
+                "job-missed", daemon, f"{daemon}, which begins {name}, does not run", 0.93, daemon,
+                lines(program.line), (), (case.restart(daemon), WAIT),
+                f"supervisorctl stop {daemon}", ("have it restarted by itself", *PREVENT),
+            )  # fmt: skip
+
+
 def _daemons(case: Case) -> list[str]:
-    return [one for one in case.programs if _DAEMON.match(one)]
+    """Programs that begin jobs: by their names, and by what they run."""
+    found = [one for one in case.programs if _DAEMON.search(one)]
+    found += [one for one in case.programs if any(map(_DAEMON.search, case.command(one)))]
+    return list(dict.fromkeys(found))
 
 
 def _marks(case: Case, name: str) -> list[str]:
     """What shows that a job is meant: its name, and the files that the check looks at."""
     command = case.brief.check.command if case.brief.check else ""
-    return [name, *paths_in(command)]
+    return [name, *paths_in(f"{command}\n{case.symptom}")]
 
 
-def _jobs(case: Case, name: str) -> list[_Job]:
+def _jobs(case: Case, name: str) -> list[Job]:
+    """Lines that begin the job. One in a file that cron passes over counts only where no other
+    does."""
     marks = _marks(case, name)
     found = []
-    for table, rows in parse.files(case.text(probes.JOBS)).items():
-        for line in rows:
-            entry = _ENTRY.match(line.strip())
-            job = _Job(table, line, entry[1]) if entry else None
-            if job is None:
-                continue
-            told = f"{line}\n{case.content(job.script)}" if job.script else line
-            if PurePosixPath(table).name == name or any(mark in told for mark in marks):
-                found.append(job)
-    return found
+    for job in crontabs.jobs(parse.files(case.text(probes.JOBS))):
+        told = f"{job.line}\n{case.content(job.script)}" if job.script else job.line
+        own = PurePosixPath(job.table).name.partition(".")[0]
+        if own == name or any(mark in told for mark in marks):
+            found.append(job)
+    read = [job for job in found if not crontabs.passed_over(job.table)]
+    return read or found
+
+
+def _taken_out(case: Case, name: str) -> Iterator[Idea]:
+    """No table has it: one that somebody moved away may."""
+    marks = _marks(case, name)
+    if wants := case.missing(probes.mentions(mark) for mark in marks[:2]):
+        yield Idea("job-missed", name, f"no table of cron has {name}", 0.6, name, (), wants)
+        return
+    told = (line for mark in marks[:2] for line in case.text(probes.mentions(mark)).splitlines())
+    for line in dict.fromkeys(told):
+        path, _, rest = line.partition(":")
+        row = rest.partition(":")[2]
+        there = f"{crontabs.FOLDER}/x" if "/cron" not in path else path
+        jobs = crontabs.jobs({there: [row]})
+        if not jobs or path.startswith(f"{crontabs.FOLDER}/") or not jobs[0].user:
+            continue
+        new = shlex.quote(f"{crontabs.FOLDER}/{crontabs.legal(PurePosixPath(path).name, name)}")
+        yield Idea(
+            "job-missed", name, f"the table of {name} was taken out: it lies at {path}", 0.8, path,
+            lines(row), (), (f"cp {shlex.quote(path)} {new}", f"chmod 644 {new}", WAIT),
+            f"mv {new} /var/tmp/", PREVENT,
+        )  # fmt: skip
+
+
+def _script_of(table: str, row: str) -> str:
+    found = crontabs.jobs({table: [row]})
+    return (found[0].script or found[0].program) if found else ""
 
 
 def _put_out(case: Case, name: str) -> Iterator[Idea]:
@@ -115,7 +133,7 @@ def _put_out(case: Case, name: str) -> Iterator[Idea]:
             former = _PUT_OUT.match(row)
             if former is None or not any(mark in row for mark in _marks(case, name)):
                 continue
-            script = _Job(table, row, former[1]).script
+            script = _script_of(table, former[1])
             if script and not any(script in one for one in live):
                 yield Idea(
                     "job-missed", name, f"the line of {name} in {table} is put out of use", 0.9,
@@ -125,25 +143,12 @@ def _put_out(case: Case, name: str) -> Iterator[Idea]:
                 )  # fmt: skip
 
 
-def _unreadable(case: Case, name: str, job: _Job) -> Iterator[Idea]:
-    """A line of the system's tables without the user as whom it is run."""
-    if job.user or not job.table.startswith(("/etc/cron.d/", "/etc/crontab")):
-        return
-    copy = earlier(case, job.table)
-    own = shlex.quote(job.table)
-    fix = (*put_back(job.table, copy.path), f"touch {own}", WAIT) if copy.path else ()
-    yield Idea(
-        "job-missed", name, f"the line of {name} in {job.table} names no user", 0.9, job.table,
-        lines(job.line, copy.change), copy.wants, fix, undo_of(job.table), PREVENT,
-    )  # fmt: skip
-
-
-def _forbidden(case: Case, name: str, job: _Job) -> Iterator[Idea]:
+def _forbidden(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """A script that may not be run."""
     if not job.script:
         return
     folder = probes.rows(str(PurePosixPath(job.script).parent))
-    wants = case.missing((folder, *_tails(job)))
+    wants = case.missing((folder, *_tails(case, job)))
     row = next(
         (
             one
@@ -164,7 +169,7 @@ def _forbidden(case: Case, name: str, job: _Job) -> Iterator[Idea]:
         )  # fmt: skip
 
 
-def _locked(case: Case, name: str, job: _Job) -> Iterator[Idea]:
+def _locked(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """A lock of a run that is gone."""
     said = next((line for line in _said(case, job) if _AT_WORK.search(line)), "")
     if not said or not job.script:
@@ -195,32 +200,65 @@ def _locked(case: Case, name: str, job: _Job) -> Iterator[Idea]:
         )
 
 
-def _held(case: Case, name: str, job: _Job) -> Iterator[Idea]:
+def _held(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """A run that was halted, or hangs, holds the lock that the next ones want."""
     script = case.content(job.script) if job.script else ""
-    for path in dict.fromkeys(_FLOCK.findall(f"{job.line}\n{script}")):
+    for path in dict.fromkeys(crontabs.flocks(f"{job.line}\n{script}")):
         if wants := case.missing((probes.holders(path),)):
             yield Idea("job-missed", name, f"a run of {name} may hold {path}", 0.55, path,
                        lines(job.line), wants)  # fmt: skip
             continue
         pids = list(dict.fromkeys(parse.holders(case.text(probes.holders(path)))))
-        runs = [one for pid in pids if (one := case.process(pid)) is not None]
-        runs = [one for one in runs if not case.owner(one.pid)]
-        halted = [one for one in runs if one.state.startswith("T")]
-        hangs = bool(runs) and min(one.age for one in runs) > LONG_SECONDS
-        if not halted and not hangs:
-            continue
-        named = " ".join(str(one.pid) for one in runs)
-        shown = (halted or runs)[0]
-        yield Idea(
-            "job-missed", name, f"a run of {name} {'was halted' if halted else 'hangs'} and holds "
-            f"{path}", 0.92 if halted else 0.75, f"{path}, pid {shown.pid}",
-            lines(shown.line, job.line), (), (f"kill {named}", f"kill -CONT {named}", WAIT),
-            "the run was ended and cannot be had again", PREVENT,
-        )  # fmt: skip
+        yield from _at_work(case, name, job, path, pids)
+    for path in dict.fromkeys(_LOCK.findall(script)):
+        number = re.search(r"\d{1,8}", case.content(path))
+        one = case.process(int(number[0])) if number else None
+        if one is not None and PurePosixPath(job.script).name in one.command:
+            yield from _at_work(case, name, job, path, [one.pid, *_below(case, one.pid)])
 
 
-def _lacking(case: Case, name: str, job: _Job) -> Iterator[Idea]:
+def _at_work(case: Case, name: str, job: Job, path: str, pids: Sequence[int]) -> Iterator[Idea]:
+    runs = [one for pid in pids if (one := case.process(pid)) is not None]
+    runs = [one for one in runs if not case.owner(one.pid) or _DAEMON.search(case.owner(one.pid))]
+    if not runs:
+        return
+    halted = [one for one in runs if one.state.startswith("T")]
+    hangs = min(one.age for one in runs) > LONG_SECONDS
+    look = stirs([one.pid for one in runs])
+    if not halted and not hangs and (wants := case.missing((look,))):
+        yield Idea("job-missed", name, f"a run of {name} holds {path}", 0.6, path,
+                   lines(runs[0].line), wants)  # fmt: skip
+        return
+    before, _, after = case.text(look).partition("--")
+    still = bool(before.strip()) and before.strip() == after.strip()
+    if not halted and not hangs and not still:
+        return
+    named = " ".join(str(one.pid) for one in runs)
+    shown = (halted or runs)[0]
+    yield Idea(
+        "job-missed", name, f"a run of {name} {'was halted' if halted else 'hangs'} and holds "
+        f"{path}", 0.92 if halted else 0.75, f"{path}, pid {shown.pid}",
+        lines(shown.line, job.line), (), (f"kill {named}", f"kill -CONT {named}", WAIT),
+        "the run was ended and cannot be had again", PREVENT,
+    )  # fmt: skip
+
+
+def _below(case: Case, pid: int) -> list[int]:
+    found = [one.pid for one in case.processes if one.parent == pid]
+    return [*found, *(more for one in found for more in _below(case, one))]
+
+
+def stirs(pids: Sequence[int]) -> str:
+    """What processes have used and moved so far, and again after a while."""
+    named = " ".join(map(str, pids))
+    once = (
+        f"for p in {named}; do awk '{{print $14 + $15}}' /proc/$p/stat; "
+        "grep -E '^[rw]char' /proc/$p/io; done 2>/dev/null"
+    )
+    return f"{once}; echo --; sleep 8; {once}"
+
+
+def _lacking(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """Something that the script needs is gone."""
     said = next((line for line in _said(case, job) if _ABSENT.search(line)), "")
     script = case.content(job.script) if job.script else ""
@@ -250,7 +288,7 @@ def _is_folder(path: str, script: str, said: str) -> bool:
     return re.search(used, script) is not None or re.search(r"\bcd\b", said) is not None
 
 
-def _otherwise(case: Case, name: str, job: _Job) -> Iterator[Idea]:
+def _otherwise(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """Its table or its script is not what it was."""
     for path in (job.table, job.script):
         if not path or path == "/etc/crontab":
@@ -266,13 +304,17 @@ def _otherwise(case: Case, name: str, job: _Job) -> Iterator[Idea]:
         )  # fmt: skip
 
 
-def _tails(job: _Job) -> list[str]:
-    return [probes.tail(job.log)] if job.log else []
+def _tails(case: Case, job: Job) -> list[str]:
+    """Logs that its line or its script names."""
+    script = case.content(job.script) if job.script else ""
+    own = [path for path in paths_in(script) if LOG.search(path)]
+    return [probes.tail(path) for path in dict.fromkeys([job.log, *own]) if path][:3]
 
 
-def _said(case: Case, job: _Job) -> list[str]:
-    """The end of its log, the last line first."""
-    return [line for command in _tails(job) for line in reversed(case.text(command).splitlines())]
+def _said(case: Case, job: Job) -> list[str]:
+    """The ends of its logs, the last line first."""
+    tails = _tails(case, job)
+    return [line for command in tails for line in reversed(case.text(command).splitlines())]
 
 
 RULES = (missed,)

@@ -6,11 +6,18 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder import parse, probes, rules_former
 from hermes_agent.models.responder.case import Case, paths_in
 from hermes_agent.models.responder.house import CODE, SHARED
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.rules_config import is_near, is_shared, reread, swapped
+from hermes_agent.models.responder.rules_former import (
+    NUMBERED,
+    PREVENT,
+    RECENT_SECONDS,
+    journal,
+    previous,
+)
 from hermes_agent.models.responder.settings import is_config
 
 _CODE = re.compile(
@@ -18,10 +25,7 @@ _CODE = re.compile(
     r"|\b50[0-9]\b|garbage|corrupt|not what",
     re.IGNORECASE,
 )
-_NUMBERED = re.compile(r"(?=[^/]*\d)[A-Za-z_.-]*\d[\w.+-]*")
 _COMMIT = re.compile(r"^commit ([0-9a-f]{4,40}) (\d+) (.*)$")
-RECENT_SECONDS = 3 * 3600.0
-PREVENT = ("try a release on one machine before all have it",)
 _MOST = 3
 
 
@@ -46,7 +50,8 @@ def _trouble(case: Case, service: str) -> tuple[str, str]:
 def _score(case: Case, service: str, name: str) -> float:
     code, broken = _trouble(case, service)
     named = bool(name) and name in " ".join(case.troubles(service))
-    return 0.3 + 0.25 * bool(code) + 0.1 * bool(broken) + 0.15 * named
+    shipped = bool(journal(case, service))
+    return 0.3 + 0.25 * bool(code) + 0.1 * bool(broken) + 0.15 * named + 0.1 * shipped
 
 
 def _linked(case: Case, service: str) -> Iterator[Idea]:
@@ -78,37 +83,7 @@ def _linked(case: Case, service: str) -> Iterator[Idea]:
 
 
 def _previous(case: Case, folder: str, name: str) -> tuple[parse.FileRow | None, str]:
-    """The row of a release in its folder, and the one before it of the same kind."""
-    rows = [
-        row
-        for row in parse.listing(case.text(probes.rows(folder)))
-        if row.own not in (".", "..") and not row.mode.startswith("l")
-    ]
-    own = next((row for row in rows if row.own == name), None)
-    shape = re.sub(r"\d+", "#", PurePosixPath(name).suffix if "." in name else "")
-    others = [
-        row
-        for row in rows
-        if row.own != name
-        and (own is None or row.mode[0] == own.mode[0])
-        and (own is None or own.mode[0] == "d" or row.own.endswith(shape.replace("#", "")))
-    ]
-    others.sort(key=lambda row: (row.time, row.own))
-    if _NUMBERED.fullmatch(name):
-        numbered = [row for row in others if _NUMBERED.fullmatch(row.own)]
-        older = [row for row in numbered if is_before(row.own, name)]
-        older.sort(key=lambda row: _numbers(row.own))
-        others = older or others
-    return own, others[-1].own if others else ""
-
-
-def _numbers(name: str) -> list[int]:
-    return [int(part[:15]) for part in re.findall(r"\d+", name)]
-
-
-def is_before(one: str, other: str) -> bool:
-    """Whether a release is older, by the numbers in its name."""
-    return _numbers(one) < _numbers(other)
+    return previous(list(parse.listing(case.text(probes.rows(folder)))), name)
 
 
 def _numbered(case: Case, service: str) -> Iterator[Idea]:
@@ -117,7 +92,7 @@ def _numbered(case: Case, service: str) -> Iterator[Idea]:
     for path, texts in _tellers(case, service).items():
         for word in dict.fromkeys(one for text in texts for one in paths_in(text)):
             parts = PurePosixPath(word).parts
-            found = [at for at, part in enumerate(parts) if at > 1 and _NUMBERED.fullmatch(part)]
+            found = [at for at, part in enumerate(parts) if at > 1 and NUMBERED.fullmatch(part)]
             if not found or is_config(word) or _is_data(case, service, word):
                 continue
             at = found[0]
@@ -261,4 +236,4 @@ def _holds_data(folder: str, paths: Sequence[str]) -> bool:
     return any(path.startswith(f"{folder}/") for path in paths)
 
 
-RULES = (release,)
+RULES = (release, rules_former.former)
