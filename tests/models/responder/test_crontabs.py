@@ -1,0 +1,125 @@
+"""What cron makes of a table, and the rules that follow, over what commands printed once."""
+
+from hermes_agent.models.responder import crontabs, probes
+from hermes_agent.models.responder.brief import Brief, BriefCheck
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea
+from hermes_agent.models.responder.rules_jobs import missed, stirs
+from hermes_agent.models.responder.rules_scripts import first_line
+from hermes_agent.models.responder.rules_tables import lies
+from hermes_agent.models.responder.seen import Seen
+
+TABLE = "/etc/cron.d/digest"
+CHECK = "test $(( $(date +%s) - $(stat -c %Y /data/digest.txt) )) -lt 90"
+USERS = "user root\nuser app\n"
+
+
+def best(row: str, *, table: str = TABLE, head: str = "", **seen: str) -> Idea:
+    """The likeliest remedy for a job with this row in its table."""
+    shown = {
+        probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
+        probes.STATUS: "cron                             RUNNING   pid 9, uptime 0:01:10\n",
+        probes.JOBS: f"==> {table} <==\n{head}{row}\n",
+        crontabs.TABLES: USERS,
+        probes.copies(table): "",
+        **seen,
+    }
+    brief = Brief("inc-1", service="digest", check=BriefCheck("c", CHECK, "", 1, False))
+    found = list(missed(Case(brief, [Seen(command, text) for command, text in shown.items()])))
+    return max((idea for idea in found if idea.fix), key=lambda idea: idea.score)
+
+
+def test_times_are_read_as_cron_reads_them() -> None:
+    assert crontabs.misread("*/5 8-18 * * mon-fri") == ""
+    assert crontabs.misread("60 * * * *") == "minute '60'"
+    assert crontabs.misread("* * * * root") == "day of the week 'root'"
+    assert crontabs.misread("*/0 * * * *") == "minute '*/0'"
+    assert crontabs.gap("* * * * *") == 1
+    assert crontabs.gap("*/15 * * * *") == 15
+    assert crontabs.gap("30 2 * * *") == 1440
+    assert crontabs.gap("* * * * 1") > 1440
+
+
+def test_what_is_run_is_no_argument_of_it() -> None:
+    def program(command: str) -> str:
+        return crontabs.jobs({TABLE: [f"* * * * * root {command}"]})[0].program
+
+    assert program("cd /srv/x && nice -n 5 /srv/x/run.sh /data/digest.txt >>/x.log 2>&1") == (
+        "/srv/x/run.sh"
+    )
+    assert program("flock -n /run/x.lock python3 /opt/x/make.py --to /data/x") == "/opt/x/make.py"
+    assert program("make-digest /data/digest.txt") == "make-digest"
+
+
+def test_a_table_that_cron_passes_over_is_called_so_that_it_is_read() -> None:
+    found = best("* * * * * root /srv/digest", table=f"{TABLE}.cron")
+    assert found.fix[0] == f"mv {TABLE}.cron {TABLE}"
+    assert found.undo == f"mv {TABLE} {TABLE}.cron"
+
+
+def test_a_percent_sign_is_escaped() -> None:
+    row = "* * * * * root /srv/digest >>/var/log/digest-$(date +%F).log"
+    assert r"+\\%F" in best(row).fix[1]
+
+
+def test_a_program_is_found_where_it_lies() -> None:
+    seen = {lies("tally"): "/opt/tools/bin/tally\n"}
+    found = best("* * * * * root tally /data/digest.txt", head="PATH=/usr/bin:/bin\n", **seen)
+    assert "PATH=/opt/tools/bin:/usr/bin:/bin" in found.fix[1]
+    found = best("* * * * * root tally /data/digest.txt", **seen)
+    assert "1i PATH=/opt/tools/bin:" in found.fix[1]
+
+
+def test_a_line_gets_the_times_that_people_tell() -> None:
+    row = "0 3 * * * root /srv/digest"
+    assert "s|0 3 \\* \\* \\*|* * * * *|" in best(row, head="# each minute\n").fix[1]
+    assert "minute '70'" in best("70 * * * * root /srv/digest").claim
+
+
+def test_a_line_of_another_that_cannot_be_read_is_put_out() -> None:
+    found = best("* * * * * root /srv/digest\n61 * * * * root /srv/other")
+    assert "# 61 * * * * root /srv/other" in found.fix[1]
+
+
+def test_a_line_without_a_user_gets_one() -> None:
+    assert "root /srv/digest" in best("* * * * * /srv/digest").fix[1]
+    assert "ghost" in best("* * * * * ghost /srv/digest").claim
+
+
+def test_how_a_table_lies_there_counts() -> None:
+    row = "* * * * * root /srv/digest"
+    listed = "/etc/cron.d:\n-rw-rw-r-- 1 root root 60 2026-11-15 20:00:00.0 +0000 digest\n"
+    assert best(row, **{crontabs.TABLES: listed + USERS}).fix[0] == f"chmod go-w {TABLE}"
+    unended = f"unended {TABLE}\n{USERS}"
+    assert "no end" in best(row, **{crontabs.TABLES: unended}).claim
+
+
+def test_a_file_that_keeps_a_script_from_its_work_is_put_aside() -> None:
+    text = "#!/bin/sh\nSTATE=/var/lib/digest\n[ -e $STATE/paused ] && exit 0\nls > /data/x\n"
+    flag = "/var/lib/digest/paused"
+    found = best("* * * * * root /srv/digest", **{
+        probes.show("/srv/digest"): text,
+        probes.walk(flag): f"f: {flag}\n-rw-r--r-- root root paused\n",
+    })  # fmt: skip
+    assert found.fix[0].startswith(f"mv {flag} ")
+
+
+def test_a_script_is_run_by_what_is_there() -> None:
+    found = best("* * * * * root /srv/digest", **{
+        first_line("/srv/digest"): "#!/usr/local/bin/python3$\nabsent /usr/local/bin/python3\n",
+        lies("python3"): "/usr/bin/python3\n",
+    })  # fmt: skip
+    assert "#!/usr/bin/python3" in found.fix[1]
+
+
+def test_a_run_that_does_nothing_is_ended_and_one_at_work_is_not() -> None:
+    row = "* * * * * root flock -n /run/x.lock /srv/digest"
+    process = "  41  9 root S 0 0.0 900 70 /bin/sh /srv/digest\n"
+    seen = {
+        probes.PROCESSES: process,
+        probes.holders("/run/x.lock"): "/proc/41/fd/3 /run/x.lock\n",
+        crontabs.TABLES: USERS,
+        probes.copies(TABLE): "==> /root/digest.bak <==\n< a\n> b\n",
+    }
+    assert best(row, **seen, **{stirs([41]): "5\n--\n5\n"}).fix[0] == "kill 41"
+    assert "kill 41" not in best(row, **seen, **{stirs([41]): "5\n--\n9\n"}).fix
