@@ -133,11 +133,13 @@ WAITS = "2026-11-15 20:03:01 another instance has the lock, waiting\n"
 LOCKS = '{"port": 7001, "lock_dir": "/var/lib/shop/lock"}'
 
 
-def _locked(listing: str, shown: str, processes: str = PROCESSES) -> list[str]:
+def _locked(
+    listing: str, shown: str, processes: str = PROCESSES, more: tuple[str, str] = ("true", "")
+) -> list[str]:
     path = "/var/lib/shop/lock"
     seen = case(
         (probes.show("/opt/shop/etc/shop.json"), LOCKS), (probes.rows(path), listing),
-        (probes.show(path), shown), (probes.holders(path), ""), (probes.PROCESSES, processes),
+        (probes.show(path), shown), (probes.holders(path), ""), (probes.PROCESSES, processes), more,
         said=WAITS, status=DOWN,
     )  # fmt: skip
     return fixes(rules_lock.locked, seen)
@@ -155,15 +157,64 @@ def test_a_folder_that_is_a_lock_is_put_aside_too() -> None:
         "total 0\ndrwxr-xr-x 2 app app 40 2026-11-15 18:00:00.000000000 +0000 .\n"
         "drwxr-xr-x 3 app app 60 2026-11-15 18:00:00.000000000 +0000 ..\n"
     )
-    assert _locked(rows, "")[0].startswith("mv -f /var/lib/shop/lock ")
+    empty = (probes.shown("/var/lib/shop/lock/*"), "")
+    assert _locked(rows, "", more=empty)[0].startswith("mv -f /var/lib/shop/lock ")
 
 
 def test_a_lock_whose_process_is_the_service_itself_stays() -> None:
     more = (
-        "     77       1 app      S      0  0.0 20000      30 "
+        "     77       1 app      S      0  0.0 20000       2 "
         "python3 /opt/shop/bin/run.py --config /opt/shop/etc/shop.json\n"
     )
     assert not _locked(ROW, "77\n", PROCESSES + more)
+
+
+def test_an_instance_that_nobody_looks_after_gives_up_its_lock_by_ending() -> None:
+    more = (
+        "     77       1 app      S      0  0.0 20000     900 "
+        "python3 /opt/shop/bin/run.py --config /opt/shop/etc/shop.json\n"
+    )
+    done = _locked(ROW, "77\n", PROCESSES + more)
+    assert done == ["kill 77", "sleep 1", "supervisorctl restart shop"]
+
+
+def test_a_folder_that_is_a_lock_stays_when_its_owner_is_at_work() -> None:
+    rows = (
+        "total 4\ndrwxr-xr-x 2 app app 60 2026-11-15 18:00:00.000000000 +0000 .\n"
+        "drwxr-xr-x 3 app app 60 2026-11-15 18:00:00.000000000 +0000 ..\n"
+        "-rw-r--r-- 1 app app 10 2026-11-15 18:00:00.000000000 +0000 owner\n"
+    )
+    inside = (probes.shown("/var/lib/shop/lock/*"), "==> /var/lib/shop/lock/owner <==\npid 77\n")
+    job = "     77       1 app      S      0  0.0 20000      90 python3 /opt/shop/bin/import.py\n"
+    assert not _locked(rows, "", PROCESSES + job, more=inside)
+    gone = (inside[0], inside[1].replace("77", "4711"))
+    assert _locked(rows, "", more=gone)[0].startswith("mv -f /var/lib/shop/lock ")
+
+
+def test_a_lock_that_is_called_by_its_bare_name_is_found_where_the_service_keeps_its_files() -> (
+    None
+):
+    said = (
+        f'{NOW} FATAL: lock file "postmaster.pid" already exists\n'
+        f'{NOW} HINT: Is another postmaster (PID 20) running in data directory "/data/pg/main"?\n'
+    )
+    first = case(said=said, status=DOWN)
+    look = next(
+        want
+        for idea in rules_lock.locked(first)
+        for want in idea.wants
+        if want.endswith("-name postmaster.pid 2>/dev/null")
+    )
+    assert " /data/pg/main " in look
+    path = "/data/pg/main/postmaster.pid"
+    seen = case(
+        (look, f"{path}\n"), (probes.rows(path), ROW.replace("/var/lib/shop/lock", path)),
+        (probes.show(path), "20\n/data/pg/main\n"), (probes.holders(path), ""),
+        said=said, status=DOWN,
+    )  # fmt: skip
+    idea = best(rules_lock.locked(seen))
+    assert idea.fix[0] == f"mv -f {path} /var/tmp/postmaster.pid.stale"
+    assert "another program" in idea.claim
 
 
 def test_a_file_is_found_that_its_owner_may_not_use_though_nothing_names_it() -> None:

@@ -14,17 +14,23 @@ _LOCKED = re.compile(
     r"lock|pid ?file|\.pid\b|\.sock\b|another (?:\w+ )?(?:instance|process|copy|one)|"
     r"already (?:running|started|locked|active|exists)|file exists|EEXIST|EAGAIN|"
     r"resource temporarily unavailable|in use by|held by|is it running|waiting for|"
-    r"other (?:instance|process)|in progress|is busy",
+    r"other (?:instance|process)|in progress|is busy|already at work|maintenance|"
+    r"(?:skip|paus|refus|wait|suspend|postpon)\w*\b.* (?:while|until|because|since)\b",
     re.IGNORECASE,
 )
 _LOCK = re.compile(
     r"lock|\.lck$|\.pid$|\.sock$|\.socket$|^/run/|^/var/run/|mutex|semaphore|in[-_]?progress|"
-    r"\.busy$|\.running$|\.active$|/pids?/",
+    r"\.busy$|\.running$|\.active$|/pids?/|maintenance|\.(?:flag|hold|inuse|claim|owner|guard)$",
     re.IGNORECASE,
 )
 _KEY = re.compile(r"lock|pid|sock|mutex|single", re.IGNORECASE)
 _SPOKEN = re.compile(r"[\"'\s=(]((?:\.{0,2}/)?[\w.@+-]+(?:/[\w.@+-]+)*)")
 _NUMBER = re.compile(r"\d{1,8}")
+_PID = re.compile(r"\bpid\W{0,4}(\d{1,8})\b|^(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE)
+_BARE = re.compile(r"[\"'\s=(]([\w@+-][\w.@+-]*\.(?:lock|lck|pid|sock|flag))\b")
+_INTERPRETERS = re.compile(
+    r"(?:env|nohup|exec|python[\d.]*|node|ruby|perl|php|java|sh|bash|dash|as-app|setpriv|nice)$"
+)
 SOCKETS = "ss -lxp"
 MOST = 4
 
@@ -37,9 +43,14 @@ def locked(case: Case) -> Iterator[Idea]:
         known = _known(case, service)
         for line in spoken[:3]:
             named = [path for path in _named(case, service, line) if _LOCK.search(path)]
+            placed, wants = _placed(case, service, line)
+            named += placed
             for path in dict.fromkeys([*named, *known][:MOST]):
                 yield from _unlocking(case, service, path, line, path in named)
-            if not named and not known:
+            if wants:
+                yield Idea("stale-lock", service, f"{service} meets a lock", 0.62, service,
+                           lines(line), wants)  # fmt: skip
+            elif not named and not known:
                 yield from _searching(case, service, line)
 
 
@@ -54,6 +65,20 @@ def _named(case: Case, service: str, line: str) -> list[str]:
     ]
     kept = (path.rstrip(".,:;") for path in found)
     return [path for path in dict.fromkeys(kept) if path and not path.startswith(SYSTEM)]
+
+
+def _placed(case: Case, service: str, line: str) -> tuple[list[str], tuple[str, ...]]:
+    """Where a lock lies that a line calls by its bare name: in one of the folders of the service
+    or of those that its last words name; and what to look at to know."""
+    names = [one for one in _BARE.findall(f" {line}") if f"/{one}" not in line]
+    folders = [*case.folders(service), *case.named(service)]
+    folders += [path for said in case.troubles(service)[:4] for path in paths_in(said)]
+    folders = [one for one in dict.fromkeys(folders) if not one.startswith(SYSTEM)][:12]
+    if not names or not folders:
+        return [], ()
+    within = " ".join(shlex.quote(folder) for folder in folders)
+    look = f"find {within} -maxdepth 2 -xdev -name {shlex.quote(names[0])} 2>/dev/null"
+    return [row for row in case.text(look).splitlines() if row[:1] == "/"], case.missing((look,))
 
 
 def _known(case: Case, service: str) -> list[str]:
@@ -122,10 +147,16 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
     if held:
         yield from _holding(case, service, path, line, held[0])
         return
+    inside = probes.shown(f"{shlex.quote(path)}/*")
+    if folder and (more := case.missing((inside,))):
+        yield Idea("stale-lock", service, claim, 0.62, path, lines(line), (*wants, *more))
+        return
+    inner = " ".join(row.own for row in rows if row.own not in (".", "..")) if folder else ""
     text = rows[0].target or (found.output if found.ok else "")
-    inner = [row.own for row in rows if row.own not in (".", "..")] if folder else []
-    number = _NUMBER.search(text) if not folder else _NUMBER.search(" ".join(inner))
-    holder = case.process(int(number[0])) if number else None
+    holder = case.process(_holder(f"{inner}\n{case.text(inside)}" if folder else text))
+    if holder is not None and not case.owner(holder.pid) and _is_kin(case, service, holder):
+        yield from _holding(case, service, path, line, holder.pid)
+        return
     if holder is not None and _is_its_own(case, service, holder, path):
         return  # it is right
     other = f"; process {holder.pid} is another program" if holder else ""
@@ -136,6 +167,26 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
         f"mv {KEEP}/{PurePosixPath(path).name}.stale {path}",
         ("take locks with flock, which end with their process",),
     )  # fmt: skip
+
+
+def _holder(text: str) -> int:
+    """The process that a lock names: by a word that says so, or alone in its line; 0 if none."""
+    text = re.sub(r"(?m)^==> .* <==$", "", text)
+    if named := _PID.search(text):
+        return int(named[1] or named[2])
+    found = _NUMBER.search(text)
+    return int(found[0]) if found else 0
+
+
+def _is_kin(case: Case, service: str, holder: parse.Process) -> bool:
+    """Whether a process is of the same program as a service."""
+    own = [word for word in case.command(service) if not word.startswith("-")]
+    its = [word for word in settings.split(holder.command) if not word.startswith("-")]
+    first = [
+        next((PurePosixPath(x).name for x in words if not _INTERPRETERS.search(x)), "")
+        for words in (own, its)
+    ]
+    return bool(first[0]) and first[0] == first[1].rstrip(":")
 
 
 def _away(path: str) -> tuple[str, ...]:
@@ -153,14 +204,20 @@ def _is_its_own(case: Case, service: str, holder: parse.Process, path: str) -> b
     if told and told.endswith(holder.command):
         return True
     owner = case.owner(holder.pid)
-    return bool(owner) and owner != service and path in case.named(owner)
+    if not owner:  # a job of the same house
+        return any(case.owns(service, one) for one in paths_in(holder.command))
+    return owner != service and path in case.named(owner)
 
 
 def _deaf(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
     """A socket that is there, and nobody listens on it."""
     heard = case.look(SOCKETS)
     wants = case.missing((SOCKETS, probes.rows(path)))
-    if heard is not None and path in heard.output:
+    users = [one for one in case.text(SOCKETS).splitlines() if path in one.split()]
+    if users:
+        pid = re.search(r"pid=(\d{1,9})", users[0])
+        if pid and not case.owner(int(pid[1])):
+            yield from _holding(case, service, path, line, int(pid[1]))
         return
     row = next(iter(case.text(probes.rows(path)).splitlines()), "")
     if heard is not None and not row.startswith("s"):
@@ -177,12 +234,16 @@ def _holding(case: Case, service: str, path: str, line: str, pid: int) -> Iterat
     chain = case.strangers(pid, harmful=True)
     if not chain:
         return
-    last = chain[-1]
+    last, program = chain[-1], case.programs.get(service)
+    kin = _is_kin(case, service, last)
+    how = "kill -INT" if last.command.rpartition("/")[2].startswith("postgres") else "kill"
+    again = (case.restart(service),) if program is not None and not program.up else ()
     yield Idea(
-        "runaway-process", service,
+        "stale-lock" if kin else "runaway-process", service,
         f"process {pid} ({last.command[:80]}), which nobody looks after, holds {path}", 0.93,
-        f"pid {pid}: {last.command[:80]}", lines(line, last.line), case.missing((probes.BUSY,)),
-        ("kill " + " ".join(str(one.pid) for one in chain), "sleep 1"),
+        f"pid {pid}: {last.command[:80]}, {path}", lines(line, last.line),
+        case.missing((probes.BUSY,)),
+        (f"{how} {' '.join(str(one.pid) for one in chain)}", "sleep 1", *again),
         "it was started by hand: start it again",
         ("let jobs give up a lock after a while", "start jobs by the supervisor only"),
     )  # fmt: skip
