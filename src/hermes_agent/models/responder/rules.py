@@ -23,6 +23,7 @@ from hermes_agent.models.responder import (
     rules_port,
     rules_reach,
     rules_release,
+    rules_said,
     rules_space,
     rules_start,
 )
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     *rules_load.RULES,
     *rules_config.RULES,
     *rules_release.RULES,
+    *rules_said.RULES,
     *rules_permission.RULES,
     *rules_clock.RULES,
     *rules_names.RULES,
