@@ -41,6 +41,8 @@ _LOG_KEY = re.compile(
 )
 _PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b")
 """Processes of people who are logged in, and of whoever looks after the machine."""
+_SCHEDULER = re.compile(r"(\S*/)?(cron|crond|atd|anacron)\b")
+"""Those who start what others wrote down, each for itself."""
 _URL = re.compile(
     r"\b\w+://(?:[^\s/@]*@)?([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|,]*)?"
 )
@@ -215,15 +217,30 @@ class Case(House):
         found: dict[int, dict[str, str]] = {}
         for line in f"{self.text(probes.CONNECTIONS)}\n{self.text(probes.CLIENTS)}".splitlines():
             words = line.split()
-            owner = re.search(r"pid=(\d{1,9})", line)
-            if len(words) > 4 and owner and words[4].endswith(f":{port}"):
-                found.setdefault(int(owner[1]), {})[words[3]] = line.strip()
+            if len(words) > 4 and words[4].endswith(f":{port}"):
+                pids = {self._standing(int(pid)) for pid in re.findall(r"pid=(\d{1,9})", line)}
+                for pid in pids:
+                    found.setdefault(pid, {})[words[3]] = line.strip()
         many = [
             (pid, len(rows), next(iter(rows.values())))
             for pid, rows in found.items()
             if len(rows) >= least
         ]
         return sorted(many, key=lambda one: -one[1])
+
+    @cached_property
+    def _parents(self) -> dict[int, int]:
+        """Of all processes that were seen, those that came and went among them."""
+        rows = re.findall(r"^ *(\d{1,9}) +(\d{1,9})$", self.text(probes.CLIENTS), re.MULTILINE)
+        return {int(pid): int(parent) for pid, parent in rows}
+
+    def _standing(self, pid: int) -> int:
+        """A process, or the one above it that stays where it came and went."""
+        here, seen = pid, set[int]()
+        while self.process(here) is None and here in self._parents and here not in seen:
+            seen.add(here)
+            here = self._parents[here]
+        return here if here > 1 else pid
 
     def strangers(self, pid: int, *, harmful: bool = False) -> list[parse.Process]:
         """A process that nobody looks after with those above it, the highest first; none where
@@ -234,13 +251,23 @@ class Case(House):
         if not self.definitions:
             return found
         while (one := self.process(pid)) is not None and one.pid != 1 and len(found) < 20:
-            if self.owner(one.pid) or one.parent == 0 or self._is_starting(one):
+            if found and _SCHEDULER.match(one.command):
+                break  # what it starts is nobody's, it is not
+            if self._is_kept(one, harmful) or one.parent == 0 or self._is_starting(one):
                 return []
             if (one.nice > 0 and not harmful) or _PEOPLE.search(one.command):
                 return []
             found.insert(0, one)
             pid = one.parent
         return found
+
+    def _is_kept(self, process: parse.Process, harmful: bool) -> bool:
+        """Whether somebody looks after it. Of what a scheduler starts nobody looks how it goes."""
+        owner = self.owner(process.pid)
+        main = self.process(self.programs[owner].pid) if owner in self.programs else None
+        if harmful and main is not None and main.pid != process.pid:
+            return not _SCHEDULER.match(main.command)
+        return bool(owner)
 
     def _is_starting(self, process: parse.Process) -> bool:
         """Whether it was only just started, by the command of one that is looked after."""
