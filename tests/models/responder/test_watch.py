@@ -26,7 +26,7 @@ def before() -> Case:
 
 
 def idea(category: str) -> Idea:
-    return Idea(category, "edge", "something is the matter", 0.7)
+    return Idea(category, "edge", "something is the matter", 0.7, "pid 7: python3")
 
 
 def test_a_file_system_that_is_full_again_soon_is_not_mended() -> None:
@@ -53,6 +53,19 @@ def test_memory_that_is_gone_again_within_minutes_is_a_leak_still() -> None:
 def test_open_files_that_become_more_and_more_are_a_leak_still() -> None:
     leaks = f"open 30 10 14 18 0\n{AFTER}"
     assert "2 open files" in watch.unrest(leaks, before(), idea("descriptor-leak"))
+
+
+def test_others_may_have_much_to_do_by_right() -> None:
+    spins = f"ticks 30 10 190 370 0\n{AFTER}"
+    other = Idea("runaway-process", "edge", "process 9 spins", 0.7, "pid 9: bash loop.sh")
+    assert not watch.unrest(spins, before(), other)
+
+
+def test_somebody_who_was_ended_and_is_there_again_is_not_gone() -> None:
+    ended = Idea("port-conflict", "edge", "held by 7", 0.9, "pid 7", fix=("kill 7 8", "sleep 1"))
+    assert watch.is_due(ended, before())
+    assert "there again, as process 30" in watch.unrest(AFTER, before(), ended)
+    assert not watch.unrest(AFTER.replace("server", "client"), before(), ended)
 
 
 async def test_checks_that_hold_while_the_room_runs_out_again_are_not_called_resolved() -> None:

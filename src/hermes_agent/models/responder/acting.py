@@ -20,6 +20,8 @@ LOOKS = 5
 """Times that it looks closer before each remedy."""
 AT_ONCE, EACH = 20, 6
 """Looks at once, and those of one idea that come before what others want."""
+TURNS = 6
+"""Verifications in a row where checks hold now and then."""
 CASCADE = "cascading-failure"
 REFUSED = "refused"
 """How a result begins that the gate did not allow."""
@@ -60,6 +62,8 @@ class Tried(Struct):
 
     doubted: bool = False
     """Whether the last one did not last, though the checks may hold."""
+    fickle: bool = False
+    """Whether the checks held now and then before anything was done."""
     proofs: list[str] = field(default_factory=list)
     """Looks that must come out well whatever mends it in the end."""
     doubts: list[str] = field(default_factory=list)
@@ -185,7 +189,7 @@ def mend(
     tried.ideas.append(idea)
     tried.proofs = list(dict.fromkeys([*tried.proofs, *([idea.proof] if idea.proof else [])]))
     proofs = tuple(terminal(proof) for proof in tried.proofs)
-    watched = _is_watched(brief, idea, tried)
+    watched = _is_watched(brief, idea, tried) or (idea.category in watch.ANEW and not after)
     last = after if after and not proofs and not watched else incident("verify")
     undo = f" To undo it: {idea.undo}." if idea.undo else ""
     answer = yield Move(
@@ -208,7 +212,7 @@ def mend(
         if not well(answer):
             tried.proofs = [proof for proof in tried.proofs if proof != idea.proof]
         return False
-    if watched and not (yield from lasts(brief, idea, tried)):
+    if watched and not (yield from lasts(brief, idea, tried, due=True)):
         return False
     if after and last is not after:
         answer = yield Move("It is mended, and stays so.", (after,))
@@ -217,24 +221,27 @@ def mend(
 
 
 def _is_watched(brief: Brief, idea: Idea, tried: Tried) -> bool:
-    return bool(tried.doubts) or watch.is_due(idea, case_of(brief, tried.seen))
+    doubtful = bool(tried.doubts) or tried.fickle
+    return doubtful or watch.is_due(idea, case_of(brief, tried.seen))
 
 
-def lasts(brief: Brief, idea: Idea, tried: Tried) -> Generator[Move, Answer, bool]:
+def lasts(
+    brief: Brief, idea: Idea, tried: Tried, *, due: bool = False
+) -> Generator[Move, Answer, bool]:
     """Whether the checks go on to hold, and nothing goes on that made them fail; where that is not
     to be feared, nothing is looked at."""
-    if not _is_watched(brief, idea, tried):
+    if not due and not _is_watched(brief, idea, tried):
         return True
-    answer = yield Move(
-        "The checks hold. I look whether that lasts.", (terminal(watch.WATCH), incident("verify"))
-    )
+    verified = [incident("verify")] * (TURNS if tried.fickle else 1)
+    looks = (terminal(watch.WATCH), *verified)
+    answer = yield Move("The checks hold. I look whether that lasts.", looks)
     told = ""
     if answer.results and answer.results[0].ok:
         told = watch.unrest(answer.results[0].text, case_of(brief, tried.seen), idea)
     tried.doubted = bool(told)
     if told:
         tried.doubts.append(told)
-    return not told and holds(answer)
+    return not told and len(answer.results) > 1 and all(map(held, answer.results[1:]))
 
 
 def _proven(answer: Answer, proofs: Sequence[Call]) -> bool:

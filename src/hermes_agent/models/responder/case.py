@@ -43,6 +43,11 @@ _PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b
 """Processes of people who are logged in, and of whoever looks after the machine."""
 _SCHEDULER = re.compile(r"(\S*/)?(cron|crond|atd|anacron)\b")
 """Those who start what others wrote down, each for itself."""
+_KEEPERS = re.compile(
+    r"^(?:/\S*/)?(cron|crond|atd|anacron|init|inetd|xinetd|containerd\S*|dockerd)\b|supervisord\b",
+    re.IGNORECASE,
+)
+"""Those that start others: they stay, whatever they started."""
 _URL = re.compile(
     r"\b\w+://(?:[^\s/@]*@)?([A-Za-z0-9_.-]+|\[[0-9a-f:]+\])(?::(\d+))?(/[^\s'\";|,]*)?"
 )
@@ -257,6 +262,8 @@ class Case(House):
                 return []
             if (one.nice > 0 and not harmful) or _PEOPLE.search(one.command):
                 return []
+            if found and _KEEPERS.search(one.command):
+                break
             found.insert(0, one)
             pid = one.parent
         return found

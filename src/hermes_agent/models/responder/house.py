@@ -104,7 +104,8 @@ class House(Sight):
         """Paths among words, seen from its folder; programs of the system are none."""
         folder, found = self.directory(service), list[str]()
         for word in words:
-            text = word.rpartition("=")[2] if word.startswith("-") else word
+            told = word.startswith("-") or re.match(r"[\w.-]+=\.{0,2}/", word)
+            text = word.rpartition("=")[2] if told else word
             text = re.sub(r"^-[a-zA-Z](?=/)", "", text).strip("\"'`;&()")
             if text.startswith("/"):
                 found.append(text.rstrip("/") or "/")

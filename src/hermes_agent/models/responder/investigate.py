@@ -57,8 +57,10 @@ def investigation(brief: Brief) -> Work:
         ended = yield from _lasting(tried, brief)
         if ended:
             return ended
-    elif well and not tried.doubted and (yield from _is_calm()):
-        return (yield from _false_alarm(brief))
+    elif well and not tried.doubted:
+        if (yield from _is_calm()):
+            return (yield from _false_alarm(brief))
+        tried.fickle = True
     if follow.categories(brief) and not tried.ideas:
         ended = yield from remembered(brief, known, books, tried)
         if ended:

@@ -32,19 +32,23 @@ WATCH = (
 )
 """What rises on the machine within a few seconds: room that is taken, memory, work, open files."""
 RUNS_OUT = frozenset({
-    "disk-full", "inode-exhaustion", "log-flood", "memory-leak", "descriptor-leak",
-    "runaway-process", "pool-exhaustion", "unknown",
+    "disk-full", "inode-full", "log-flood", "memory-leak", "descriptor-leak", "runaway-process",
+    "pool-exhausted", "unknown",
 })  # fmt: skip
 """Causes that come back by themselves where only their traces were cleared away."""
 LEAST = {"space": 100.0, "files": 20.0, "memory": 1024.0, "open": 4.0, "ticks": 0.0}
 """What a rise must come to before it counts: kilobytes, files, kilobytes, descriptors."""
 CAUSE = {"ticks": "runaway-process", "memory": "memory-leak", "open": "descriptor-leak"}
+ANEW = frozenset({"service-crash", "cascading-failure"})
+"""Causes for which something is started anew: it may end again."""
 TIGHT = 90
 """Per cent from which on a file system was part of the trouble."""
 BUSY, HOT = 20.0, 0.5
 """Per cent of a core that are much, and the share of what it took before."""
 TICKS = 100.0
 """Of the processor, in a second."""
+_KILL = re.compile(r"kill (?:-(?:9|KILL|TERM|INT|HUP) )?(\d{1,9})(?: \d{1,9})*$")
+"""The first is the one that started the others."""
 _ROW = re.compile(r"^(space|files|memory|open|ticks) (\S+) (\d+) (\d+) (\d+) (\d+)$")
 
 
@@ -77,14 +81,31 @@ def rises(text: str) -> Iterator[Rise]:
 
 
 def is_due(idea: Idea, before: Case) -> bool:
-    """Whether to watch after a remedy: for causes that come back, and where room had run out."""
-    return idea.category in RUNS_OUT or any(_tight(before))
+    """Whether to watch after a remedy: for causes that come back, where room had run out, and where
+    somebody was ended who may be started again."""
+    return idea.category in RUNS_OUT or any(_tight(before)) or bool(_ended(idea, before))
+
+
+def _ended(idea: Idea, before: Case) -> dict[str, int]:
+    """Commands of processes that a remedy ends and nobody looks after, with their ids."""
+    ids = [int(found[1]) for fix in idea.fix if (found := _KILL.match(fix))]
+    known = [one for pid in ids if (one := before.process(pid)) and not before.owner(pid)]
+    started = [one.command for one in before.definitions.values()]
+    return {
+        one.command: one.pid
+        for one in known
+        if len(one.command.split()) > 1 and not any(x.endswith(one.command) for x in started)
+    }
 
 
 def unrest(text: str, before: Case, idea: Idea) -> str:
     """What goes on as it did before the remedy; empty where all is quiet."""
     tight = set(_tight(before))
     now = {one.pid: one for one in parse.processes(text)}
+    ended = _ended(idea, before)
+    for process in now.values():
+        if process.command in ended and process.pid != ended[process.command]:
+            return f"{process.command[:80]} is there again, as process {process.pid}"
     for one in rises(text):
         told = ""
         if one.kind in ("space", "files"):
@@ -107,7 +128,11 @@ def _tight(case: Case) -> Iterator[str]:
 
 def _again(rise: Rise, process: parse.Process, before: Case, idea: Idea) -> str:
     """A process that goes on as one by the same command did that was in trouble."""
-    same = [one for one in before.processes if one.command == process.command]
+    same = [
+        one
+        for one in before.processes
+        if one.command == process.command and _is_meant(one, before, idea)
+    ]
     who = f"process {process.pid} ({process.command[:60]})"
     if not same or idea.category not in (CAUSE[rise.kind], "unknown"):
         return ""
@@ -123,6 +148,15 @@ def _again(rise: Rise, process: parse.Process, before: Case, idea: Idea) -> str:
         return ""
     what = "kilobytes of memory" if rise.kind == "memory" else "open files"
     return f"{who} goes on to take {rise.rate:.0f} {what} more each second"
+
+
+def _is_meant(process: parse.Process, before: Case, idea: Idea) -> bool:
+    """Whether it is the process that was taken to be the cause, or one of that service where no
+    process was: others may have much to do by right."""
+    pids = [int(pid) for pid in re.findall(r"\bpid (\d{1,9})\b", idea.locus)]
+    if pids:
+        return process.pid in pids
+    return before.owner(process.pid) == idea.component
 
 
 def _opened(case: Case, pid: int) -> float:
