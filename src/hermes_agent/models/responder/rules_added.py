@@ -1,5 +1,5 @@
-"""What was added last: a file in a folder from which a program takes whatever lies there. Nobody
-has an earlier version of it, and without it all was well."""
+"""What was written last on the whole machine: a file that was added to a folder from which a
+program takes whatever lies there, or one that belongs to no service and has an earlier version."""
 
 import re
 import shlex
@@ -9,7 +9,9 @@ from pathlib import PurePosixPath
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.house import CODE, LOG, SECRET
-from hermes_agent.models.responder.ideas import Idea, lines
+from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules_config import blamed
+from hermes_agent.models.responder.settings import is_config
 from hermes_agent.models.responder.versions import kept_as, versions
 
 DROP_IN = re.compile(
@@ -47,6 +49,39 @@ def added(case: Case) -> Iterator[Idea]:
             () if wants else fix, f"mv {kept_as(row.path)} {row.path}",
             ("try what is added before it is loaded",),
         )  # fmt: skip
+
+
+def rewritten(case: Case) -> Iterator[Idea]:
+    """A file that is no service's own, was written last, and of which somebody kept an earlier
+    version: what all share."""
+    rows = list(parse.sizes(case.text(probes.CHANGED)))
+    shared = [row for row in rows if _is_shared(case, row.path) and _is_late(row, rows)]
+    own = case.brief.service
+    for row in shared[:MOST]:
+        copy = earlier(case, row.path)
+        if not copy.wants and not copy.path:
+            continue
+        heard = next((one for name in [own, *case.needs(own)]
+                      if (one := blamed(case, name, copy.changes))), "")  # fmt: skip
+        troubled = [one for one in case.suspects if one != own and case.troubles(one)]
+        restarts = [case.restart(one) for one in [own, *troubled] if one in case.programs]
+        yield Idea(
+            "bad-config", own, f"{row.path}, which is no service's own, was changed last",
+            0.4 + 0.25 * bool(heard), row.path, lines(heard, copy.change, row.line), copy.wants,
+            (*put_back(row.path, copy.path), *restarts[:MOST]) if copy.path else (),
+            undo_of(row.path), ("keep what all share under version control",),
+        )  # fmt: skip
+
+
+def _is_shared(case: Case, path: str) -> bool:
+    """Whether it may tell several what to do, and belongs to none of them."""
+    if SECRET.search(path) or LOG.search(path) or probes.BACKUPS.search(path):
+        return False
+    if not (is_config(path) or CODE.search(path) or path.startswith("/etc/")):
+        return False
+    if path.startswith(_SUPERVISORS) or path in {one.path for one in case.definitions.values()}:
+        return False
+    return not any(case.owns(service, path) for service in case.services)
 
 
 def _lately(case: Case) -> Iterator[parse.Sized]:
@@ -104,4 +139,4 @@ def _others(case: Case, service: str) -> tuple[str, ...]:
     return "sleep 1", case.restart(own)
 
 
-RULES = (added,)
+RULES = (added, rewritten)

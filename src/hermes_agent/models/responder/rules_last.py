@@ -1,13 +1,17 @@
 """What is left where no rule is sure: whoever should answer and does not is started anew, once. It
-is the smallest remedy there is, and says that the cause is not known."""
+is the smallest remedy there is, and says that the cause is not known. Before that, whoever may be
+in its way is halted for a moment."""
 
 import re
 from collections.abc import Iterator
 
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder import probes
+from hermes_agent.models.responder.case import YOUNG_SECONDS, Case
 from hermes_agent.models.responder.ideas import Idea, lines
 from hermes_agent.models.responder.needed import targets
 
+MOST = 3
+"""Strangers that are tried."""
 _PORT = re.compile(r":(\d{2,5})(?![\d.])")
 _STORE = re.compile(
     r"postgres|postmaster|mysqld|mariadbd|mongod|redis-server|valkey|etcd|cassandra|elasticsearch"
@@ -68,4 +72,43 @@ def _heard(case: Case, port: int) -> bool:
     return any(one.port == port for one in case.listeners)
 
 
-RULES = (anew,)
+def suspended(case: Case) -> Iterator[Idea]:
+    """Strangers who have to do with the service, and nothing else explains it: each is halted for a
+    moment. Where the check holds meanwhile, it is ended; else it goes on as if nothing was."""
+    check, own = case.brief.check, case.brief.service
+    program = case.programs.get(own)
+    if check is None or not check.exit or program is None or not program.up:
+        return
+    wants = case.missing((probes.CLIENTS, probes.OPEN_FILES))
+    found = {} if wants else dict(list(_strangers(case))[:MOST])
+    if not wants and not found:
+        return
+    groups = " ".join(f"'{pids}'" for pids in found)
+    trial = (
+        f"( well() {{ ( {check.command} ) >/dev/null 2>&1; }}; well && exit 1; for p in {groups}; "
+        "do kill -STOP $p; sleep 2; if well && sleep 1 && well; then kill $p; kill -CONT $p; "
+        "exit 0; fi; kill -CONT $p; done; exit 1 )"
+    )
+    yield Idea(
+        "runaway-process", own, f"somebody whom nobody looks after may be in the way of {own}", 0.3,
+        "pid " + ", pid ".join(" ".join(found).split()), lines(*found.values()), wants,
+        (trial,) if found else (), "it was started by hand: start it again",
+        ("start programs by the supervisor only",),
+    )  # fmt: skip
+
+
+def _strangers(case: Case) -> Iterator[tuple[str, str]]:
+    """Their processes with a line that shows one: who is connected to the service or to what it
+    needs, or has its files open."""
+    for service in [case.brief.service, *case.needs(case.brief.service)]:
+        near = [pid for port in case.ports(service) for pid, _, _ in case.crowd(port, 1)]
+        for line in case.text(probes.OPEN_FILES).splitlines():
+            pid, path = re.match(r"/proc/(\d{1,9})/fd/", line), line.partition(" ")[2]
+            if pid and path.startswith("/") and case.owns(service, path):
+                near.append(int(pid[1]))
+        for one in dict.fromkeys(near):
+            if (chain := case.strangers(one)) and chain[0].age > YOUNG_SECONDS:
+                yield " ".join(str(process.pid) for process in chain), chain[0].line
+
+
+RULES = (anew, suspended)

@@ -1,0 +1,97 @@
+"""What is left to try where no rule is sure: what was written last, and who may be in the way."""
+
+from hermes_agent.models.responder import probes
+from hermes_agent.models.responder.brief import Brief, BriefCheck
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea
+from hermes_agent.models.responder.rules_added import added, rewritten
+from hermes_agent.models.responder.rules_last import suspended
+from hermes_agent.models.responder.seen import Seen
+
+PROGRAMS = """\
+==> /etc/supervisor/conf.d/api.conf <==
+[program:api]
+command=python3 /opt/api/bin/api.py /opt/api/etc/api.toml
+stdout_logfile=/var/log/api.log
+
+==> /etc/supervisor/conf.d/nginx.conf <==
+[program:nginx]
+command=nginx
+"""
+STATUS = """\
+api                              RUNNING   pid 7, uptime 0:01:10
+nginx                            RUNNING   pid 8, uptime 0:01:10
+"""
+PROCESSES = """\
+    PID    PPID USER     STAT  NI %CPU   RSS ELAPSED COMMAND
+      1       0 root     S      0  0.2 25544      80 supervisord -n
+      7       1 root     Sl     0  0.1 23328      70 python3 /opt/api/bin/api.py
+      8       1 root     Sl     0  0.1 23252      70 nginx: master process
+     40       1 ops      S      0  0.3  9000      30 bash /home/ops/compare.sh
+     41      40 ops      S      0  0.3  9000      29 python3 compare.py
+"""
+CONNECTIONS = """\
+State Recv-Q Send-Q Local Address:Port Peer Address:Port Process
+ESTAB 0      0          127.0.0.1:4001   127.0.0.1:8080 users:(("python3",pid=41,fd=3))
+"""
+
+
+def case(service: str = "api", **seen: str) -> Case:
+    shown = {
+        probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000", probes.STATUS: STATUS,
+        probes.PROGRAMS: PROGRAMS, probes.PROCESSES: PROCESSES,
+        probes.show("/opt/api/etc/api.toml"): 'listen = "127.0.0.1:8080"\n', **seen,
+    }  # fmt: skip
+    check = BriefCheck("c", "curl -fs http://127.0.0.1:8080/", "", 22, False)
+    return Case(Brief("inc-1", service=service, check=check), [Seen(*one) for one in shown.items()])
+
+
+def changed(*rows: tuple[float, str]) -> str:
+    return "".join(f"62 {1794772000 + at} root {path}\n" for at, path in rows)
+
+
+def acted(found: list[Idea]) -> Idea:
+    return next(idea for idea in found if idea.fix)
+
+
+def test_what_was_added_last_to_a_folder_of_drop_ins_is_moved_aside() -> None:
+    site = "/etc/nginx/sites-enabled/status.conf"
+    machine = case(**{
+        probes.CHANGED: changed((90, site), (5, "/etc/nginx/sites-enabled/api.conf")),
+        probes.show(site): "server {\n listen 8080;\n}\n",
+        probes.copies(site): "==> lines <==\n4 x\n",
+    })  # fmt: skip
+    idea = acted(list(added(machine)))
+    assert idea.component == "nginx"
+    assert idea.fix[0].startswith(f"mv {site} ")
+    assert idea.undo.endswith(f" {site}")
+
+
+def test_what_was_set_up_together_was_not_added() -> None:
+    sites = [f"/etc/nginx/sites-enabled/{name}.conf" for name in "abcde"]
+    machine = case(**{probes.CHANGED: changed(*((90.01, site) for site in sites))})
+    assert not list(added(machine))
+
+
+def test_what_all_share_is_put_back_where_it_was_changed_last() -> None:
+    path = "/etc/company/proxy.conf"
+    copies = f"==> lines <==\n20 {path}\n==> {path}.orig <==\n1c1\n< proxy = a\n---\n> proxy = b\n"
+    machine = case(**{probes.CHANGED: changed((90, path)), probes.copies(path): copies})
+    idea = acted(list(rewritten(machine)))
+    assert f"cp {path}.orig {path}" in idea.fix
+    assert idea.fix[-1] == "supervisorctl restart api"
+
+
+def test_a_stranger_is_halted_and_ended_only_if_that_helps() -> None:
+    machine = case(**{probes.CLIENTS: CONNECTIONS, probes.OPEN_FILES: "x"})
+    (command,) = acted(list(suspended(machine))).fix
+    assert "'40 41'" in command
+    assert command.index("kill -STOP") < command.index("kill $p;") < command.index("exit 1 )")
+
+
+def test_nobody_is_halted_for_a_service_that_does_not_run() -> None:
+    down = STATUS.replace("RUNNING   pid 7", "FATAL          ")
+    machine = case(
+        **{probes.CLIENTS: CONNECTIONS, probes.OPEN_FILES: "x", probes.STATUS: down},
+    )
+    assert not list(suspended(machine))
