@@ -6,6 +6,7 @@ from hermes_agent.models.responder import (
     probes,
     room,
     rules_flood,
+    rules_leaks,
     rules_load,
     rules_space,
 )
@@ -155,17 +156,17 @@ def test_work_that_fails_again_and_again_is_set_aside() -> None:
 
 def test_whoever_is_near_the_end_of_its_memory_leaks_whatever_its_log_says() -> None:
     seen = {probes.VITALS: "7 may have 1024 files open\n7 has 88000000 of 90000000 bytes"}
-    best = max(rules_load.leaking(case(seen, "heap?")), key=lambda idea: idea.score)
+    best = max(rules_leaks.leaking(case(seen, "heap?")), key=lambda idea: idea.score)
     assert (best.category, best.component) == ("memory-leak", "depot")
     assert best.fix == ("supervisorctl restart depot",)
     well = {probes.VITALS: "7 has 70000000 of 90000000 bytes", probes.AGAIN: PROCESSES}
-    assert not list(rules_load.leaking(case(well, "heap?")))
+    assert not list(rules_leaks.leaking(case(well, "heap?")))
 
 
 def test_open_files_are_counted_where_nobody_speaks_of_them() -> None:
     seen = {probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open", probes.CONNECTIONS: ""}
     seen |= {probes.descriptors(7): "", probes.limits(7): "Max open files  64  64  files"}
-    found = list(rules_load.descriptors(case(seen, "cannot go on")))
+    found = list(rules_leaks.descriptors(case(seen, "cannot go on")))
     assert [idea.fix for idea in found] == [("supervisorctl restart depot",)]
 
 
@@ -185,3 +186,38 @@ def test_a_log_counts_as_one_by_what_settings_call_it() -> None:
     entry = ENTRY.replace("/vol/log/now", "/vol/stream.bin")
     assert rules_flood.is_log(case({probes.PROGRAMS: entry}), "/vol/stream.bin")
     assert not rules_flood.is_log(case({}), "/vol/live/seg-1.dat")
+
+
+def test_whoever_comes_and_goes_is_known_by_who_started_it() -> None:
+    line = 'ESTAB 0 0 127.0.0.1:{} 127.0.0.1:7400 users:(("curl",pid={},fd=4))'
+    seen = {probes.CLIENTS: "\n".join(
+        f"{line.format(41000 + n, 500 + n)}\n    {500 + n}      90" for n in range(5)
+    )}  # fmt: skip
+    assert [(pid, count) for pid, count, _ in case(seen).crowd(7400)] == [(90, 5)]
+
+
+def test_what_a_scheduler_starts_is_nobodys_where_it_does_harm() -> None:
+    processes = (
+        PROCESSES
+        + "     20       1 root     S      0  0.0  2000    7000 /usr/sbin/cron -f\n"
+        + "     21      20 root     S      0  0.0  2000     700 /bin/sh -c /opt/jobs/pack\n"
+    )
+    status = "depot RUNNING   pid 7, uptime 1:56:10\ncron RUNNING   pid 20, uptime 1:56:10"
+    here = case({probes.PROCESSES: processes, probes.STATUS: status})
+    assert [one.pid for one in here.strangers(21, harmful=True)] == [21]
+    assert not here.strangers(21)
+    assert not here.strangers(20, harmful=True)
+
+
+def test_who_does_not_read_what_is_kept_for_it_is_ended_before_the_service_starts_anew() -> None:
+    line = 'ESTAB 0 0 127.0.0.1:41000 127.0.0.1:7400 users:(("python3",pid=90,fd=4))'
+    seen = {
+        probes.VITALS: "7 has 88000000 of 90000000 bytes",
+        probes.AGAIN: PROCESSES,
+        probes.CLIENTS: line,
+        probes.LISTENERS: 'LISTEN 0 5 127.0.0.1:7400 0.0.0.0:* users:(("python3",pid=7,fd=3))',
+    }
+    said = "MemoryError: 27 events wait for 127.0.0.1:41000"
+    best = max(rules_leaks.leaking(case(seen, said)), key=lambda idea: idea.score)
+    assert best.fix[0] == "kill 90"
+    assert best.fix[-1] == "supervisorctl restart depot"

@@ -135,38 +135,7 @@ def _now(case: Case, pid: int) -> tuple[float, str] | None:
     return found[-1] if found else None
 
 
-def leaking(case: Case) -> Iterator[Idea]:
-    """A process takes more and more memory: it says so, it is seen to, or hardly any is left of
-    what it may have."""
-    later = {one.pid: one for one in parse.processes(case.text(probes.AGAIN))}
-    for service in case.suspects:
-        spoken = next(case.said(service, _NO_MEMORY), "")
-        killed = _killed(case, service) if spoken else ""
-        for pid in case.pids(service):
-            process = case.process(pid)
-            near = _near_limit(case, pid)
-            if process is None or (process.rss < _BIG and not spoken and not near):
-                continue
-            after = later.get(pid)
-            grown = after is not None and after.rss > process.rss * _GROWN
-            limit = _limit(case, service)
-            tight = bool(near) or (limit > 0 and process.rss > limit * 0.6)
-            if not (spoken or grown or tight) and after is not None:
-                continue
-            score = 0.3 + 0.35 * bool(spoken) + 0.3 * grown + 0.1 * tight + 0.3 * bool(near)
-            told = f"process {pid} of {service} takes more and more memory"
-            known = Idea(
-                "memory-leak", service, told, min(score, 0.9), f"pid {pid}: {process.command[:80]}",
-                lines(near, spoken, process.line, after.line if after and grown else "", killed),
-                case.missing((probes.AGAIN,)), (case.restart(service),), "",
-                ("restart it before its limit until the leak is mended", "alert on its memory"),
-            )  # fmt: skip
-            yield known
-            if score >= 0.6:
-                yield from _since_changed(case, known, service)
-
-
-def _since_changed(case: Case, known: Idea, service: str, *others: str) -> Iterator[Idea]:
+def since_changed(case: Case, known: Idea, service: str, *others: str) -> Iterator[Idea]:
     """What runs out since settings were changed, of which an earlier version is kept: they are put
     back before it is started anew, else it only begins again."""
     definition = case.definition(service)
@@ -188,115 +157,6 @@ def _since_changed(case: Case, known: Idea, service: str, *others: str) -> Itera
                 evidence=(*known.evidence[:2], *lines(copy.change)),
                 fix=(*put_back(path, copy.path), *anew), undo=undo_of(path),
             )  # fmt: skip
-
-
-def _near_limit(case: Case, pid: int) -> str:
-    """The line that shows that it has hardly any memory left, of what it may have."""
-    found = case.look(probes.VITALS)
-    rows = found.having(rf"^{pid} has \S+ of \S+ bytes$") if found else iter(())
-    return next((row for row in rows if _share(row) >= NEAR), "")
-
-
-def _share(row: str) -> float:
-    words = row.split()
-    return parse.number(words[2]) / max(1.0, parse.number(words[4]))
-
-
-def _limit(case: Case, service: str) -> int:
-    """Kilobytes that it may have, as its entry says; 0 where it does not."""
-    definition = case.definition(service)
-    found = re.search(r"--(?:as|data|rss)=(\d+)", definition.command) if definition else None
-    return int(found[1]) // 1024 if found and len(found[1]) < 16 else 0
-
-
-def _killed(case: Case, service: str) -> str:
-    text = case.text(probes.SUPERVISOR_LOG)
-    found = [line for line in text.splitlines() if service in line and "exited" in line]
-    return found[-1] if found else ""
-
-
-def descriptors(case: Case) -> Iterator[Idea]:
-    """A process runs out of open files."""
-    for service in case.suspects:
-        spoken = next(case.said(service, _TOO_MANY), "")
-        for pid in case.pids(service):
-            count, most = _opened(case, pid)
-            near = most > 0 and count >= 0.8 * most and count > 8
-            if not (spoken or near):
-                continue
-            wants = case.missing((probes.descriptors(pid), probes.limits(pid), probes.CONNECTIONS))
-            if spoken and count and not near and count < 12:
-                continue
-            opened = case.look(probes.descriptors(pid))
-            shown = next(iter(case.text(probes.limits(pid)).splitlines()), "")
-            yield from _clinging(case, service, spoken or shown, count)
-            yield Idea(
-                "descriptor-leak", service,
-                f"process {pid} of {service} has {count} of its {most or '?'} files open",
-                0.6 + 0.15 * bool(spoken) + 0.18 * near, _where(case, pid, service),
-                lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
-                () if wants else (case.restart(service),), "",
-                ("close what is opened, also when it fails", "alert on open files"),
-            )  # fmt: skip
-
-
-def _where(case: Case, pid: int, service: str) -> str:
-    process = case.process(pid)
-    return f"pid {pid}: {process.command[:90]}" if process else f"pid {pid} of {service}"
-
-
-def _opened(case: Case, pid: int) -> tuple[int, int]:
-    """How many files a process has open, and how many it may have."""
-    vitals = case.look(probes.VITALS)
-    opened = case.look(probes.descriptors(pid))
-    count = len(parse.descriptors(opened.output)) if opened else 0
-    limit = _OPEN_FILES.search(case.text(probes.limits(pid)))
-    most = int(limit[1]) if limit else 0
-    for line in vitals.lines if vitals else []:
-        words = line.split()
-        if words[1:] == [f"/proc/{pid}/fd"]:
-            count = count or int(parse.number(words[0]))
-        elif words[0] == str(pid) and words[1] == "may":
-            most = most or int(parse.number(words[3]))
-    return count, most
-
-
-def _clinging(case: Case, service: str, said: str, have: int) -> Iterator[Idea]:
-    """Somebody who holds connections to it and lets none go: a stranger is ended, one that is
-    looked after is started anew, as it was before where it was changed."""
-    for port in case.ports(service):
-        for pid, count, line in case.crowd(port):
-            chain, owner = case.strangers(pid, harmful=True), case.owner(pid)
-            process = case.process(pid)
-            if process is None or owner == service or not (chain or owner):
-                continue
-            if not chain and 2 * count < have:  # the others are its own
-                continue
-            who = "which nobody looks after" if chain else f"which is of {owner}"
-            ids = " ".join(str(one.pid) for one in chain)
-            ending = f"kill {ids}" if chain else case.restart(owner)
-            known = Idea(
-                "descriptor-leak", service if chain else owner,
-                f"process {pid} ({process.command[:60]}), {who}, holds {count} connections to "
-                f"{service}", 0.95 if chain else 0.88 + 0.06 * (count > 3 * CROWD),
-                f"pid {pid}: {process.command[:80]}", lines(said, process.line, line), (),
-                (ending, "sleep 1", case.restart(service)),
-                "it was started by hand: start it again" if chain else "",
-                ("close connections that are idle", "limit connections of one client"),
-            )  # fmt: skip
-            yield known
-            if not chain:
-                yield from _since_changed(case, known, owner, service)
-
-
-def _repeated(found: list[str]) -> list[str]:
-    """A line of the kind of which there are most."""
-    kinds: dict[str, list[str]] = {}
-    for line in found:
-        target = line.rpartition(" -> ")[2]
-        kinds.setdefault(re.sub(r"\d+", "", target), []).append(line)
-    most = max(kinds.values(), key=len, default=[])
-    return most[-1:]
 
 
 def hammered(case: Case) -> Iterator[Idea]:
@@ -329,4 +189,4 @@ def hammered(case: Case) -> Iterator[Idea]:
                 )  # fmt: skip
 
 
-RULES = (runaway, leaking, descriptors, hammered)
+RULES = (runaway, hammered)
