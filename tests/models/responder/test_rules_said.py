@@ -5,9 +5,9 @@ import pytest
 from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.complaints import read
+from hermes_agent.models.responder.complaints import in_the_way, read
 from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_said import told
+from hermes_agent.models.responder.rules_said import halted_by, told
 from hermes_agent.models.responder.seen import Seen
 
 LINES = [
@@ -103,3 +103,34 @@ def test_a_setting_that_nobody_knows_is_put_out_and_kept() -> None:
 
 def test_what_stands_there_more_than_once_is_left_alone() -> None:
     assert not ideas("a = 'x1'\nb = 'x1'\n", "error: 'x1' is not valid")
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("in maintenance: /var/opt/x/out-of-service is there", "/var/opt/x/out-of-service"),
+        ("refusing to start: /run/x.lock exists", "/run/x.lock"),
+        ("writes are disabled by /srv/x/READONLY", "/srv/x/READONLY"),
+        ("another update is running; remove /var/lib/x/lock to go on", "/var/lib/x/lock"),
+        ("cannot open /var/lib/x/data: No such file or directory", ""),
+        ("stored /var/lib/x/data: it exists", ""),
+    ],
+)
+def test_a_file_in_the_way_is_known_by_what_is_said_of_it(line: str, path: str) -> None:
+    assert in_the_way(line) == path
+
+
+def test_a_mark_that_halts_a_service_is_moved_aside_if_nobody_has_it_open() -> None:
+    mark = "/var/opt/api/paused"
+    row = f"-rw-r--r-- 1 root root 3 2026-11-15 20:00:00.0 +0000 {mark}"
+    shown = {
+        probes.STATUS: "api    RUNNING   pid 7, uptime 0:01:10",
+        probes.PROGRAMS: PROGRAMS,
+        probes.tail("/var/log/api.log"): f"ERROR: will not serve: {mark} is there",
+        probes.rows(mark): row,
+    }
+    brief = Brief("inc-1", service="api")
+    for holders, moved in (("", True), (f"/proc/7/fd/3 {mark}", False)):
+        seen = [Seen(*one) for one in {**shown, probes.holders(mark): holders}.items()]
+        found = [idea for idea in halted_by(Case(brief, seen)) if idea.fix]
+        assert bool(found) is moved

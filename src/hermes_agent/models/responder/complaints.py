@@ -144,6 +144,27 @@ def choices_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*hints, *(one for one in words if one)]))
 
 
+_THERE = re.compile(
+    r"[\"'`]?(?P<path>/[\w./@+-]*[\w@+-])[\"'`]? (?:is (?:there|present|in place|set)|(?:already )?"
+    r"exists|was found|found|still exists|is still there)\b(?! to be)"
+    r"|(?:because of|due to|by|while|as long as|until|remove|delete|found|unlink|rm)(?: the)?"
+    r"(?: \w+)?(?: file)?:? [\"'`]?(?P<other>/[\w./@+-]*[\w@+-])[\"'`]?",
+    re.IGNORECASE,
+)
+_HALTS = re.compile(
+    r"maintenance|read.?only|disabled|paused?\b|suspend|out of service|offline|halt|drain|frozen|"
+    r"freeze|stopped|refus|will not|won't|not (?:start|run|serv|accept)|skip|block|lock|remove|"
+    r"delete|switched off|turned off|quarantin|hold\b|on hold",
+    re.IGNORECASE,
+)
+
+
+def in_the_way(line: str) -> str:
+    """A file of which a line says that nothing goes on because it is there."""
+    found = _THERE.search(line) if _HALTS.search(line) else None
+    return (found["path"] or found["other"]) if found else ""
+
+
 def alike(word: str, others: Sequence[str]) -> str:
     """The likest of other words that is not the same; empty where none is alike."""
     plain = {re.sub(r"[-_.]", "", one).lower(): one for one in reversed(others) if one != word}

@@ -3,16 +3,23 @@ it would take, by what others have there, or by the word that is nearly the same
 tells what would be right, the line is put out, so that what it does by itself counts."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from hermes_agent.models.responder import parse, probes
+from hermes_agent.models.responder import parse, probes, settings
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.complaints import Complaint, alike, choices_in, read
+from hermes_agent.models.responder.complaints import (
+    Complaint,
+    alike,
+    choices_in,
+    in_the_way,
+    read,
+)
 from hermes_agent.models.responder.house import CODE
-from hermes_agent.models.responder.ideas import Idea, lines, undo_of
+from hermes_agent.models.responder.ideas import Idea, kept_as, lines, undo_of
 from hermes_agent.models.responder.rules_config import PREVENT, is_near, reread, swapped
 
 SAID, AFTER, MOST = 40, 3, 3
@@ -26,6 +33,9 @@ _EACH_ITS_OWN = re.compile(
     re.IGNORECASE,
 )
 """Settings in which services differ by right."""
+_NEVER = re.compile(r"^/(?:proc|dev|sys|usr|bin|lib)/|\.(?:db|sqlite3?|sock|key|crt|pem)$")
+MARK_BYTES = 4096
+"""A file that is bigger is more than a mark."""
 SURE, FAIR, POOR = 0.78, 0.64, 0.5
 
 
@@ -48,6 +58,32 @@ def told(case: Case) -> Iterator[Idea]:
             continue
         for one in list(_complaints(case, service))[:MOST]:
             yield from _heeded(case, service, one)
+
+
+def halted_by(case: Case) -> Iterator[Idea]:
+    """It says that it does nothing because of a file that is there: a mark that somebody, or what
+    was down before, left behind. Who has it open needs it still."""
+    for service in case.suspects:
+        for line in case.troubles(service)[:SAID]:
+            path = in_the_way(line)
+            if not path or CODE.search(path) or settings.is_config(path) or _NEVER.search(path):
+                continue
+            look, open_by = probes.rows(path), probes.holders(path)
+            rows = list(parse.listing(case.text(look)))
+            wants = case.missing((look, open_by))
+            if not wants and (not rows or parse.holders(case.text(open_by))):
+                continue
+            small = len(rows) == 1 and rows[0].mode[0] == "-" and rows[0].size <= MARK_BYTES
+            kept = kept_as(path)
+            fix = (f"mv {shlex.quote(path)} {shlex.quote(kept)}", case.restart(service))
+            lock = re.search(r"lock|pid", path, re.IGNORECASE) is not None
+            yield Idea(
+                "stale-lock" if lock else "cascading-failure", service,
+                f"{service} does nothing as long as {path} is there", 0.61, path,
+                lines(line, rows[0].line if rows else ""), wants, fix if small else (),
+                f"mv {kept} {path}", ("let marks of this kind end by themselves",),
+            )  # fmt: skip
+            break
 
 
 def _complaints(case: Case, service: str) -> Iterator[Complaint]:
@@ -198,4 +234,4 @@ def _supplied(case: Case, service: str, one: Complaint) -> Iterator[tuple[_Row, 
         yield row, row.text.replace(wrong, one.name, 1), SURE
 
 
-RULES = (told,)
+RULES = (told, halted_by)
