@@ -101,6 +101,23 @@ def test_a_fault_is_detected_healed_judged_and_kept(house: House) -> None:
 
 
 @pytest.mark.timeout(120)
+def test_while_a_box_is_judged_its_check_raises_nothing(house: House) -> None:
+    words = ["run", "crashed_service", "--variant", "killed", "--seed", "5", "--no-learning"]
+    given = {name: value for name, value in house.environ.items() if value}
+    watched: dict[str, int] = {}
+    with subprocess.Popen(
+        [sys.executable, "-m", "hermes_agent", "drill", *words],
+        cwd=house.work, env=given, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            for word in ("believes", "judged"):
+                if word in line:
+                    watched.setdefault(word, len(list((house.home / "checks").iterdir())))
+    assert (process.returncode, watched) == (0, {"believes": 1, "judged": 0})
+
+
+@pytest.mark.timeout(120)
 def test_where_nothing_is_wrong_nothing_is_done(house: House) -> None:
     done = drilled(house, "run", "no_fault_quiet", "--seed", "2", "--no-learning")
     assert done.returncode == 0, done.stdout + done.stderr
