@@ -299,6 +299,20 @@ def test_units_of_systemd_are_known_as_programs_of_a_supervisor_are() -> None:
     assert found.definitions["shop"].path == "/etc/systemd/system/shop.service"
     assert found.troubles("shop") == [said.strip()]
     assert found.restart("shop") == "systemctl restart shop"
+    assert found.restart("cached") == "systemctl reset-failed cached; systemctl restart cached"
+
+
+def test_drop_ins_of_a_unit_are_settings_of_its_service() -> None:
+    more = "FragmentPath=/etc/systemd/system/shop.service\nDropInPaths=/etc/systemd/s.d/a.conf"
+    facts = UNIT_FACTS.replace("FragmentPath=/etc/systemd/system/shop.service", more)
+    looked = {
+        probes.UNITS: "shop.service   loaded active running The shop\n",
+        probes.unit_facts(["shop"]): facts,
+    }
+    seen = [Seen(command, text) for command, text in looked.items()]
+    found = Case(Brief("inc-1", service="shop"), seen)
+    assert "/etc/systemd/s.d/a.conf" in found.configs("shop")
+    assert found.restart("shop") == "systemctl daemon-reload; systemctl restart shop"
 
 
 def test_a_setting_that_leads_to_where_nobody_is_is_led_to_what_is_needed() -> None:

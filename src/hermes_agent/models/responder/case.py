@@ -295,9 +295,18 @@ class Case(House):
         return found
 
     def restart(self, service: str) -> str:
-        program = self.programs.get(service)
+        """The command that starts it anew; one that its supervisor gave up is let try again, and
+        what was changed of how it is started is heeded."""
+        program, definition = self.programs.get(service), self.definition(service)
         name = shlex.quote(program.name if program is not None else service)
-        return f"supervisorctl restart {name}" if self.supervised else f"systemctl restart {name}"
+        if self.supervised:
+            return f"supervisorctl restart {name}"
+        before = ""
+        if definition is not None and (definition.drop_ins or definition.settings.get("stale")):
+            before = "systemctl daemon-reload; "
+        if program is not None and program.state == "failed":
+            before += f"systemctl reset-failed {name}; "
+        return f"{before}systemctl restart {name}"
 
 
 def case_of(brief: Brief, observed: Sequence[Seen]) -> Case:

@@ -202,6 +202,8 @@ class House(Sight):
             if _CONFIG_FLAG.fullmatch(word):
                 found += self._own([words[at + 1]], service)
         named = self._started(service)
+        definition = self.definition(service)
+        found += definition.drop_ins if definition else []
         found += [path for path in named if settings.is_config(path)]
         found += [path for path in named if path.startswith("/etc/") and "." not in path[-6:]]
         found += [row.path for row in self.lying(service) if settings.is_config(row.path)]

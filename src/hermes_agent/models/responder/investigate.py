@@ -52,7 +52,7 @@ def investigation(brief: Brief) -> Work:
     ended = yield from confirmed(brief, tried, books)
     if ended:
         return ended
-    known, well = yield from _triage(LOOK_AGAIN if tried.ideas else INTRODUCTION)
+    known, well = yield from _triage(brief, LOOK_AGAIN if tried.ideas else INTRODUCTION)
     if well and tried.done and not tried.doubted:
         ended = yield from _lasting(tried, brief)
         if ended:
@@ -66,11 +66,11 @@ def investigation(brief: Brief) -> Work:
         if ended:
             return ended
         if tried.ideas:
-            known, well = yield from _triage(LOOK_AGAIN)
+            known, well = yield from _triage(brief, LOOK_AGAIN)
             if well and not tried.doubted and (ended := (yield from _lasting(tried, brief))):
                 return ended
     if not well and (yield from looked_back(brief, known, tried)):
-        known, _ = yield from _triage(LOOK_AGAIN)
+        known, _ = yield from _triage(brief, LOOK_AGAIN)
     known += yield from _ask_children(case_of(brief, known))
     known += yield from _rest(brief, known)
     return (yield from _attempts(brief, known, tried))
@@ -82,13 +82,13 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
     for attempt in range(ATTEMPTS):
         if attempt:
             kept = lasting(known, tried)
-            known, well = yield from _triage("That was not all. I look again.")
+            known, well = yield from _triage(brief, "That was not all. I look again.")
             if well and tried.done and tried.ideas and not tried.doubted:
                 ended = yield from _lasting(tried, brief)
                 if ended:
                     return ended
             if not well and (yield from looked_back(brief, known, tried)):
-                known, _ = yield from _triage("What is it, then?")
+                known, _ = yield from _triage(brief, "What is it, then?")
             known = [*lasting(kept, tried), *known]
             known += yield from _rest(brief, known)
         chosen = yield from settle_on(brief, known, tried)
@@ -106,7 +106,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
     return (yield from _escalate(brief, known, tried))
 
 
-def _triage(text: str) -> Generator[Move, Answer, tuple[list[Seen], bool]]:
+def _triage(brief: Brief, text: str) -> Generator[Move, Answer, tuple[list[Seen], bool]]:
     """What there is to see at first, and whether the checks hold."""
     calls = (*(terminal(command) for command in probes.TRIAGE), incident("verify"))
     answer = yield Move(text, calls)
@@ -117,7 +117,11 @@ def _triage(text: str) -> Generator[Move, Answer, tuple[list[Seen], bool]]:
     status = next((one for one in found if one.command == probes.STATUS), None)
     if status is None or not any(parse.supervised(status.output)):
         found += yield from run("No supervisor answers here: I ask systemd.", [probes.UNITS])
-        units = [one.name for one in parse.units(found[-1].output) if _is_telling(one)]
+        own = {brief.service, *(one.name for one in brief.services)}
+        units = [
+            one.name for one in parse.units(found[-1].output) if one.name in own or _is_telling(one)
+        ]
+        units.sort(key=lambda name: name not in own)
         if units:
             facts = probes.unit_facts(units[:UNITS])
             found += yield from run("How they are started.", [facts])

@@ -57,6 +57,7 @@ CERTIFICATES = (
     r"\( -type f -o -type l \) \( -name '*.crt' -o -name '*.pem' -o -name '*.cert' "
     r"-o -name '*.cer' -o -name '*.key' -o -name '*.chain' \) -not -path '/etc/ssl/certs/*' "
     '2>/dev/null | head -n 60 | while read -r f; do echo; echo "==> $f <=="; '
+    '[ -L "$f" ] && echo "link=$(readlink "$f")"; '
     'c=$(openssl x509 -noout -subject -issuer -serial -startdate -enddate -pubkey -in "$f" '
     "2>/dev/null) && echo \"$c\" | grep -E '^(subject|issuer|serial|not)' && "
     'echo "public=$(echo "$c" | grep -vE \'^(subject|issuer|serial|not)\' | sha256sum | '
@@ -150,8 +151,8 @@ def unit_facts(names: Sequence[str]) -> str:
     """How units are started."""
     named = " ".join(shlex.quote(f"{name}.service") for name in names)
     return (
-        "systemctl show -p Id,MainPID,FragmentPath,WorkingDirectory,ExecStart,Environment,"
-        f"EnvironmentFiles {named}"
+        "systemctl show -p Id,MainPID,FragmentPath,DropInPaths,WorkingDirectory,ExecStart,User,"
+        f"Environment,EnvironmentFiles,Result,NeedDaemonReload {named}"
     )
 
 

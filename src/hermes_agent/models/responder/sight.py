@@ -46,6 +46,11 @@ class Definition(Struct, frozen=True):
         return [part for part in parts if part.startswith("/") and settings.is_config(part)]
 
     @property
+    def drop_ins(self) -> list[str]:
+        """Files that change what the entry says."""
+        return [one for one in self.settings.get("drop_ins", "").split() if one.startswith("/")]
+
+    @property
     def log(self) -> str:
         return next(iter(self.logs), "")
 
@@ -158,6 +163,9 @@ class Sight:
                 "command": " ".join([facts["command"], *(f"--env-file={one}" for one in files)]),
                 "directory": facts.get("WorkingDirectory", "").lstrip("!-"),
                 "environment": told,
+                "user": facts.get("User", ""),
+                "drop_ins": facts.get("DropInPaths", ""),
+                "stale": "yes" if facts.get("NeedDaemonReload") == "yes" else "",
             }
             yield Definition(name, facts.get("FragmentPath", ""), values)
 
