@@ -93,7 +93,8 @@ def _numbered(case: Case, service: str) -> Iterator[Idea]:
         for word in dict.fromkeys(one for text in texts for one in paths_in(text)):
             parts = PurePosixPath(word).parts
             found = [at for at, part in enumerate(parts) if at > 1 and NUMBERED.fullmatch(part)]
-            if not found or is_config(word) or _is_data(case, service, word):
+            of_system = word.startswith(("/usr/lib", "/usr/share", "/lib", "/usr/bin"))
+            if not found or of_system or is_config(word) or _is_data(case, service, word):
                 continue
             at = found[0]
             folder = str(PurePosixPath(*parts[:at]))
