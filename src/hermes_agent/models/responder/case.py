@@ -32,7 +32,9 @@ _TROUBLE = re.compile(
     r"|traceback|exception|no space|too many|timed? ?-?out|not found|no such|unable|invalid"
     r"|expired|killed|memory|in use|already|giving up|gave up|unreachable|no route|warn|panic|abort"
     r"|reject|broken|unexpected|missing|corrupt|exceed|exhaust|stuck|stale|overflow|unknown|unresolved"
-    r"|\bbad\b|must be|not (?:a|an|be|permitted|allowed|available|readable|writable)\b|\b5\d\d\b",
+    r"|unbound|unrecogn"
+    r"|\bbad\b|must be|not (?:a|an|be|set|defined|permitted|allowed|available|readable|writable)\b"
+    r"|\b5\d\d\b",
     re.IGNORECASE,
 )
 _LOG_KEY = re.compile(

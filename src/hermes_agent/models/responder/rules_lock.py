@@ -72,7 +72,7 @@ def _placed(case: Case, service: str, line: str) -> tuple[list[str], tuple[str, 
     or of those that its last words name; and what to look at to know."""
     names = [one for one in _BARE.findall(f" {line}") if f"/{one}" not in line]
     folders = [*case.folders(service), *case.named(service)]
-    folders += [path for said in case.troubles(service)[:4] for path in paths_in(said)]
+    folders += [path for _, said in case.log(service)[-8:] for path in paths_in(said)]
     folders = [one for one in dict.fromkeys(folders) if not one.startswith(SYSTEM)][:12]
     if not names or not folders:
         return [], ()

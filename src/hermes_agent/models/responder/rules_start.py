@@ -107,6 +107,8 @@ def deaf(case: Case) -> Iterator[Idea]:
         pids = set(case.pids(service))
         if program is None or not program.up or not own or not pids or not heard:
             continue
+        if needed.node_of(case, service):
+            continue  # what listens there is not seen from here
         if heard.intersection(own) or any(one.pid in pids for one in case.listeners):
             continue
         running = [one for pid in sorted(pids) if (one := case.process(pid)) is not None]

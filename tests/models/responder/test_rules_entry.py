@@ -1,0 +1,195 @@
+"""Rules for how a program is started, for who has its port, and for what it keeps."""
+
+from collections.abc import Callable, Iterator
+
+from hermes_agent.models.responder import (
+    probes,
+    rules_entry,
+    rules_port,
+    rules_state,
+)
+from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
+from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea
+from hermes_agent.models.responder.seen import Seen
+
+ENTRY, CONFIG = "/etc/supervisor/conf.d/shop.conf", "/opt/shop/etc/shop.toml"
+PROGRAMS = f"""\
+==> {ENTRY} <==
+[program:shop]
+command=python3 /opt/shop/bin/run.py {CONFIG}
+stdout_logfile=/var/log/supervisor/shop.log
+==> /etc/supervisor/conf.d/nginx.conf <==
+[program:nginx]
+command=nginx -c /etc/nginx/nginx.conf
+"""
+DOWN = "shop     FATAL     Exited too quickly\nnginx    RUNNING   pid 20, uptime 0:10:00\n"
+PROCESSES = """\
+    PID    PPID USER     STAT  NI %CPU   RSS ELAPSED COMMAND
+      1       0 root     S      0  0.2 25544     800 supervisord -n
+     20       1 root     S      0  0.1 23252     600 nginx: master process nginx
+     21      20 root     S      0  0.1 23252     600 nginx: worker process
+"""
+TAKEN = "2026-11-15T20:03:01Z fatal cannot listen at 127.0.0.1:7001: Address already in use\n"
+SETTINGS = 'listen = "127.0.0.1:7001"\nstate = "/var/opt/shop/state.json"\n'
+
+
+def listens(port: int, pid: int, name: str = "python3") -> str:
+    return f'LISTEN 0 64 127.0.0.1:{port} 0.0.0.0:* users:(("{name}",pid={pid},fd=3))\n'
+
+
+def case(said: str, *more: tuple[str, str], known: tuple[str, ...] = ("shop", "nginx")) -> Case:
+    seen = {
+        probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000", probes.STATUS: DOWN,
+        probes.PROGRAMS: PROGRAMS, probes.PROCESSES: PROCESSES, probes.LISTENERS: "",
+        probes.show(CONFIG): SETTINGS, probes.tail("/var/log/supervisor/shop.log"): said,
+        probes.copies(ENTRY): "==> lines <==\n3\n", **dict(more),
+    }  # fmt: skip
+    check = BriefCheck(command="curl -fs http://127.0.0.1:7001/status", exit=7)
+    services = tuple(BriefService(name) for name in known)
+    brief = Brief("inc-1", service="shop", check=check, services=services)
+    return Case(brief, [Seen(command, output) for command, output in seen.items()])
+
+
+def best(rule: Callable[[Case], Iterator[Idea]], seen: Case) -> Idea:
+    return max(rule(seen), key=lambda idea: idea.score)
+
+
+def test_the_one_site_of_nginx_that_took_a_port_is_put_aside() -> None:
+    mine, other = "/etc/nginx/sites-enabled/new.conf", "/etc/nginx/sites-enabled/shop.conf"
+    sites = (
+        f"==> {mine} <==\nserver {{\n  listen 127.0.0.1:7001;\n  root /var/www;\n}}\n"
+        f"==> {other} <==\nserver {{\n  listen 8080;\n}}\n"
+    )
+    holders = listens(7001, 21, "nginx") + listens(8080, 21, "nginx")
+    seen = case(TAKEN, (probes.SITES, sites), (probes.LISTENERS, holders))
+    idea = best(rules_port.port_taken, seen)
+    assert idea.fix[0].startswith(f"mv {mine} /var/tmp/")
+    assert idea.fix[1].endswith("nginx -c /etc/nginx/nginx.conf -s reload")
+    assert not any("kill" in one or "stop" in one for one in idea.fix)
+
+
+def test_a_program_that_people_do_not_know_gives_back_the_port_and_no_other() -> None:
+    status = DOWN + "shop-next RUNNING pid 30, uptime 0:00:10\n"
+    programs = PROGRAMS + "==> /etc/supervisor/conf.d/n.conf <==\n[program:shop-next]\ncommand=x\n"
+    more = "     30       1 app      S      0  0.1 23252      10 python3 /opt/shop/bin/run.py x\n"
+    looked = (
+        (probes.STATUS, status), (probes.PROGRAMS, programs), (probes.LISTENERS, listens(7001, 30)),
+        (probes.PROCESSES, PROCESSES + more),
+    )  # fmt: skip
+    idea = best(rules_port.port_taken, case(TAKEN, *looked))
+    assert idea.fix == ("supervisorctl stop shop-next", "supervisorctl restart shop")
+    known = case(TAKEN, *looked, known=("shop", "nginx", "shop-next"))
+    assert not any("stop" in one for idea in rules_port.port_taken(known) for one in idea.fix)
+
+
+def test_a_service_that_was_given_the_port_of_another_is_led_back_to_its_own() -> None:
+    said = TAKEN.replace("7001", "8080")
+    seen = case(
+        said, (probes.show(CONFIG), SETTINGS.replace("7001", "8080")),
+        (probes.LISTENERS, listens(8080, 20, "nginx")), (probes.copies(CONFIG), "==> lines <==\n"),
+        (probes.SITES, ""),
+    )  # fmt: skip
+    idea = best(rules_port.port_taken, seen)
+    assert idea.fix[1] == f"sed -i 's/\\b8080\\b/7001/g' {CONFIG}"
+    assert idea.fix[-1] == "supervisorctl restart shop"
+
+
+def test_the_job_that_starts_whoever_has_the_port_is_silenced_and_cron_lives_on() -> None:
+    more = """\
+     40       1 root     S      0  0.1  2000     700 /usr/sbin/cron -f
+     41      40 root     S      0  0.1  2000      10 bash /home/ann/serve.sh
+"""
+    jobs = "==> /etc/cron.d/ann <==\n* * * * * root /home/ann/serve.sh\n"
+    seen = case(
+        TAKEN, (probes.PROCESSES, PROCESSES + more), (probes.LISTENERS, listens(7001, 41)),
+        (probes.JOBS, jobs),
+    )  # fmt: skip
+    fix = best(rules_port.port_taken, seen).fix
+    assert "sed -i" in fix[1]
+    assert fix[1].endswith("/etc/cron.d/ann")
+    assert fix[2] == "kill 41"
+
+
+def test_an_option_that_a_program_does_not_know_is_taken_out_or_spelt_as_it_does() -> None:
+    programs = PROGRAMS.replace(CONFIG, f"{CONFIG} --workers=4 --verbos")
+    said = "usage: run [-h] [--verbose] settings\nrun: error: unrecognized arguments: {}\n"
+    first = best(
+        rules_entry.option, case(said.format("--workers=4"), (probes.PROGRAMS, programs))
+    ).fix[1]
+    assert first.endswith(f"--verbos|' {ENTRY}")
+    assert first.count("--workers=4") == 1
+    second = best(
+        rules_entry.option, case(said.format("--verbos"), (probes.PROGRAMS, programs))
+    ).fix[1]
+    assert "--verbose" in second
+
+
+def test_a_program_called_by_its_name_alone_is_called_by_its_place() -> None:
+    wrapper = "/opt/shop/start.sh"
+    programs = PROGRAMS.replace(f"python3 /opt/shop/bin/run.py {CONFIG}", wrapper)
+    said = f"{wrapper}: line 3: exec: shopd: not found\n"
+    text = "#!/bin/sh\ncd /opt/shop\nexec shopd serve\n"
+    looked = ((probes.PROGRAMS, programs), (probes.show(wrapper), text))
+    wants = best(rules_entry.bare, case(said, *looked)).wants
+    find = next(one for one in wants if one.startswith("find"))
+    copies = (probes.copies(wrapper), "==> lines <==\n3\n")
+    idea = best(rules_entry.bare, case(said, *looked, copies, (find, "/opt/shop/v2/bin/shopd\n")))
+    assert idea.fix[1].endswith(f"|exec \\/opt\\/shop\\/v2\\/bin\\/shopd serve|' {wrapper}") or (
+        "exec /opt/shop/v2/bin/shopd serve" in idea.fix[1]
+    )
+
+
+def test_a_variable_that_nothing_sets_is_set_as_somebody_has_it_elsewhere() -> None:
+    wrapper, place = "/opt/shop/start.sh", "/etc/default/shop"
+    programs = PROGRAMS.replace(f"python3 /opt/shop/bin/run.py {CONFIG}", wrapper)
+    said = f"{wrapper}: 4: SHOP_CONFIG: parameter not set\n"
+    text = f'#!/bin/sh\nset -eu\n. {place}\nexec python3 /opt/shop/bin/run.py "$SHOP_CONFIG"\n'
+    looked = (
+        (probes.PROGRAMS, programs), (probes.show(wrapper), text), (probes.show(place), "LANG=C\n"),
+    )  # fmt: skip
+    look = best(rules_entry.variable, case(said, *looked)).wants[0]
+    found = (look, f"/opt/shop/README:3:SHOP_CONFIG={CONFIG}\n")
+    idea = best(rules_entry.variable, case(said, *looked, found))
+    assert idea.fix[1] == f"echo SHOP_CONFIG={CONFIG} >> {place}"
+    misspelt = case(said, *looked[:2], (probes.show(place), f"SHOP_CONFG={CONFIG}\n"))
+    assert "SHOP_CONFIG=" in best(rules_entry.variable, misspelt).fix[1]
+
+
+def test_an_entry_that_was_put_aside_is_taken_in_again() -> None:
+    status = "nginx    RUNNING   pid 20, uptime 0:10:00\n"
+    programs = PROGRAMS[PROGRAMS.index("==> /etc/supervisor/conf.d/nginx") :]
+    looked = ((probes.STATUS, status), (probes.PROGRAMS, programs))
+    wants = best(rules_entry.unlisted, case("", *looked)).wants
+    grep = next(one for one in wants if one.startswith("grep"))
+    off = f"{ENTRY}.off"
+    seen = case("", *looked, (grep, f"{off}\n"), (rules_entry.REREAD, "No config updates"),
+                (probes.copies(off), "==> lines <==\n"))  # fmt: skip
+    assert best(rules_entry.unlisted, seen).fix == (
+        f"cp -p {off} {ENTRY}", "supervisorctl reread", "supervisorctl update shop",
+        "supervisorctl restart shop",
+    )  # fmt: skip
+
+
+def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
+    path = "/var/opt/shop/state.json"
+    said = f"fatal: state file {path} is damaged: Expecting value\n"
+    rows = (
+        f"6 1794772000.0 root {path}\n17 1794770000.0 root {path}.bak\n"
+        f"17 1794760000.0 root {path}.1\n3\n"
+    )
+    seen = case(said, (rules_state.beside(path), rows), (probes.rows(path), ""))
+    idea = best(rules_state.damaged, seen)
+    assert idea.fix[:2] == (
+        f"cp -p {path} /var/tmp/var-opt-shop-state.json.replaced", f"cp -p {path}.bak {path}",
+    )  # fmt: skip
+    alone = case(said, (rules_state.beside(path), f"6 1 root {path}\n1\n"), (probes.rows(path), ""))
+    assert not list(rules_state.damaged(alone))
+
+
+def test_one_piece_of_work_that_cannot_be_read_is_put_aside() -> None:
+    path = "/var/opt/shop/inbox/order-7.msg"
+    said = f"fatal: cannot parse {path}: unexpected end of input\n"
+    rows = (rules_state.beside(path), f"6 1794772000.0 root {path}\n12\n")
+    idea = best(rules_state.damaged, case(said, rows, (probes.rows(path), "")))
+    assert idea.fix[0].startswith(f"mv {path} /var/tmp/")
