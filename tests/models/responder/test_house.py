@@ -1,6 +1,10 @@
 """What belongs to whom, in houses that are built in different ways."""
 
-from hermes_agent.models.responder import probes, rules_astray
+import gzip
+import subprocess
+from pathlib import Path
+
+from hermes_agent.models.responder import parse, probes, rules_astray
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.easing import eased, undoing
@@ -328,3 +332,48 @@ def test_a_setting_that_leads_to_where_nobody_is_is_led_to_what_is_needed() -> N
     down = "listen: 127.0.0.1:7070\n"
     of_depot = {"cat /opt/depot/conf/depot.yaml": down, probes.PROGRAMS: astray, log: said}
     assert not list(rules_astray.astray(case(**of_depot)))
+
+
+ARCHIVES = """\
+==> lines <==
+6 /opt/shop/etc/shop.toml
+==> tar:/var/backups/etc.tgz:opt/shop/etc/shop.toml <==
+2c2
+< workers = 4
+---
+> workers = 0
+==> /opt/shop/etc/tuesday.toml <==
+2c2
+< workers = 5
+---
+> workers = 0
+==> /opt/shop/etc/shop.toml.1.gz <==
+2c2
+< workers = 6
+---
+> workers = 0
+"""
+
+
+def test_versions_lie_in_archives_packed_or_under_any_name_beside_a_file() -> None:
+    path = "/opt/shop/etc/shop.toml"
+    found = versions(case(**{probes.copies(path): ARCHIVES}), path)
+    back = [put_back(path, one.path)[1] for one in found]
+    assert f"tar -xOf /var/backups/etc.tgz opt/shop/etc/shop.toml > {path}" in back
+    assert f"zcat {path}.1.gz > {path}" in back
+    assert back[-1] == f"cp /opt/shop/etc/tuesday.toml {path}"
+
+
+def test_a_look_for_versions_finds_what_was_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir()
+    own = folder / "shop.toml"
+    own.write_text("a = 1\nb = 2\n")
+    packed = gzip.compress(own.read_bytes())
+    (folder / "shop.toml.1.gz").write_bytes(packed)
+    (folder / "tuesday.toml").write_text("a = 1\nb = 2\n")
+    own.write_text("a = 1\nb = 3\n")
+    ran = subprocess.run(["sh", "-c", probes.copies(str(own))], capture_output=True, text=True)
+    shown = parse.files(ran.stdout)
+    for name in ("shop.toml.1.gz", "tuesday.toml"):
+        assert "< b = 2" in shown[f"{folder}/{name}"]

@@ -117,17 +117,18 @@ def kept(name: str) -> str:
 
 def copies(path: str) -> str:
     """Earlier versions of a file and how it differs from each: where a link leads, how many lines
-    it has, what is kept by git, copies beside it, and copies anywhere else, the newest first."""
+    it has, what is kept by git, copies beside it, copies anywhere else, the newest first, packed or
+    not, files of its sort beside it, and what archives have in its place."""
     here, own = PurePosixPath(path), shlex.quote(path)
     folder, name = shlex.quote(str(here.parent)), shlex.quote(here.name)
     likes = [f"-name {shlex.quote(f'*{here.name}*')}"]
     if here.suffix and len(here.stem) > 2:
         likes.append(f"-name {shlex.quote(f'{here.stem}[._-]*{here.suffix}*')}")
         likes.append(f"-name {shlex.quote(f'*[._-]{here.stem}{here.suffix}')}")
-    look = (
-        rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} ! -path '*/__pycache__/*' "
-        r"-printf '%T@ %p\n'"
-    )
+    beside = ""
+    if here.suffix and not CROWDED.search(str(here.parent)):
+        any_name = [f"-name {shlex.quote(f'*{here.suffix}')}"]
+        beside = f"find {folder} -maxdepth 2 {_copied(own, any_name)} 2>/dev/null | head -n 6; "
     git = f"git -c safe.directory='*' -C {folder}"
     kept = "".join(
         f'{git} show {at}:./{name} >/dev/null 2>&1 && {{ echo "==> git:{at} <=="; '
@@ -136,10 +137,43 @@ def copies(path: str) -> str:
     )
     return (
         f'echo "==> link <=="; readlink {own}; echo "==> lines <=="; wc -l {own}; {kept}'
-        f"( find {folder} -maxdepth 2 {look} 2>/dev/null | sort -rn | head -n 8; "
-        f"find {KEPT_IN} {look} 2>/dev/null | sort -rn | head -n 10 ) | "
-        f'while read -r t f; do echo "==> $f <=="; diff "$f" {own} | head -n 60; done | '
-        "head -c 12000"
+        f"( find {folder} -maxdepth 2 {_copied(own, likes)} 2>/dev/null | sort -rn | head -n 8; "
+        f"find {KEPT_IN} {_copied(own, likes)} 2>/dev/null | sort -rn | head -n 10; {beside}) | "
+        "awk '{p = $0; sub(/^[^ ]+ /, \"\", p)} !s[p]++' | while read -r t f; do "
+        'echo "==> $f <=="; case "$f" in *.gz) zcat "$f";; *.xz) xzcat "$f";; *.bz2) bzcat "$f";; '
+        f'*) cat "$f";; esac 2>/dev/null | diff - {own} | head -n 60; done | head -c 12000; '
+        f"{_archived(here.name, own)}"
+    )
+
+
+CROWDED = re.compile(
+    r"^/(?:etc|opt|srv|usr/local|var(?:/\w+)?|root|home(?:/\w+)?)?$|\.d$|-enabled$"
+)
+"""Folders where what lies beside a file is another's."""
+ARCHIVED = "tar:"
+"""How copies are called that lie in an archive: this, the archive, and what it is called there."""
+_PACKED = (
+    r"\( -name '*.tar' -o -name '*.tar.gz' -o -name '*.tgz' -o -name '*.tar.xz' -o "
+    r"-name '*.tar.bz2' \)"
+)
+
+
+def _archived(name: str, own: str) -> str:
+    """What the newest archives have by a name, and how a file differs from it."""
+    wanted = shlex.quote(f"(^|/){re.escape(name)}$")
+    return (
+        f"find {KEPT_IN} -xdev -type f {_PACKED} -size -20480k -printf '%T@ %p\\n' 2>/dev/null | "
+        'sort -rn | head -n 6 | while read -r t a; do tar -tf "$a" 2>/dev/null | '
+        f"grep -E {wanted} | head -n 3 | while read -r m; do "
+        f'echo "==> {ARCHIVED}$a:$m <=="; tar -xOf "$a" "$m" 2>/dev/null | diff - {own} | '
+        "head -n 60; done; done | head -c 3000"
+    )
+
+
+def _copied(own: str, likes: Sequence[str]) -> str:
+    return (
+        rf"-xdev -type f \( {' -o '.join(likes)} \) ! -path {own} ! -path '*/__pycache__/*' "
+        r"-size -1024k -printf '%T@ %p\n'"
     )
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.house import CODE
+from hermes_agent.models.responder.house import CODE, SHARED
 
 KEEP = "/var/tmp"  # noqa: S108 - a copy of what is replaced goes where the box has room
 SHELVES = re.compile(
@@ -28,10 +28,15 @@ DEFAULTS = re.compile(
 PLAIN = frozenset({"config", "settings", "main", "default", "app", "server", "env", "local"})
 """What files of many services are called."""
 GIT = "git:"
+_READERS = {".gz": "zcat", ".xz": "xzcat", ".bz2": "bzcat"}
 ALIKE = 6
 """Lines in which files may differ that are taken to be versions of one, however small they are."""
 SHARE = 0.5
 """Or this share of their lines."""
+CLOSE = 2
+"""Changes that are so few that two files were one, whatever they are called: one line."""
+_FOR_OTHERS = re.compile(r"(?i)(?:^|[._-])(stag\w*|test\w*|dev\w*|local|prod\w*|qa|canary|demo)")
+"""How files are called that are for another place than this."""
 CUT = 50
 """Lines of a difference that is so long that the rest of it is not shown."""
 
@@ -70,17 +75,22 @@ def versions(case: Case, path: str) -> list[Copy]:
         if len(changes) >= length and all(line[0] == ">" for line in changes):
             continue  # there is nothing in it
         alike = len(changes) <= max(ALIKE, 2 * SHARE * length) and len(differs) < CUT
-        rank = _rank(copy, path, alike)
+        close = len(changes) <= CLOSE and len(changes) < length
+        rank = _rank(copy, path, alike, close)
         if rank is not None and not (rank > 0 and _is_of_another(case, copy, path)):
             ordered.append((rank, Copy((), copy, changes[-1], changes)))
     ordered.sort(key=lambda one: one[0])
     return [copy for _, copy in ordered]
 
 
-def _rank(copy: str, path: str, alike: bool) -> int | None:
+def _rank(copy: str, path: str, alike: bool, close: bool) -> int | None:
     """How likely it is a version of a file, 0 most; None where it is none."""
     if copy.startswith(GIT):
         return 0
+    if copy.startswith(probes.ARCHIVED):
+        inside = _member(copy)[1].removeprefix("./").lstrip("/")
+        whole = path.endswith(f"/{inside}") and inside.count("/") > 0
+        return 1 if whole and alike else 2 if alike else None
     if _is_counterpart(copy, path):
         return None
     if _is_kept(copy, path):
@@ -91,7 +101,15 @@ def _rank(copy: str, path: str, alike: bool) -> int | None:
         return 4
     if _is_named_so(copy, path):
         return 2
-    return 3 if _is_beside(copy, path) else None
+    if _is_beside(copy, path):
+        return 3
+    return 5 if _is_near(copy, path) and close else None
+
+
+def _member(copy: str) -> tuple[str, str]:
+    """An archive, and what a copy is called in it."""
+    archive, _, inside = copy.removeprefix(probes.ARCHIVED).partition(":")
+    return archive, inside
 
 
 def _is_counterpart(copy: str, path: str) -> bool:
@@ -128,9 +146,25 @@ def _is_beside(copy: str, path: str) -> bool:
     return own.parent == old.parent and own.suffix == old.suffix and apart != own.stem
 
 
+def _is_near(copy: str, path: str) -> bool:
+    """Whether it lies in the same folder or one below, as the same sort of settings; whatever it is
+    called, what is nearly the same was one with it."""
+    own, old = PurePosixPath(copy), PurePosixPath(path)
+    return (
+        own.suffix == old.suffix
+        and old.parent in (own.parent, own.parent.parent)
+        and str(old.parent) not in SHARED
+        and not CODE.search(path)
+        and not _FOR_OTHERS.search(own.name)
+    )
+
+
 def _is_of_another(case: Case, copy: str, path: str) -> bool:
     """Whether a service goes by this file, or has it in its folders, while the other file is not
     its own: then it is no copy, and right as it is."""
+    if copy.startswith(probes.ARCHIVED):
+        copy = "/" + _member(copy)[1].removeprefix("./").lstrip("/")
+        return copy != path and any(case.owns(one, copy) for one in case.services)
     if any(copy in case.named(service) for service in case.services):
         return True
     if any(one.path == copy for one in case.definitions.values()):
@@ -156,6 +190,12 @@ def put_back(path: str, copy: str) -> tuple[str, ...]:
         revision = re.sub(r"[^0-9A-Za-z~^]", "", copy.removeprefix(GIT))
         git = f"git -c safe.directory='*' -C {shlex.quote(str(here.parent))}"
         return keep, f"{git} show {revision}:./{shlex.quote(here.name)} > {shlex.quote(path)}"
+    if copy.startswith(probes.ARCHIVED):
+        archive, inside = map(shlex.quote, _member(copy))
+        return keep, f"tar -xOf {archive} {inside} > {shlex.quote(path)}"
+    reader = _READERS.get(PurePosixPath(copy).suffix, "")
+    if reader and PurePosixPath(path).suffix not in _READERS:
+        return keep, f"{reader} {shlex.quote(copy)} > {shlex.quote(path)}"
     return keep, f"cp {shlex.quote(copy)} {shlex.quote(path)}"
 
 
