@@ -7,6 +7,7 @@ from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.rules_added import added, rewritten
 from hermes_agent.models.responder.rules_last import suspended
 from hermes_agent.models.responder.seen import Seen
+from tests.models.responder.machine import WELL, Machine, brief, converse
 
 PROGRAMS = """\
 ==> /etc/supervisor/conf.d/api.conf <==
@@ -84,9 +85,28 @@ def test_what_all_share_is_put_back_where_it_was_changed_last() -> None:
 
 def test_a_stranger_is_halted_and_ended_only_if_that_helps() -> None:
     machine = case(**{probes.CLIENTS: CONNECTIONS, probes.OPEN_FILES: "x"})
-    (command,) = acted(list(suspended(machine))).fix
-    assert "'40 41'" in command
-    assert command.index("kill -STOP") < command.index("kill $p;") < command.index("exit 1 )")
+    idea = acted(list(suspended(machine)))
+    assert idea.fix == ("kill -STOP 40 41",)
+    assert idea.undo == "kill -CONT 40 41"
+    assert idea.finish[0] == "kill 40 41"
+
+
+async def test_what_is_tried_for_a_moment_is_made_to_last_or_undone() -> None:
+    stranger = "     40       1 ops      S      0  0.3  9000      30 bash /home/ops/compare.sh\n"
+    outputs = {
+        **WELL,
+        "for i in 1 2 3 4 5 6; do ss": CONNECTIONS.replace("pid=41", "pid=40"),
+        "find /proc/[0-9]*/fd -lname '/*'": "x",
+        "ps -eo": WELL["ps -eo"] + stranger,
+        "kill": "",
+    }
+    helps = Machine(outputs, mends=lambda command: command.startswith("kill -STOP"))
+    await converse(helps, brief())
+    assert "kill 40" in helps.commands
+    useless = Machine(outputs)
+    await converse(useless, brief())
+    assert "kill -CONT 40" in useless.commands
+    assert "kill 40" not in useless.commands
 
 
 def test_nobody_is_halted_for_a_service_that_does_not_run() -> None:

@@ -187,6 +187,8 @@ def mend(
     """Carry out a remedy; whether all checks hold afterwards, and go on to. With `after`, it is
     done then, too, and tells whether they do."""
     tried.ideas.append(idea)
+    if idea.finish:
+        return (yield from _tried_out(idea, tried))
     tried.proofs = list(dict.fromkeys([*tried.proofs, *([idea.proof] if idea.proof else [])]))
     proofs = tuple(terminal(proof) for proof in tried.proofs)
     watched = _is_watched(brief, idea, tried) or (idea.category in watch.ANEW and not after)
@@ -218,6 +220,25 @@ def mend(
         answer = yield Move("It is mended, and stays so.", (after,))
         return _went_well(answer)
     return True
+
+
+def _tried_out(idea: Idea, tried: Tried) -> Generator[Move, Answer, bool]:
+    """Do something for a moment; whether the checks hold meanwhile, and after it was made to
+    last. Else it is undone at once."""
+    twice = (incident("verify"), terminal("sleep 1"), incident("verify"))
+    answer = yield Move(
+        f"It may be that {idea.claim}. I try that for a moment: {'; '.join(idea.fix)}.",
+        (*(terminal(command) for command in (*idea.fix, "sleep 2")), *twice),
+    )
+    tried.judged = len(tried.ideas)
+    verified = [one for one in answer.results if one.name == "incident"]
+    if not verified or not all(map(held, verified)):
+        yield Move("It was not that: I undo it.", (terminal(idea.undo),))
+        return False
+    calls = (*(terminal(command) for command in (*idea.finish, "sleep 1")), incident("verify"))
+    answer = yield Move(f"It was that: {'; '.join(idea.finish)}.", calls)
+    tried.done += [*idea.fix, *idea.finish]
+    return holds(answer)
 
 
 def _is_watched(brief: Brief, idea: Idea, tried: Tried) -> bool:

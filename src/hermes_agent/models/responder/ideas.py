@@ -41,6 +41,9 @@ class Idea(Struct, frozen=True):
     prevent: tuple[str, ...] = ()
     proof: str = ""
     """A look that must come out well, too, before it counts as mended: what checks see too late."""
+    finish: tuple[str, ...] = ()
+    """The fix is only a trial: this makes it last where the checks hold meanwhile; else the trial
+    is undone at once."""
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:

@@ -5,12 +5,12 @@ in its way is halted for a moment."""
 import re
 from collections.abc import Iterator
 
-from hermes_agent.models.responder import probes
+from hermes_agent.models.responder import parse, probes
 from hermes_agent.models.responder.case import YOUNG_SECONDS, Case
 from hermes_agent.models.responder.ideas import Idea, lines
 from hermes_agent.models.responder.needed import targets
 
-MOST = 3
+MOST = 2
 """Strangers that are tried."""
 _PORT = re.compile(r":(\d{2,5})(?![\d.])")
 _STORE = re.compile(
@@ -74,32 +74,31 @@ def _heard(case: Case, port: int) -> bool:
 
 def suspended(case: Case) -> Iterator[Idea]:
     """Strangers who have to do with the service, and nothing else explains it: each is halted for a
-    moment. Where the check holds meanwhile, it is ended; else it goes on as if nothing was."""
-    check, own = case.brief.check, case.brief.service
+    moment. Where the checks hold meanwhile, it is ended; else it goes on as if nothing was."""
+    own = case.brief.service
     program = case.programs.get(own)
-    if check is None or not check.exit or program is None or not program.up:
+    if program is None or not program.up:
         return
     wants = case.missing((probes.CLIENTS, probes.OPEN_FILES))
-    found = {} if wants else dict(list(_strangers(case))[:MOST])
-    if not wants and not found:
+    if wants:
+        yield Idea(
+            "runaway-process", own, f"somebody may be in the way of {own}", 0.3, own, (), wants
+        )
         return
-    groups = " ".join(f"'{pids}'" for pids in found)
-    trial = (
-        f"( well() {{ ( {check.command} ) >/dev/null 2>&1; }}; well && exit 1; for p in {groups}; "
-        "do kill -STOP $p; sleep 2; if well && sleep 1 && well; then kill $p; kill -CONT $p; "
-        "exit 0; fi; kill -CONT $p; done; exit 1 )"
-    )
-    yield Idea(
-        "runaway-process", own, f"somebody whom nobody looks after may be in the way of {own}", 0.3,
-        "pid " + ", pid ".join(" ".join(found).split()), lines(*found.values()), wants,
-        (trial,) if found else (), "it was started by hand: start it again",
-        ("start programs by the supervisor only",),
-    )  # fmt: skip
+    for pids, process in list(_strangers(case))[:MOST]:
+        yield Idea(
+            "runaway-process", own,
+            f"process {process.pid} ({process.command[:60]}), which nobody looks after, is in the "
+            f"way of {own}", 0.3, f"pid {process.pid}: {process.command[:80]}",
+            lines(process.line, *case.troubles(own)[:1]), (), (f"kill -STOP {pids}",),
+            f"kill -CONT {pids}", ("start programs by the supervisor only",), "",
+            (f"kill {pids}", f"kill -CONT {pids} || true"),
+        )  # fmt: skip
 
 
-def _strangers(case: Case) -> Iterator[tuple[str, str]]:
-    """Their processes with a line that shows one: who is connected to the service or to what it
-    needs, or has its files open."""
+def _strangers(case: Case) -> Iterator[tuple[str, parse.Process]]:
+    """Who is connected to the service or to what it needs, or has its files open: the ids of the
+    one who started it all and of the others, and that one."""
     for service in [case.brief.service, *case.needs(case.brief.service)]:
         near = [pid for port in case.ports(service) for pid, _, _ in case.crowd(port, 1)]
         for line in case.text(probes.OPEN_FILES).splitlines():
@@ -108,7 +107,7 @@ def _strangers(case: Case) -> Iterator[tuple[str, str]]:
                 near.append(int(pid[1]))
         for one in dict.fromkeys(near):
             if (chain := case.strangers(one)) and chain[0].age > YOUNG_SECONDS:
-                yield " ".join(str(process.pid) for process in chain), chain[0].line
+                yield " ".join(str(process.pid) for process in chain), chain[0]
 
 
 RULES = (anew, suspended)
