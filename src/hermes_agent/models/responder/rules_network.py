@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes_agent.models.responder import needed, probes, wires
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea, lines
+from hermes_agent.models.responder.ideas import ACT, Idea, lines
 from hermes_agent.models.responder.wires import Cut, covers
 
 _CUT_OFF = re.compile(
@@ -22,6 +22,8 @@ _TOLD = re.compile(r"addr|inet|ip=|ip:|\bip\b|local", re.IGNORECASE)
 QUEUES = "tc qdisc show"
 SURE = 0.8
 """From which score on what is in the way is not looked for any further."""
+MOST = 4
+"""How many may be in the way at once."""
 PREVENT = ("change firewalls and routes by review only", "probe paths between machines")
 
 
@@ -82,6 +84,16 @@ def _between(case: Case, service: str, to: needed.Target, spoken: str) -> Iterat
             f"{to.where}: {cut.line.strip()}", lines(cut.line, spoken), wants,
             (f"{place.at}{cut.fix}",), f"{place.at}{cut.undo}", PREVENT,
         )  # fmt: skip
+    every = {f"{place.at}{cut.fix}": (place, cut) for place, cut in found if cut.score >= ACT}
+    if 1 < len(every) <= MOST:
+        each = [cut for _, cut in every.values()]
+        undo = "; ".join(f"{place.at}{cut.undo}" for place, cut in every.values())
+        yield Idea(
+            "network-partition", service,
+            f"{service} does not reach {to.where}: {', and '.join(cut.claim for cut in each)}",
+            min(cut.score for cut in each) - 0.02, f"{to.where}: {each[0].line.strip()}",
+            lines(*(cut.line for cut in each), spoken), wants, tuple(every), undo, PREVENT,
+        )  # fmt: skip
     if not any(cut.score >= SURE for _, cut in found):
         more = case.missing([*(_at(at, wires.POLICY) for at in at_all), _written(to.host)])
         yield Idea(
@@ -101,8 +113,9 @@ def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> I
     wanted = [to.host] if not far else [one for each in others for one in each.own]
     yield from wires.set_down(place.links)
     yield from wires.barred(place.links, to.host, far=far)
-    if not far:
-        yield from wires.elsewhere(place.links, case.text(_route(to.host)), to.host)
+    for address in dict.fromkeys(wanted):
+        chosen = case.text(_route(address)) if not far else ""
+        yield from wires.elsewhere(place.links, chosen, address)
     yield from wires.filtered(place.saved, to.host, to.port, far=far)
     yield from wires.sent_off(place.policy, to.host)
     macs = [link.mac for one in others for link in wires.links(one.near) if link.mac]
@@ -125,9 +138,7 @@ def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Targe
     free = wires.devices(place.links)
     taken = [device for device, _, _ in wires.addresses(place.links)]
     if place.at:
-        if any(to.host in one.own for one in (place, *others)) or not _lives(case, place, to):
-            return
-        known = [(to.host, _length(others, to.host) or "24", f"{place.at}: {place.links[:80]}")]
+        known = _should_have(case, place, others, to)
     else:
         if any(covers(own, to.host) for _, own, _ in wires.addresses(place.links)):
             return
@@ -136,7 +147,7 @@ def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Targe
     seen = [row for one in others for row in _seen_at(one.near)]
     ports = wires.links(place.near)
     masters = [one.master for one in ports if one.master]
-    bare = [one for one in free if one not in taken]
+    bare = [one for one in free if one not in taken] if taken != free else free
     likely = [one for one in masters if one in bare]
     likely += [one for one in bare if one not in _joined(place)] or free
     for address, length, line in known:
@@ -152,6 +163,23 @@ def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Targe
             f"{device} has not the address {whole}", line, f"ip addr add {whole} dev {device}",
             f"ip addr del {whole} dev {device}", 0.88 if told or place.at else 0.84,
         )  # fmt: skip
+
+
+def _should_have(
+    case: Case, place: Place, others: list[Place], to: needed.Target
+) -> list[tuple[str, str, str]]:
+    """The address of a node that others look for there: it is gone, or its network is so narrow
+    that they are not in it."""
+    length = _length(others, to.host)
+    if any(to.host in one.own for one in others) or not _lives(case, place, to) or not length:
+        return []
+    rows = [(own, line) for _, own, line in wires.addresses(place.links) if own[:4] != "127."]
+    held = [own for own, _ in rows if own.startswith(f"{to.host}/")]
+    theirs = [one for each in others for one in each.own if covers(f"{to.host}/{length}", one)]
+    if held and all(any(covers(own, one) for own, _ in rows) for one in theirs):
+        return []
+    bare = next((x for x in place.links.splitlines() if not x.startswith("lo ")), "")
+    return [(to.host, length, rows[0][1] if rows else bare)]
 
 
 def _known_as(
