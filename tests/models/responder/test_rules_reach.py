@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from hermes_agent.models.responder import (
     needed,
+    postgres,
     probes,
     rules_cascade,
     rules_database,
@@ -172,7 +173,7 @@ def test_databases_are_found_however_their_place_is_written() -> None:
         "psql -h /run -p 5547 -U root books": ("/run", 5547, "books", "root"),
     }
     for text, place in places.items():
-        assert list(rules_database._written(text)) == [place]
+        assert list(postgres.written(text)) == [place]
 
 
 def test_whoever_waits_before_others_stops_waiting_and_not_whoever_works() -> None:

@@ -29,6 +29,7 @@ from hermes_agent.models.responder import (
     rules_space,
     rules_start,
     rules_state,
+    rules_statement,
 )
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, Rule, ranked
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     *rules_pool.RULES,
     *rules_certificate.RULES,
     *rules_database.RULES,
+    *rules_statement.RULES,
     *rules_jobs.RULES,
     *rules_astray.RULES,
     *rules_last.RULES,

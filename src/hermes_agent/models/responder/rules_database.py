@@ -1,14 +1,12 @@
 """Databases: connections that are all taken, and transactions that wait for each other."""
 
 import re
-import shlex
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from hermes_agent.models.responder import parse
+from hermes_agent.models.responder import parse, postgres
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, lines
+from hermes_agent.models.responder.postgres import SOCKETS, Place, Session, psql
 
 _TROUBLE = re.compile(
     r"too many (?:clients|connections)|remaining connection slots|connection pool|\bpool\b|"
@@ -18,19 +16,6 @@ _TROUBLE = re.compile(
 )
 _FULL = re.compile(
     r"too many (?:clients|connections)|connection slots|no free connection|\bpool\b", re.IGNORECASE
-)
-_PLACE = re.compile(r"\b([\w.-]+):(\d{2,5})/(\w+)(?:[ ?]+(?:user=)?(\w+))?")
-_URL = re.compile(
-    r"\bpostgres(?:ql)?(?:\+\w+)?:/{2}(?:([\w.-]+)(?::[^@\s]*)?@)?([\w.-]*)(?::(\d{2,5}))?"
-    r"(?:/([\w-]+))?"
-)
-SOCKETS = "ss -lxp"
-_QUERY = (
-    "select pid, usename, application_name, client_port, state, "
-    "coalesce(extract(epoch from now() - coalesce(xact_start, state_change))::int, 0), "
-    "array_to_string(pg_blocking_pids(pid), ','), "
-    "left(regexp_replace(query, '\\s+', ' ', 'g'), 90) from pg_stat_activity "
-    "where backend_type = 'client backend' and pid <> pg_backend_pid()"
 )
 _LOCKS = (
     "select coalesce(l.pid, 0), coalesce(a.application_name, 'prepared'), coalesce(a.state, ''), "
@@ -43,96 +28,7 @@ _PREPARED = (
     "select gid, owner, database, extract(epoch from now() - prepared)::int from pg_prepared_xacts"
 )
 IDLE_SECONDS = 1
-
-
-class _Session(Struct, frozen=True):
-    pid: int
-    user: str
-    name: str
-    port: str
-    state: str
-    seconds: int
-    waits_for: tuple[int, ...]
-    query: str
-    line: str
-
-
-def _places(case: Case) -> list[tuple[str, int, str, str]]:
-    """Host, port, database and user of each database that a suspect has, and of each that listens
-    here."""
-    found = list[tuple[str, int, str, str]]()
-    for one in case.suspects:
-        values = case.settings(one)
-        for value in [*values.values(), case.about(one)]:
-            found += _written(value)
-        host = values.last("pghost", "db_host", "database_host")
-        port = values.last("pgport", "db_port", "database_port")
-        if host or port.isdigit():
-            base = values.last("pgdatabase", "db_name", "dbname", "database_name", "database")
-            user = values.last("pguser", "db_user", "database_user")
-            found.append((host or "127.0.0.1", _port(port), base or "postgres", user))
-    listening = [each.port for each in case.listeners if each.name.startswith("postgres")]
-    found += [("127.0.0.1", own, "postgres", "") for own in listening]
-    for folder, port in re.findall(r"(/\S*)/\.s\.PGSQL\.(\d{2,5})\b", case.text(SOCKETS)):
-        found.append((folder, int(port), "postgres", ""))
-    best: dict[tuple[str, int], tuple[str, int, str, str]] = {}
-    for place in found:
-        if re.fullmatch(r"[\w./-]+", place[0]):
-            best.setdefault(place[:2], place)
-    return list(best.values())
-
-
-def _written(value: str) -> Iterator[tuple[str, int, str, str]]:
-    """A place as it is written in one value: an address, pairs, or a call of psql."""
-    if url := _URL.search(value):
-        yield url[2] or "127.0.0.1", _port(url[3]), url[4] or "postgres", url[1] or ""
-        return
-    pairs = dict(re.findall(r"\b(host|port|dbname|user)\s*=\s*'?([\w./-]+)", value))
-    if "host" in pairs or "dbname" in pairs:
-        yield (pairs.get("host", "127.0.0.1"), _port(pairs.get("port", "")),
-               pairs.get("dbname", "postgres"), pairs.get("user", ""))  # fmt: skip
-    elif call := re.search(r"\bpsql\b((?:\s+-[hpUd]\s*\S+)+)(?:\s+(\w+))?", value):
-        flags: dict[str, str] = dict(re.findall(r"-([hpUd])\s*(\S+)", call[1]))
-        yield (flags.get("h", "127.0.0.1"), _port(flags.get("p", "")),
-               flags.get("d") or call[2] or "postgres", flags.get("U", ""))  # fmt: skip
-    elif "http" not in value and (plain := _PLACE.search(value)):
-        yield plain[1], int(plain[2]), plain[3], plain[4] or ""
-
-
-def _port(text: str | None) -> int:
-    return int(text) if text and text.isdigit() and len(text) < 6 else 5432
-
-
-def _psql(place: tuple[str, int, str, str], query: str, user: str = "") -> str:
-    host, port, database, own = place
-    name = user or own or "postgres"
-    where = f"host={host} port={port} user={name} dbname={database} connect_timeout=3"
-    return f"psql -X -At -d '{where}' -c {shlex.quote(query)}"
-
-
-def _asked(case: Case, place: tuple[str, int, str, str]) -> tuple[tuple[str, ...], str, str]:
-    """What to ask yet, the answer, and who may ask."""
-    for user in ("postgres", place[3]):
-        if not user:
-            continue
-        command = _psql(place, _QUERY, user)
-        found = case.look(command)
-        if found is None:
-            return (command,), "", user
-        if found.ok:
-            return (), found.output, user
-    return (), "", ""
-
-
-def _sessions(text: str) -> Iterator[_Session]:
-    for line in text.splitlines():
-        words = line.split("|")
-        if len(words) >= 8 and words[0].isdigit():
-            waits = tuple(int(pid) for pid in words[6].split(",") if pid.isdigit())
-            yield _Session(
-                int(words[0]), words[1], words[2], words[3], words[4],
-                int(parse.number(words[5])), waits, "|".join(words[7:]), line,
-            )  # fmt: skip
+_LATE = re.compile(r"timed? ?out|too slow|slow|deadline|\b504\b|took \d", re.IGNORECASE)
 
 
 def database(case: Case) -> Iterator[Idea]:
@@ -140,21 +36,30 @@ def database(case: Case) -> Iterator[Idea]:
         spoken = next((line for line in case.troubles(service) if _TROUBLE.search(line)), "")
         if not spoken and service != case.brief.service:
             continue
-        places = _places(case)
+        places = postgres.places(case)
         if spoken and not places and any("postgres" in one.command for one in case.processes):
             yield Idea(
                 "database-lock", service, "the database may be asked through a socket", 0.6,
                 service, lines(spoken), case.missing((SOCKETS,)),
             )  # fmt: skip
         for place in places:
-            wants, answer, user = _asked(case, place)
+            wants, answer, user = postgres.asked(case, place)
             if wants:
                 yield Idea(
                     "database-lock", service, "a transaction may hold what others wait for",
                     0.45 + 0.2 * bool(spoken), f"port {place[1]}", lines(spoken), wants,
                 )  # fmt: skip
                 continue
-            sessions = list(_sessions(answer))
+            sessions = list(postgres.sessions(answer))
+            late = spoken or (case.symptom if _LATE.search(case.symptom) else "")
+            late = late or next((x for x in case.troubles(service) if _LATE.search(x)), "")
+            watch = postgres.watching(case, place, user)
+            if late and user and not any(one.waits_for for one in sessions):
+                yield Idea(
+                    "database-lock", service, "somebody may wait there, now and then", 0.6,
+                    f"port {place[1]}", lines(late), case.missing((watch,)),
+                )  # fmt: skip
+                sessions = _together(sessions, postgres.meanwhile(case.text(watch)))
             if spoken:
                 yield from _limited(case, service, place, user, sessions, spoken)
                 yield from _holding(case, service, place, user, spoken)
@@ -162,9 +67,18 @@ def database(case: Case) -> Iterator[Idea]:
             yield from _crowded(case, service, place, user, sessions, spoken)
 
 
+def _together(first: list[Session], later: list[list[Session]]) -> list[Session]:
+    """All that were seen; of each, when it waited."""
+    found = {one.pid: one for one in first}
+    for one in (each for look in later for each in look):
+        if one.waits_for or one.pid not in found:
+            found[one.pid] = one
+    return list(found.values())
+
+
 def _blocked(
-    case: Case, service: str, place: tuple[str, int, str, str], user: str,
-    sessions: list[_Session], spoken: str,
+    case: Case, service: str, place: Place, user: str,
+    sessions: list[Session], spoken: str,
 ) -> Iterator[Idea]:  # fmt: skip
     """The transaction at the root of those that wait."""
     waiting = [one for one in sessions if one.waits_for]
@@ -176,19 +90,20 @@ def _blocked(
             one for one in sessions
             if one.state.startswith("idle in transaction") and one.seconds >= IDLE_SECONDS
         ]  # fmt: skip
+    doubtful = not waiting and bool(case.text(postgres.watching(case, place, user)))
     yield from _queued(case, service, place, user, waiting, roots, spoken)
     for root in sorted(roots, key=lambda one: -one.seconds):
-        idle = root.state.startswith("idle in transaction")
+        idle = root.state.startswith("idle") or root.event == "Timeout:PgSleep"
         end = f"select pg_terminate_backend({root.pid})"
         table = re.search(r"\b(?:update|from|into|table)\s+([\w.\"]+)", root.query, re.IGNORECASE)
         yield Idea(
             "database-lock", case.database_of(place[1]) or service,
             f"transaction of process {root.pid} ({root.name or root.user}, {root.state}) holds "
             f"{table[1] if table else 'what'} that {len(waiting)} wait for",
-            0.7 + 0.15 * bool(waiting) + 0.05 * idle + 0.05 * bool(spoken),
-            f"pid {root.pid}" + (f", table {table[1]}" if table else ""),
+            0.7 + 0.15 * bool(waiting) + 0.05 * idle + 0.05 * bool(spoken) - 0.2 * doubtful,
+            f"pid {root.pid}, {root.name or root.user}" + (f", table {table[1]}" if table else ""),
             lines(root.line, waiting[0].line if waiting else "", spoken), (),
-            (_psql(place, end, user),), "its client begins the transaction again",
+            (psql(place, end, user),), "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
         )  # fmt: skip
         if root.name in case.programs and root.name != case.database_of(place[1]):
@@ -200,8 +115,8 @@ def _blocked(
 
 
 def _queued(
-    case: Case, service: str, place: tuple[str, int, str, str], user: str,
-    waiting: list[_Session], roots: list[_Session], spoken: str,
+    case: Case, service: str, place: Place, user: str,
+    waiting: list[Session], roots: list[Session], spoken: str,
 ) -> Iterator[Idea]:  # fmt: skip
     """Who waits for somebody at work, and has others wait behind it: it has done nothing yet, so
     that it may stop waiting; whoever works goes on."""
@@ -215,16 +130,14 @@ def _queued(
             "database-lock", case.database_of(place[1]) or service,
             f"process {one.pid} ({one.name or one.user}) waits for one at work, and others wait "
             "behind it",
-            0.96, f"pid {one.pid}", lines(one.line, spoken), (), (_psql(place, stop, user),),
+            0.96, f"pid {one.pid}", lines(one.line, spoken), (), (psql(place, stop, user),),
             "its client asks again", ("set lock_timeout for changes of tables",),
         )  # fmt: skip
 
 
-def _holding(
-    case: Case, service: str, place: tuple[str, int, str, str], user: str, spoken: str
-) -> Iterator[Idea]:
+def _holding(case: Case, service: str, place: Place, user: str, spoken: str) -> Iterator[Idea]:
     """Strong locks, and transactions that were prepared and forgotten."""
-    held, prepared = _psql(place, _LOCKS, user), _psql(place, _PREPARED, user)
+    held, prepared = psql(place, _LOCKS, user), psql(place, _PREPARED, user)
     wants = case.missing((held, prepared))
     component = case.database_of(place[1]) or service
     if wants:
@@ -238,7 +151,7 @@ def _holding(
                 "database-lock", component,
                 f"the prepared transaction {row[0]} was never ended", 0.85, row[0],
                 lines("|".join(row), spoken), (),
-                (_psql(place, f"rollback prepared '{row[0]}'", user),),
+                (psql(place, f"rollback prepared '{row[0]}'", user),),
                 "its coordinator begins it again", prevent,
             )  # fmt: skip
     strong = [row for row in parse.table(case.text(held)) if len(row) == 6 and row[0].isdigit()]
@@ -252,13 +165,13 @@ def _holding(
             "database-lock", component,
             f"process {row[0]} ({row[1]}) holds {row[3]} on {row[4]}", 0.8 if hard else 0.62,
             f"pid {row[0]}, table {row[4]}", lines("|".join(row), spoken), (),
-            (_psql(place, end, user),), "its client begins the transaction again", prevent,
+            (psql(place, end, user),), "its client begins the transaction again", prevent,
         )  # fmt: skip
 
 
 def _limited(
-    case: Case, service: str, place: tuple[str, int, str, str], user: str,
-    sessions: list[_Session], spoken: str,
+    case: Case, service: str, place: Place, user: str,
+    sessions: list[Session], spoken: str,
 ) -> Iterator[Idea]:  # fmt: skip
     """A role that has all the connections that it may have. What does nothing is ended; how many
     it may have is for people to say."""
@@ -278,19 +191,19 @@ def _limited(
         f"{kind} {name} has all its connections, and nothing is done with {len(idle)} of them",
         0.9 if idle else 0.7, f"{kind} {name}" + (f", pid {idle[0].pid}" if idle else ""),
         lines(spoken, *(one.line for one in idle[:2])), (),
-        (_psql(place, end, user),) if idle else (), "its clients connect again",
+        (psql(place, end, user),) if idle else (), "its clients connect again",
         ("size limits of roles by the pools of their clients", "give connections back"),
     )  # fmt: skip
 
 
 def _crowded(
-    case: Case, service: str, place: tuple[str, int, str, str], user: str,
-    sessions: list[_Session], spoken: str,
+    case: Case, service: str, place: Place, user: str,
+    sessions: list[Session], spoken: str,
 ) -> Iterator[Idea]:  # fmt: skip
     """Who has the most connections, and does nothing with them."""
     if not _FULL.search(spoken):
         return
-    idle: dict[str, list[_Session]] = {}
+    idle: dict[str, list[Session]] = {}
     for one in sessions:
         if one.state.startswith("idle"):
             idle.setdefault(one.name or one.user, []).append(one)
@@ -305,7 +218,7 @@ def _crowded(
         f"select count(pg_terminate_backend(pid)) from pg_stat_activity where {condition} = "
         f"'{name}' and state like 'idle%' and pid <> pg_backend_pid()"
     )
-    fix = (case.restart(culprit),) if culprit else (_psql(place, end, user),)
+    fix = (case.restart(culprit),) if culprit else (psql(place, end, user),)
     yield Idea(
         "pool-exhausted", culprit or name or service,
         f"{name} holds {len(most)} of {len(sessions)} connections and does nothing with them",
