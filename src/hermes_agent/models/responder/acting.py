@@ -21,7 +21,7 @@ LOOKS = 5
 AT_ONCE, EACH = 20, 6
 """Looks at once, and those of one idea that come before what others want."""
 TURNS = 6
-"""Verifications in a row where checks hold now and then."""
+"""Verifications in a row where checks held and failed by turns."""
 CASCADE = "cascading-failure"
 REFUSED = "refused"
 """How a result begins that the gate did not allow."""
@@ -63,7 +63,9 @@ class Tried(Struct):
     doubted: bool = False
     """Whether the last one did not last, though the checks may hold."""
     fickle: bool = False
-    """Whether the checks held now and then before anything was done."""
+    """Whether the checks held and failed by turns, while nothing was done."""
+    lapsed: int = 0
+    """How many there were when one was seen not to last."""
     proofs: list[str] = field(default_factory=list)
     """Looks that must come out well whatever mends it in the end."""
     doubts: list[str] = field(default_factory=list)
@@ -251,10 +253,12 @@ def lasts(
 ) -> Generator[Move, Answer, bool]:
     """Whether the checks go on to hold, and nothing goes on that made them fail; where that is not
     to be feared, nothing is looked at."""
+    if tried.lapsed == len(tried.ideas):
+        return False
     if not due and not _is_watched(brief, idea, tried):
         return True
-    verified = [incident("verify")] * (TURNS if tried.fickle else 1)
-    looks = (terminal(watch.WATCH), *verified)
+    turns = (terminal("sleep 1"), incident("verify")) * (TURNS if tried.fickle else 0)
+    looks = (terminal(watch.WATCH), incident("verify"), *turns)
     answer = yield Move("The checks hold. I look whether that lasts.", looks)
     told = ""
     if answer.results and answer.results[0].ok:
@@ -262,7 +266,12 @@ def lasts(
     tried.doubted = bool(told)
     if told:
         tried.doubts.append(told)
-    return not told and len(answer.results) > 1 and all(map(held, answer.results[1:]))
+    verified = [one for one in answer.results if one.name == "incident"]
+    well = bool(verified) and all(map(held, verified))
+    tried.fickle = tried.fickle or not well
+    if told or not well:
+        tried.lapsed = len(tried.ideas)
+    return well and not told
 
 
 def _proven(answer: Answer, proofs: Sequence[Call]) -> bool:
