@@ -1,11 +1,12 @@
 """What fell takes others with it, which do not get up by themselves."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
-from hermes_agent.models.responder import needed, probes
+from hermes_agent.models.responder import needed, parse, probes, settings
 from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea, lines
+from hermes_agent.models.responder.ideas import Idea, kept_as, lines
 
 YOUNGER_SECONDS = 3
 """By how much one must have been started later than those that need it."""
@@ -15,11 +16,26 @@ _LOST = re.compile(
     r"server has gone away|terminat|no longer|stale|degraded|read-only|maintenance|upstream",
     re.IGNORECASE,
 )
+_REST = re.compile(
+    r"maintenance|\bresting\b|\bpaus|suspend|tripped|breaker|circuit|\bfenc|\bdrain|safe.?mode|"
+    r"read.?only|quarantin|\block(?:ed )?out|\blatch|out of service|\bmarker|\bflag|sentinel|"
+    r"degraded|\bhalt|is there\b|is present|exists\b|remove .{1,80} to |gave up|giving up|offline|"
+    r"\bdisabled?\b|\bhold\b|standby|blocked by",
+    re.IGNORECASE,
+)
+"""How it is said that somebody does not work on purpose."""
+_ENTERED = r"enter|wrote|creat|writ|tripp|set |giv|gave|remove|clear|resume|switch|open"
+_FAILED = re.compile(r"fail|error|time.?out|unreach|lost|down|miss|after \d", re.IGNORECASE)
+_NO_MARK = re.compile(
+    r"\.(?:py|sh|conf|toml|ya?ml|ini|cfg|log|db|sqlite3?|sock|crt|pem|key)$|^/proc/|^/dev/|/$"
+)
+MARK_BYTES, MARK_SECONDS = 4096, 10_800.0
+"""How large such a file may be, and how old."""
 
 
 def left_behind(case: Case) -> Iterator[Idea]:
     """Something below was started anew; what needs it was not, and does not work since."""
-    chain = [case.brief.service, *case.needs(case.brief.service)]
+    chain = _chain(case)
     fallen: list[str] = []
     evidence: list[str] = []
     roots: list[str] = []
@@ -47,6 +63,85 @@ def left_behind(case: Case) -> Iterator[Idea]:
         tuple(case.restart(one) for one in fallen), "",
         ("let those that lose a connection connect again by themselves",),
     )  # fmt: skip
+
+
+def _chain(case: Case) -> list[str]:
+    """The service of the alert and all below it, near ones first."""
+    found, waiting = list[str](), [case.brief.service]
+    while waiting:
+        one = waiting.pop(0)
+        if one and one not in found:
+            found.append(one)
+            waiting += _below(case, one)
+    return found
+
+
+def resting(case: Case) -> Iterator[Idea]:
+    """A service wrote down that it gave up, and goes by that though what it needs is back. What
+    people put there is left: it tells of no failure."""
+    for service in case.suspects:
+        for path, spoken in _marks(case, service).items():
+            look = mark(path)
+            wants = case.missing((look,))
+            found = case.look(look)
+            claim = f"{service} rests, because {path} is there"
+            if wants:
+                yield Idea("cascading-failure", service, claim, 0.66, path, lines(spoken), wants)
+            if found is None or not found.ok or not found.lines:
+                continue
+            size, at = (parse.number(word) for word in found.lines[0].split()[:2])
+            text = found.lines[1:]
+            told = [line for line in text if gave_up(line)]
+            told += list(case.said(service, rf"(?:{_ENTERED}).*{re.escape(path)}"))
+            if size > MARK_BYTES or case.now - at > MARK_SECONDS or not told:
+                continue
+            below = _below(case, service)
+            away = [one for one in below if not _is_up(case, one)]
+            root = next(iter([*away, *below]), service)
+            own, aside = shlex.quote(path), shlex.quote(kept_as(path))
+            yield Idea(
+                "cascading-failure", root,
+                f"{claim}, though what it needs is back", 0.5 if away else 0.86, path,
+                lines(spoken, *told), (), (f"mv {own} {aside}", case.restart(service)),
+                f"mv {aside} {own}", ("let what gives up try again by itself",),
+            )  # fmt: skip
+
+
+def gave_up(text: str) -> bool:
+    """Whether a text tells of a failure, as what a service notes when it gives up."""
+    return bool(_LOST.search(text) or _FAILED.search(text))
+
+
+def mark(path: str) -> str:
+    """When a small file was written, and what it says."""
+    own = shlex.quote(path)
+    return f"stat -c '%s %Y %U' {own} && head -c 400 {own}"
+
+
+def _marks(case: Case, service: str) -> dict[str, str]:
+    """Files by which a service may say that it rests, with what tells of each: it complains of
+    one, or a setting names it."""
+    found = dict[str, str]()
+    troubles = case.troubles(service)
+    for line in troubles[:6]:
+        if _REST.search(line):
+            found |= {path.rstrip(".,;:"): line for path in parse.paths_in(line)}
+    spoken = next((line for line in troubles if _REST.search(line)), "")
+    base = case.directory(service)
+    for _, values in case.sources(service) if spoken else ():
+        for key, value in values.items():
+            if _REST.search(re.sub(r"[_.-]", " ", key)) and "/" in value:
+                found.setdefault(settings.whole(value, base), spoken)
+    return {
+        path: line
+        for path, line in found.items()
+        if not _NO_MARK.search(path) and case.user_of(path, service) == service
+    }
+
+
+def _is_up(case: Case, service: str) -> bool:
+    program = case.programs.get(service)
+    return program is None or program.up
 
 
 def _fell(case: Case, service: str) -> str:
@@ -82,4 +177,4 @@ def _age(case: Case, service: str) -> int | None:
     return process.age if process is not None else None
 
 
-RULES = (left_behind,)
+RULES = (left_behind, resting)

@@ -7,14 +7,16 @@ from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes, settings
 from hermes_agent.models.responder.case import Case, paths_in
-from hermes_agent.models.responder.house import SYSTEM
+from hermes_agent.models.responder.house import CODE, SYSTEM
 from hermes_agent.models.responder.ideas import KEEP, Idea, lines
+from hermes_agent.models.responder.rules_cascade import gave_up
 
 _LOCKED = re.compile(
     r"lock|pid ?file|\.pid\b|\.sock\b|another (?:\w+ )?(?:instance|process|copy|one)|"
     r"already (?:running|started|locked|active|exists)|file exists|EEXIST|EAGAIN|"
     r"resource temporarily unavailable|in use by|held by|is it running|waiting for|"
-    r"other (?:instance|process)|in progress|is busy|already at work|maintenance|"
+    r"(?:other|previous|earlier) (?:instance|process|run|job)|has not finished|in progress|"
+    r"is busy|already at work|maintenance|"
     r"(?:skip|paus|refus|wait|suspend|postpon)\w*\b.* (?:while|until|because|since)\b",
     re.IGNORECASE,
 )
@@ -52,6 +54,9 @@ def locked(case: Case) -> Iterator[Idea]:
                            lines(line), wants)  # fmt: skip
             elif not named and not known:
                 yield from _searching(case, service, line)
+                if more := case.missing(probes.show(path) for path in _code(case, service)):
+                    yield Idea("stale-lock", service, f"{service} waits for a lock", 0.55, service,
+                               lines(line), more)  # fmt: skip
 
 
 def _named(case: Case, service: str, line: str) -> list[str]:
@@ -91,10 +96,15 @@ def _known(case: Case, service: str) -> list[str]:
             _KEY.search(own) or re.search(r"\.(lock|lck|pid)$|lock$", value)
         ):
             found.append(settings.whole(value, folder))
-    for script in case.wrappers(service):
+    for script in [*case.wrappers(service), *_code(case, service)]:
         found += [one for one in paths_in(case.content(script)) if _LOCK.search(one)]
     kept = [one for one in dict.fromkeys(found) if one and not one.startswith(SYSTEM)]
     return [one for one in kept if not one.endswith((".log", ".conf"))]
+
+
+def _code(case: Case, service: str) -> list[str]:
+    """The program that it runs, as text."""
+    return [path for path in case.command(service) if CODE.search(path) and path[:1] == "/"][:2]
 
 
 def search(name: str, folders: tuple[str, ...]) -> str:
@@ -134,6 +144,8 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
         return
     shown, open_by, listed = probes.show(path), probes.holders(path), probes.rows(path)
     found = case.look(shown)
+    if found is not None and not _PID.search(found.output) and gave_up(found.output):
+        return  # it says why somebody does not go on, not who is at work
     wants = case.missing((shown, listed, open_by))
     claim = f"{path} is a lock of a process that is gone"
     if found is None or case.look(listed) is None:
