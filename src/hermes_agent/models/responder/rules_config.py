@@ -6,12 +6,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder import probes
+from hermes_agent.models.responder import mending, probes
 from hermes_agent.models.responder.case import Case, paths_in
 from hermes_agent.models.responder.house import CODE, SECRET
 from hermes_agent.models.responder.ideas import Idea, earlier, kept_as, lines, put_back, undo_of
+from hermes_agent.models.responder.mending import Row
 from hermes_agent.models.responder.settings import Settings, is_config
-from hermes_agent.models.responder.versions import DEFAULTS, KEEP, Copy
+from hermes_agent.models.responder.versions import DEFAULTS, Copy
 
 _BAD_CONFIG = re.compile(
     r"config|\[emerg\]|syntax|pars(?:e|ing)|setting|directive|option|parameter|"
@@ -30,6 +31,8 @@ PREVENT = ("test a configuration before it is loaded", "keep configurations unde
 _WORD = re.compile(r"[\w./:@-]{2,}")
 UNABLE = 0.4
 """Of ideas for which there is nothing to be done: they wait behind others."""
+MOST_CHARS, CUT = 6000, "[..."
+"""Of a file that is longer not all may have been seen, and what is left out is marked so."""
 _FILES = 5
 """Files of a service that are compared with earlier versions."""
 
@@ -121,7 +124,9 @@ def _restoring(case: Case, service: str, path: str, said: str, named: bool) -> I
     wants = (*copy.wants, *case.missing((probes.show(path),)))
     if _is_nginx(case, service):
         wants += case.missing((nginx_test(case, service),))
-    if not said and not copy.path and not (copy.wants and (recent or is_near(case, service))):
+    row = None if copy.path else _unreadable(case, service, path, said, recent)
+    unseen = copy.wants and (recent or is_near(case, service))
+    if not (said or copy.path or row or unseen):
         return
     score = 0.3 + 0.25 * bool(said) + 0.1 * named + 0.2 * bool(copy.path) + 0.15 * recent
     score += 0.15 * bool(blamed(case, service, copy.changes))
@@ -131,19 +136,30 @@ def _restoring(case: Case, service: str, path: str, said: str, named: bool) -> I
     fix: tuple[str, ...] = ()
     if copy.path:
         fix = (*_back(case, service, path, copy), case.restart(service))
-    elif line and 'unexpected "}"' in said:
-        before = int((line[1] or line[2])[:6]) - 1
-        fix = (f"cp {shlex.quote(path)} {KEEP}/", f"sed -i '{before}s/$/;/' {shlex.quote(path)}",
-               case.restart(service))  # fmt: skip
+    elif row is not None:
+        keep = f"cp {shlex.quote(path)} {shlex.quote(kept_as(path))}"
+        fix = keep, row.command(path), case.restart(service)
+        score += 0.2 if said else 0.3
     else:
         fix = _commented(case, service, path, said)
     if not fix and not wants:
         score = min(score, UNABLE)
     yield Idea(
         "bad-config", service, f"{path} of {service} is wrong since it was changed",
-        min(score, 0.92), locus, lines(said, copy.change, *case.troubles(service)[:1]), wants, fix,
+        min(score, 0.92), locus,
+        lines(said, copy.change, row.old if row else "", *case.troubles(service)[:1]), wants, fix,
         undo_of(path), PREVENT,
     )  # fmt: skip
+
+
+def _unreadable(case: Case, service: str, path: str, said: str, recent: bool) -> Row | None:
+    """The row that keeps a file from being read, where somebody complains of it, or may."""
+    program = case.programs.get(service)
+    down = program is not None and not program.up
+    text = case.content(path)
+    if not (said or down or recent) or len(text) > MOST_CHARS or CUT in text:
+        return None
+    return mending.mended(text, path, said)
 
 
 def _back(case: Case, service: str, path: str, copy: Copy) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder import parse, probes, rules_former
-from hermes_agent.models.responder.case import Case, paths_in
+from hermes_agent.models.responder.case import Case, paths_in, stamp
 from hermes_agent.models.responder.house import CODE, SHARED
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.rules_config import is_near, is_shared, reread, swapped
@@ -58,10 +58,10 @@ def _linked(case: Case, service: str) -> Iterator[Idea]:
     """A link leads to a new one, and an older one lies beside it."""
     if is_near(case, service) and (unseen := case.missing((probes.RELEASES,))):
         claim = f"{service} may run a release that is worse than the one before"
-        yield Idea("bad-deploy", service, claim, 0.3, service, (), unseen)
+        yield Idea("bad-deploy", service, claim, 0.46, service, (), unseen)
     links = re.findall(r"^(/\S+) -> (\S+)  (.*)$", case.text(probes.RELEASES), re.MULTILINE)
     whole = " ".join([*case.command(service), case.directory(service), *case.named(service)])
-    for link, target, _ in links:
+    for link, target, written in links:
         if link not in whole and f"/{service}/" not in link:
             continue
         now = PurePosixPath(target)
@@ -70,12 +70,14 @@ def _linked(case: Case, service: str) -> Iterator[Idea]:
         own, before = _previous(case, str(folder), now.name)
         if not before and not wants:
             continue
+        lately = 0 <= case.now - stamp(written, case.now, case.offset) < RECENT_SECONDS
         code, broken = _trouble(case, service)
         previous = shlex.quote(str(now.parent / before)) if before else ""
         link_at = shlex.quote(link)
         yield Idea(
             "bad-deploy", service, f"release {now.name} of {service} is worse than {before}",
-            min(_score(case, service, now.name) + 0.1 * bool(before), 0.86), now.name,
+            min(_score(case, service, now.name) + 0.1 * bool(before) + 0.15 * lately, 0.86),
+            now.name,
             lines(code or broken, own.line if own else "", f"{link} -> {target}"), wants,
             (f"ln -sfn {previous} {link_at}", case.restart(service)) if before else (),
             f"ln -sfn {target} {link}", PREVENT,
