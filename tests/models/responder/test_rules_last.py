@@ -5,7 +5,7 @@ from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.rules_added import added, rewritten
-from hermes_agent.models.responder.rules_last import suspended
+from hermes_agent.models.responder.rules_last import holding, suspended
 from hermes_agent.models.responder.seen import Seen
 from tests.models.responder.machine import WELL, Machine, brief, converse
 
@@ -115,3 +115,13 @@ def test_nobody_is_halted_for_a_service_that_does_not_run() -> None:
         **{probes.CLIENTS: CONNECTIONS, probes.OPEN_FILES: "x", probes.STATUS: down},
     )
     assert not list(suspended(machine))
+
+
+def test_who_holds_the_file_that_a_service_waits_for_is_ended() -> None:
+    said = "2026-11-15T20:03:10Z ERROR /var/opt/api/write is locked by somebody"
+    seen = {probes.tail("/var/log/api.log"): said}
+    held = "/proc/41/fd/9 /var/opt/api/write\n/proc/7/fd/4 /var/opt/api/write\n"
+    (idea,) = holding(case(**seen, **{probes.OPEN_FILES: held}))
+    assert idea.fix == ("kill 40 41",)
+    other = held.replace("write\n/proc/7", "read\n/proc/7")
+    assert not list(holding(case(**seen, **{probes.OPEN_FILES: other})))

@@ -6,12 +6,17 @@ import re
 from collections.abc import Iterator
 
 from hermes_agent.models.responder import parse, probes
-from hermes_agent.models.responder.case import YOUNG_SECONDS, Case
+from hermes_agent.models.responder.case import YOUNG_SECONDS, Case, paths_in
 from hermes_agent.models.responder.ideas import Idea, lines
 from hermes_agent.models.responder.needed import targets
 
 MOST = 2
 """Strangers that are tried."""
+_HELD = re.compile(
+    r"lock|busy|in use|held by|being (?:written|used)|resource temporarily|EAGAIN|EWOULDBLOCK"
+    r"|timed? ?out|wait",
+    re.IGNORECASE,
+)
 _PORT = re.compile(r":(\d{2,5})(?![\d.])")
 _STORE = re.compile(
     r"postgres|postmaster|mysqld|mariadbd|mongod|redis-server|valkey|etcd|cassandra|elasticsearch"
@@ -96,6 +101,32 @@ def suspended(case: Case) -> Iterator[Idea]:
         )  # fmt: skip
 
 
+def holding(case: Case) -> Iterator[Idea]:
+    """The service complains of a file that is locked or busy, and somebody whom nobody looks after
+    has that file open: to halt it would not make it let go."""
+    for service in [case.brief.service, *case.needs(case.brief.service)]:
+        for line in [*case.troubles(service)[:4], case.symptom]:
+            named = paths_in(line) if _HELD.search(line) else []
+            wants = case.missing((probes.OPEN_FILES,)) if named else ()
+            for row in case.text(probes.OPEN_FILES).splitlines():
+                pid, path = re.match(r"/proc/(\d{1,9})/fd/", row), row.partition(" ")[2]
+                chain = case.strangers(int(pid[1]), harmful=True) if pid and path in named else []
+                if not chain:
+                    continue
+                ids, first = " ".join(str(one.pid) for one in chain), chain[0]
+                yield Idea(
+                    "runaway-process", service,
+                    f"process {first.pid} ({first.command[:60]}), which nobody looks after, holds "
+                    f"{path}, for which {service} waits", 0.66,
+                    f"pid {first.pid}: {first.command[:80]}, {path}", lines(line, row, first.line),
+                    (), (f"kill {ids}",), "it was started by hand: start it again",
+                    ("give work on shared files a limit of time",),
+                )  # fmt: skip
+            if wants:
+                yield Idea("runaway-process", service, f"somebody may hold {named[0]}", 0.5,
+                           named[0], lines(line), wants)  # fmt: skip
+
+
 def _strangers(case: Case) -> Iterator[tuple[str, parse.Process]]:
     """Who is connected to the service or to what it needs, or has its files open: the ids of the
     one who started it all and of the others, and that one."""
@@ -110,4 +141,4 @@ def _strangers(case: Case) -> Iterator[tuple[str, parse.Process]]:
                 yield " ".join(str(process.pid) for process in chain), chain[0]
 
 
-RULES = (anew, suspended)
+RULES = (anew, suspended, holding)
