@@ -14,7 +14,7 @@ MOST = 2
 """Strangers that are tried."""
 _HELD = re.compile(
     r"lock|busy|in use|held by|being (?:written|used)|resource temporarily|EAGAIN|EWOULDBLOCK"
-    r"|timed? ?out|wait",
+    r"|timed? ?out|wait|taken|occupied|used by|owned by|another (?:process|program)|exclusive",
     re.IGNORECASE,
 )
 _PORT = re.compile(r":(\d{2,5})(?![\d.])")
