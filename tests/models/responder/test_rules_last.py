@@ -65,7 +65,8 @@ def test_what_was_added_last_to_a_folder_of_drop_ins_is_moved_aside() -> None:
     idea = acted(list(added(machine)))
     assert idea.component == "nginx"
     assert idea.fix[0].startswith(f"mv {site} ")
-    assert idea.undo.endswith(f" {site}")
+    assert f" {site}; " in idea.undo
+    assert idea.finish
 
 
 def test_what_was_set_up_together_was_not_added() -> None:

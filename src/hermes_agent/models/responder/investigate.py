@@ -103,6 +103,10 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
             ended = yield from _resolve(tried.cause, tried, brief)
             if ended:
                 return ended
+    if tried.judged != len(tried.ideas):
+        known, well = yield from _triage(brief, "What is left of it?")
+        if not well:
+            yield from looked_back(brief, known, tried)
     return (yield from _escalate(brief, known, tried))
 
 

@@ -38,16 +38,14 @@ def added(case: Case) -> Iterator[Idea]:
         if not wants and versions(case, row.path):
             continue  # it was changed, not added
         heard = _heard(case, service, row.path)
-        fix = (
-            f"mv {shlex.quote(row.path)} {shlex.quote(kept_as(row.path))}",
-            case.restart(service),
-            *_others(case, service),
-        )
+        kept, anew = kept_as(row.path), (case.restart(service), *_others(case, service))
+        fix = (f"mv {shlex.quote(row.path)} {shlex.quote(kept)}", *anew)
+        back = "; ".join((f"mv {shlex.quote(kept)} {shlex.quote(row.path)}", *anew))
         yield Idea(
             "bad-config", service, f"{row.path} was added last, and {service} goes by it since",
             0.42 + 0.25 * bool(heard), row.path, lines(heard, row.line), wants,
-            () if wants else fix, f"mv {kept_as(row.path)} {row.path}",
-            ("try what is added before it is loaded",),
+            () if wants else fix, back, ("try what is added before it is loaded",), "",
+            (f"ls -l {shlex.quote(kept)}",),
         )  # fmt: skip
 
 
