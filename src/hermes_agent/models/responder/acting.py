@@ -20,6 +20,8 @@ LOOKS = 5
 """Times that it looks closer before each remedy."""
 AT_ONCE, EACH = 20, 6
 """Looks at once, and those of one idea that come before what others want."""
+SURE = 0.85
+"""From which score on more time is given to a remedy."""
 TURNS = 6
 """Verifications in a row where checks held and failed by turns."""
 CASCADE = "cascading-failure"
@@ -209,8 +211,10 @@ def mend(
     done = [command for command, result in results if _worked(result)]
     tried.done += done
     well = holds if last is not after else _went_well
-    if done and not (well(answer) and _proven(answer, proofs)):
-        answer = yield Move("It may take a moment.", (terminal("sleep 3"), *proofs, last))
+    for seconds in (3, 6) if idea.score >= SURE else (3,):
+        if done and not (well(answer) and _proven(answer, proofs)):
+            wait = terminal(f"sleep {seconds}")
+            answer = yield Move("It may take a moment.", (wait, *proofs, last))
     tried.doubted = not _proven(answer, proofs)
     if not well(answer) or tried.doubted:
         if not well(answer):
