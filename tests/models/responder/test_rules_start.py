@@ -283,7 +283,7 @@ def test_a_link_that_leads_nowhere_is_led_to_the_release_before() -> None:
     there = "/opt/shop/releases/9\n/opt/shop/releases/11\n"
     seen = case(
         (probes.walk("/opt/shop/current"), walked),
-        (rules_absent.siblings("/opt/shop/releases/12"), there), said=said, status=DOWN,
+        (rules_absent.kin("/opt/shop/releases/12"), there), said=said, status=DOWN,
     )  # fmt: skip
     idea = best(rules_absent.absent(seen))
     assert idea.fix[0] == "ln -sfn /opt/shop/releases/11 /opt/shop/current"

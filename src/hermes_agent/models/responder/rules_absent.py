@@ -59,8 +59,12 @@ def absent(case: Case) -> Iterator[Idea]:
         said = [line for line in case.troubles(service)[:8] if _ABSENT.search(line)]
         if program is not None and not program.up and _ABSENT.search(program.line):
             said.append(program.line)
+        definition = case.definition(service)
         for line in said:
-            for path in _paths(case, service, line):
+            paths = _paths(case, service, line)
+            if definition is not None and "making dispatchers" in line:
+                paths += definition.logs
+            for path in paths:
                 yield from _bringing_back(case, service, path, line)
 
 
@@ -267,9 +271,8 @@ def _broken_link(case: Case, path: str) -> tuple[str, str]:
 def _relinked(case: Case, path: str) -> Mend | None:
     """A link on the way leads to what is gone: it is led to the likest of what is there."""
     link, target = _broken_link(case, path)
-    rows = case.text(siblings(target)).splitlines() if target else []
-    above = PurePosixPath(target).parent
-    there = [row for row in rows if PurePosixPath(row).parent == above and row != link]
+    rows = case.text(kin(target)).splitlines() if target else []
+    there = [row for row in rows if row.startswith("/") and row != link and _is_kin(row, target)]
     if not there or target in there:
         return None
     best = max(there, key=lambda row: (_numbers(row) < _numbers(target), _numbers(row)))
@@ -280,7 +283,23 @@ def _relinked(case: Case, path: str) -> Mend | None:
 def relink_wants(case: Case, path: str) -> tuple[str, ...]:
     """What lies beside that to which a broken link leads."""
     _, target = _broken_link(case, path)
-    return case.missing((siblings(target),)) if target else ()
+    return case.missing((kin(target),)) if target else ()
+
+
+def kin(path: str) -> str:
+    """What lies beside a path and is called alike, and programs by its name without numbers."""
+    here = PurePosixPath(path)
+    stem = re.split(r"\d", here.name)[0]
+    name = shlex.quote(stem.rstrip(".-_")) if stem.strip(".-_") else ""
+    called = f"; command -v {name} {name}3" if name and here.parent.name in ("bin", "sbin") else ""
+    return f"ls -d {shlex.quote(str(here.parent))}/{shlex.quote(stem)}* 2>/dev/null{called}"
+
+
+def _is_kin(path: str, other: str) -> bool:
+    """Whether two are versions of one by their names, or nearly called the same."""
+    first, second = (PurePosixPath(one).name for one in (path, other))
+    plain = [re.sub(r"[\d._-]+", "", one) for one in (first, second)]
+    return plain[0] == plain[1] or SequenceMatcher(None, first, second).ratio() >= LIKE
 
 
 def _heads(path: str) -> list[str]:

@@ -32,6 +32,7 @@ _SIMPLE = re.compile(r"[\w.,:%+-]+")
 _REFUSES = re.compile(r"error|CANT_REREAD", re.IGNORECASE)
 _NO_FOLDER = re.compile(r"directory named as part of the path (\S+) does not exist")
 _NO_USER = re.compile(r"[Ii]nvalid user name (\S+)")
+_MODULE = re.compile(r"No module named [\"']?([\w.]+)")
 REREAD = "supervisorctl reread"
 PREVENT = ("try a changed entry before it is rolled out",)
 
@@ -166,6 +167,55 @@ def _called(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
         return
 
 
+def module(case: Case) -> Iterator[Idea]:
+    """A module that it needs is not where it looks: it is put there, or it is told where that
+    is."""
+    for service in _near(case):
+        line = next((one for one in case.troubles(service)[:6] if _MODULE.search(one)), "")
+        found = _MODULE.search(line)
+        definition = case.definition(service)
+        if found is None or definition is None:
+            continue
+        name = found[1].partition(".")[0]
+        look = (
+            f"find /opt /srv /usr/local /home /root /var/lib /app -xdev -maxdepth 8 "
+            rf"\( -name {shlex.quote(f'{name}.py')} -o -name {shlex.quote(name)} -type d \) "
+            "! -path '*/__pycache__/*' 2>/dev/null | head -n 8"
+        )
+        there = [row for row in case.text(look).splitlines() if row.startswith("/")]
+        there.sort(key=lambda row: not case.owns(service, row))
+        mend, path = _importable(case, service, there[0]) if there else ((), definition.path)
+        yield Idea(
+            "bad-config", service, f"{service} does not find its module {name}",
+            0.86 if mend else 0.62, f"{path}: {name}" + (f", {there[0]}" if there else ""),
+            lines(line, *there[:1]), case.missing((look,)),
+            (*mend, *_again(case, service, path)) if mend else (), undo_of(path), PREVENT,
+        )  # fmt: skip
+
+
+def _importable(case: Case, service: str, place: str) -> tuple[tuple[str, ...], str]:
+    """What lets a module be found that lies somewhere, and the file that is changed for it."""
+    definition = case.definition(service)
+    entry = definition.path if definition else ""
+    told = definition.settings.get("environment", "") if definition else ""
+    row = f"command={definition.command}" if definition else ""
+    looked = re.search(r"PYTHONPATH=\"?([^\",]+)", told)
+    if looked:
+        folder = shlex.quote(looked[1].split(":")[0])
+        return (f"mkdir -p {folder}", f"cp -rp {shlex.quote(place)} {folder}/"), f"{folder}/"
+    if own := re.match(r"(.+)/lib/python[\d.]+/site-packages/", place):
+        new = re.sub(r"(?<![\w/])python3?(?![\w.])", f"{own[1]}/bin/python", row, count=1)
+        return (swapped(entry, row, new) if new != row else ()), entry
+    value = f'PYTHONPATH="{PurePosixPath(place).parent}"'
+    if told:
+        return swapped(
+            entry, f"environment={told}", f"environment={told.rstrip(',')},{value}"
+        ), entry
+    name = shlex.quote(entry)
+    add = shlex.quote(f"/^\\[program:{service}\\]/a environment={value}")
+    return (f"cp {name} {shlex.quote(kept_as(entry))}", f"sed -i {add} {name}"), entry
+
+
 def variable(case: Case) -> Iterator[Idea]:
     """A variable that it needs is set nowhere: as it is spelt nearly, or as others have it."""
     for service in _near(case):
@@ -296,4 +346,4 @@ def _readable(case: Case, place: str, refused: str) -> tuple[tuple[str, ...], st
     return (), ""
 
 
-RULES = (option, bare, variable, unlisted)
+RULES = (option, bare, module, variable, unlisted)

@@ -24,7 +24,7 @@ _TAKEN = (
     r"bind(?:ing)?\(?\)? .*fail|(?:cannot|can't|could not|failed to|unable to) (?:bind|listen)|"
     r"port\W+\d+ .*(?:in use|taken|busy|occupied)|only one usage of each socket"
 )
-_PORT = re.compile(r"(?:port\W{1,3}|:)(\d{2,5})\b")
+_PORT = re.compile(r"(?:port\W{1,5}|:)(\d{2,5})\b")
 _LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "[::1]")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _KEEPERS = re.compile(
@@ -33,7 +33,7 @@ _KEEPERS = re.compile(
 )
 """Those that start others: they stay."""
 _LISTENS = re.compile(
-    r"(?:listen|serv|bound|start|ready|running|accept)\w*\b.*?(?::|\bport\W{1,3})(\d{2,5})\b",
+    r"(?:listen|serv|bound|start|ready|running|accept)\w*\b.*?(?::|\bport\W{1,5})(\d{2,5})\b",
     re.IGNORECASE,
 )
 _SITE = re.compile(r"^\s*listen\s+(?:\S*:)?(\d{2,5})\b", re.MULTILINE)
@@ -147,13 +147,14 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     line, place = _job(case, [one.command for one in chain])
     stop = _silenced(line, place) if place else ()
     told = "; ".join(one.command for one in chain)[:120]
+    how = "kill -INT" if re.match(r"(?:/\S*/)?postgres\b", told) else "kill"
     yield Idea(
         "port-conflict", held.service,
         f"{held.claim}, which nobody looks after{f' and {place} starts' if place else ''}",
         0.92 if held.spoken else 0.8, f"{held.locus}: {told}{f', {place}' if place else ''}",
         lines(held.line, held.spoken, line, *(one.line for one in chain)),
         case.missing((probes.JOBS,)),
-        (*stop, f"kill {' '.join(str(one) for one in sorted(family)) or held.pid}", "sleep 1",
+        (*stop, f"{how} {' '.join(str(one) for one in sorted(family)) or held.pid}", "sleep 1",
          case.restart(held.service)),
         undo_of(place) if place else f"start process {held.pid} again",
         ("start programs by the supervisor only", "alert on strangers that listen"),
@@ -266,9 +267,13 @@ def _misled(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> It
 def _surplus(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
     """One that people do not know of took the port of one that they do: it is stopped."""
     known = [one.name for one in case.brief.services]
-    if held.service not in known or owner in known:
-        return
     definition, program = case.definition(owner), case.programs[owner]
+    mine = case.definition(held.service)
+    starts = [
+        one.settings.get("autostart", "true") if one else "true" for one in (mine, definition)
+    ]
+    if held.service not in known or (owner in known and starts != ["true", "false"]):
+        return
     if {*case.ports(owner)} - {held.port} and _own_port(case, owner, held.service, held.port):
         return
     name = shlex.quote(program.name)

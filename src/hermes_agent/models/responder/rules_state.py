@@ -22,6 +22,7 @@ _DAMAGED = re.compile(
 )
 _UNFINISHED = re.compile(r"[._-](tmp|new|part|partial|swp|temp)$|^\.")
 _MADE_AGAIN = re.compile(r"cache|index|thumb|tmp|temp|session", re.IGNORECASE)
+_JSON = re.compile(r"JSON|Expecting|Unterminated|delimiter|unexpected (?:end|token)", re.IGNORECASE)
 MANY = 3
 """Files of a folder of which one more or less is one piece of work."""
 
@@ -36,9 +37,37 @@ def damaged(case: Case) -> Iterator[Idea]:
         if not line:
             continue
         named = [path for path in paths_in(line) if _may_be(case, service, path)]
+        if not named and _JSON.search(line):
+            named, wants = _unreadable(case, service)
+            if wants:
+                yield Idea("service-crash", service, f"{service} ends on a file it cannot read",
+                           0.64, service, lines(line), wants)  # fmt: skip
         told = [path for path in case.named(service) if _may_be(case, service, path)]
         for path in dict.fromkeys([*named, *(told if not named else [])][:4]):
             yield from _mending(case, service, path, line, path in named)
+
+
+def _unreadable(case: Case, service: str) -> tuple[list[str], tuple[str, ...]]:
+    """Files in folders that it is told of which are no JSON; and what to look at to know."""
+    folders = [one for one in case.named(service) if _may_hold(case, service, one)]
+    if not folders:
+        return [], ()
+    named = " ".join(shlex.quote(one) for one in folders[:6])
+    look = (
+        f"find {named} -maxdepth 1 -type f -size -200k ! -name '*.log' 2>/dev/null | sort | "
+        'head -n 200 | while read -r f; do python3 -m json.tool "$f" >/dev/null 2>&1 || '
+        'echo "$f"; done'
+    )
+    found = [row for row in case.text(look).splitlines() if row.startswith("/")]
+    return (found if len(found) <= MANY else []), case.missing((look,))
+
+
+def _may_hold(case: Case, service: str, path: str) -> bool:
+    """Whether it may be a folder of pieces of work."""
+    return not (
+        CODE.search(path) or LOG.search(path) or path.startswith((*SYSTEM, "/etc/"))
+        or path == case.directory(service) or path in case.configs(service)
+    )  # fmt: skip
 
 
 def _may_be(case: Case, service: str, path: str) -> bool:
@@ -110,7 +139,7 @@ def _best(copies: list[parse.Sized], own: parse.Sized) -> parse.Sized | None:
 
 def _is_one_of_many(case: Case, service: str, path: str, look: str) -> bool:
     """Whether its settings name the folder and not the file, or what is in it is made again."""
-    if path in case.named(service) or is_config(path):
+    if path in case.named(service) or (is_config(path) and not path.startswith("/var/")):
         return bool(_MADE_AGAIN.search(path))
     count = case.text(look).split()
     return bool(count) and count[-1].isdigit() and int(count[-1]) >= MANY
