@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from hermes_agent.models.responder import (
+    pieces,
     probes,
     room,
     rules_flood,
@@ -12,6 +13,7 @@ from hermes_agent.models.responder import (
 )
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
 from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.seen import Seen
 
 NOW = 1794772992.0
@@ -221,3 +223,49 @@ def test_who_does_not_read_what_is_kept_for_it_is_ended_before_the_service_start
     best = max(rules_leaks.leaking(case(seen, said)), key=lambda idea: idea.score)
     assert best.fix[0] == "kill 90"
     assert best.fix[-1] == "supervisorctl restart depot"
+
+
+WORKER = """\
+==> /etc/supervisor/conf.d/depot.conf <==
+[program:depot]
+command=python3 /app/depot/main.py --inbox=/vol/queue --done=/vol/done --poll-interval=5
+stdout_logfile=/var/log/depot.log
+"""
+BURNING = "7 takes 4 % of a core itself and {} % by what it started, ready to run {} times of 8"
+
+
+def spinning(more: Mapping[str, str], burn: str) -> list[Idea]:
+    seen = {probes.PROGRAMS: WORKER, probes.BURN: burn, probes.descriptors(7): "", **more}
+    return sorted(rules_load.runaway(case(seen, "not done")), key=lambda idea: -idea.score)
+
+
+def test_a_worker_that_spins_is_started_anew_without_what_it_spoke_of_last() -> None:
+    said = "==> /var/log/depot.log <==\nrendering 10-a7x.txt\n"
+    lying = pieces.lying(case({probes.PROGRAMS: WORKER}), "depot", ["10-a7x.txt"])
+    seen = {probes.LOGS: said, lying: "/vol/queue/10-a7x.txt\n/vol/done/10-a7x.txt"}
+    best = spinning(seen, BURNING.format(0, 8))[0]
+    assert "/vol/queue/10-a7x.txt" in best.fix[1]
+    assert "/vol/done" not in " ".join(best.fix)
+    assert best.fix[-1] == "supervisorctl restart depot"
+
+
+def test_who_only_starts_others_that_are_busy_is_busy() -> None:
+    assert spinning({}, BURNING.format(60, 1))[0].claim.endswith("eats 64 % of a core")
+    assert not spinning({}, BURNING.format(2, 1))
+
+
+def test_a_pause_of_nothing_is_set_right_in_its_one_line() -> None:
+    entry = WORKER.replace("--poll-interval=5", "--poll-interval=0")
+    best = spinning({probes.PROGRAMS: entry}, BURNING.format(60, 8))[0]
+    assert "poll" in best.fix[1]
+    assert best.fix[1].startswith("sed -i -E ")
+    assert best.fix[-1] == "supervisorctl restart depot"
+
+
+def test_a_query_without_end_is_given_up_and_the_database_goes_on() -> None:
+    processes = PROCESSES.replace(
+        "python3 /app/depot/main.py --data=/vol/live", "postgres: app shop 127.0.0.1(41022) SELECT"
+    )
+    found = spinning({probes.PROCESSES: processes, probes.CLIENTS: ""}, BURNING.format(60, 8))
+    assert found[0].fix == ("kill -INT 7",)
+    assert not any("restart" in one for idea in found for one in idea.fix)

@@ -47,7 +47,7 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
     "descriptor-leak": (probes.VITALS, probes.CONNECTIONS),
     "memory-leak": (probes.AGAIN, probes.VITALS),
     "network-partition": (probes.LINKS, probes.RULES),
-    "runaway-process": (probes.BUSY,),
+    "runaway-process": (probes.BURN,),
     "service-crash": (probes.SUPERVISOR_LOG,),
     "slow-dependency": (probes.CONNECTIONS,),
 }

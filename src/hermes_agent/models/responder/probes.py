@@ -10,6 +10,17 @@ UNITS = "systemctl list-units --type=service --all --plain --no-legend"
 PROCESSES = "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-pcpu"
 AGAIN = "sleep 2; ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-rss"
 BUSY = "top -b -n 2 -d 1 -w 200"
+BURN = (
+    'one() { cat /proc/[0-9]*/stat 2>/dev/null | awk \'{p = $1; sub(/^.*\\) /, ""); '
+    "print p, $1, $12 + $13, $14 + $15}'; }; for i in 1 2 3 4 5 6 7 8; do one; sleep 0.25; done | "
+    "awk '!($1 in s) {s[$1] = $3; c[$1] = $4} {l[$1] = $3; m[$1] = $4; "
+    'r[$1] += ($2 == "R")} '
+    'END {for (p in s) if (r[p] > 5 || l[p] + m[p] - s[p] - c[p] >= 8) print p, "takes", '
+    '(l[p] - s[p]) / 2, "% of a core itself and", (m[p] - c[p]) / 2, '
+    '"% by what it started, ready to run", r[p], "times of 8"}\' | sort -k3,3nr | head -n 20'
+)
+"""Who takes the processor right now, those who only start others that do among them; and who would
+take more, where many fight for it."""
 CONNECTIONS = "ss -tnp"
 CLIENTS = "for i in 1 2 3 4 5 6; do ss -tnp; ps -eo pid=,ppid=; sleep 0.2; done"
 """Connections over a while: whoever comes and goes is seen, too, and who started it."""
@@ -49,7 +60,8 @@ NAMES = "tail -v -n +1 /etc/resolv.conf /etc/hosts /etc/nsswitch.conf"
 DELETED = r"find /proc/[0-9]*/fd -lname '* (deleted)' -printf '%p %l\n'"
 OPEN_FILES = r"find /proc/[0-9]*/fd -lname '/*' -printf '%p %l\n'"
 RELEASES = (
-    "find /srv /opt /app /var/www /home /data /usr/local -xdev -maxdepth 4 -type l "
+    "find /srv /opt /app /var/www /home /data /etc/nginx /etc/haproxy /usr/local/bin "
+    "/usr/local/lib /usr/local/etc -xdev -maxdepth 4 -type l "
     "-printf '%p -> %l  %TY-%Tm-%Td %TH:%TM:%TS\\n' 2>/dev/null | head -n 60"
 )
 CERTIFICATES = (

@@ -1,4 +1,4 @@
-"""Processes that take too much: the processor, memory, open files."""
+"""Processes that take too much of the processor, and those who ask without end."""
 
 import re
 import shlex
@@ -6,67 +6,94 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder import parse, probes, room
+from hermes_agent.models.responder import edits, parse, pieces, probes, room, strays
 from hermes_agent.models.responder.case import CROWD, Case
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.settings import is_config
 
 BUSY_PERCENT = 15.0
 """Of a core; on a machine that many fight for, nobody gets more."""
-_BEGUN = re.compile(r"\b([\w.-]*\d[\w.-]*) (?:begun|started|is processed|in progress)\b")
-_TOO_MANY = r"too many open files|\bEMFILE|\bENFILE|errno[ :=]*24\b|file descriptors? (?:limit|exh)"
-_NO_MEMORY = (
-    r"MemoryError|cannot allocate memory|out of memory|\boom\b|oom-kill|errno[ :=]*12\b|bad_alloc"
-    r"|\bENOMEM|heap (?:space|exhausted|out of)|memory (?:exhausted|limit)|OutOfMemory"
-    r"|(?:allocat\w+|malloc|mmap)\b.{0,40}fail"
-)
-_QUEUE = re.compile(
-    r"/(queue|spool|inbox|incoming|pending|todo|jobs?|work|tasks?|in|drop|outbox)(/|$)|spool",
-    re.IGNORECASE,
-)
+_TAKES = re.compile(r"(\d{1,9}) takes ([\d.]+) % .*? and ([\d.]+) % .*?(\d) times of 8")
+READY = 6
+"""Of eight looks: who is ready to run as often takes all that it can get, be it little."""
 _BUSY = (
     r"too many|busy|overload|timed? ?out|\b(?:429|503|504)\b|rate.?limit|slots?\b|queue is full"
     r"|no free|all (?:workers|threads|connections)|at a time|backlog|throttl|try again later"
 )
-NEAR = 0.85
-"""The share of the memory that it may have from which on it is near the end."""
-_OPEN_FILES = re.compile(r"Max open files\s+(\d+)")
-_SURELY = "sleep 1; if kill -0 {pid} 2>/dev/null; then kill -9 {pid}; fi"
-_GROWN = 1.02
-_BIG = 40_000
-"""Kilobytes from which on a process may be one that leaks."""
+_BACKEND = re.compile(
+    r"postgres: (?:\d+/\w+: )?(?!.*(?:autovacuum|walwriter|checkpointer|writer|launcher"
+    r"|archiver|walsender|startup|receiver|logger|collector))\S+ \S+ (\S+?)(?:\((\d+)\))? "
+)
+"""A process of PostgreSQL that works for somebody: from where, and by which port."""
 
 
 def runaway(case: Case) -> Iterator[Idea]:
     """Somebody eats the processor: a stranger, or a worker of the service that is stuck. Where the
     service itself does not run, that is not why."""
-    if not case.pids(case.brief.service):
+    own = case.programs.get(case.brief.service)
+    if own is not None and not case.pids(case.brief.service):
         return
-    hot = [
+    wants = case.missing((probes.BURN,))
+    if wants:
+        yield Idea("runaway-process", case.brief.service, "somebody may eat the processor", 0.4,
+                   case.brief.service, (), wants)  # fmt: skip
+    for process in _hot(case)[:6]:
+        owner, chain = case.owner(process.pid), case.strangers(process.pid)
+        share, line = _now(case, process.pid)
+        evidence = lines(process.line, line)
+        told = f"process {process.pid} ({process.command[:60]}) eats {share:.0f} % of a core"
+        if chain:
+            yield Idea(
+                "runaway-process", case.brief.service, f"{told}, and nobody looks after it",
+                0.68 if line else 0.5, f"pid {process.pid}: {process.command[:80]}", evidence,
+                wants, strays.ended(chain), "it was started by hand: start it again",
+                ("limit the processor of batch work", "alert on processes without a supervisor"),
+            )  # fmt: skip
+        elif found := _BACKEND.match(process.command):
+            yield from _asking(case, owner, process, told, evidence, found[2] or "")
+        elif owner and _is_related(case, owner):
+            yield from _stuck(case, owner, process, told, evidence, wants)
+
+
+def _hot(case: Case) -> list[parse.Process]:
+    """Processes that are busy: right now where that was looked at, else as far as is known."""
+    if case.look(probes.BURN) is not None:
+        shares = {one.pid: _now(case, one.pid)[0] for one in case.processes}
+        found = [one for one in case.processes if shares[one.pid] >= BUSY_PERCENT]
+        return sorted(found, key=lambda one: -shares[one.pid])
+    return [
         one
         for one in case.processes
         if one.cpu >= BUSY_PERCENT or (one.state[:1] == "R" and one.cpu >= BUSY_PERCENT / 4)
     ]
-    prevent = ("limit the processor of batch work", "alert on processes without a supervisor")
-    for process in hot[:6]:
-        owner, chain = case.owner(process.pid), case.strangers(process.pid)
-        wants = case.missing((probes.BUSY,))
-        now = _now(case, process.pid)
-        if now is not None and now[0] < BUSY_PERCENT / 4:
-            continue
-        evidence = lines(process.line, now[1] if now else "")
-        told = f"process {process.pid} ({process.command[:60]}) eats {process.cpu:.0f} % of a core"
-        if chain:
-            ids = [one.pid for one in chain]
-            yield Idea(
-                "runaway-process", case.brief.service, f"{told}, and nobody looks after it",
-                0.68 if now else 0.5, f"pid {process.pid}: {process.command[:80]}", evidence, wants,
-                ("kill " + " ".join(str(pid) for pid in ids),
-                 *(_SURELY.format(pid=pid) for pid in ids)),
-                "it was started by hand: start it again", prevent,
-            )  # fmt: skip
-        elif owner and _is_related(case, owner):
-            yield from _stuck(case, owner, process, told, evidence, wants)
+
+
+def _asking(
+    case: Case, owner: str, process: parse.Process, told: str, evidence: tuple[str, ...], port: str
+) -> Iterator[Idea]:
+    """A query that does not come to an end: it is given up, and whoever asks it is ended where
+    nobody looks after that one. The database itself goes on."""
+    wants = case.missing((probes.CLIENTS,))
+    row = rf":{port}\s.*pid=(\d{{1,9}})" if port else r"(?!)"
+    rows = re.finditer(row, case.text(probes.CLIENTS))
+    asking = next((int(one[1]) for one in rows if int(one[1]) != process.pid), 0)
+    chain = case.strangers(asking, harmful=True) if asking else []
+    score = 0.7 if _is_related(case, owner) else 0.6
+    prevent = ("set statement_timeout", "alert on queries that run for minutes")
+    if chain:
+        yield Idea(
+            "runaway-process", owner, f"{told}, for process {asking} ({chain[-1].command[:60]}), "
+            "which nobody looks after", score + 0.1, f"pid {asking}: {chain[-1].command[:80]}",
+            (*evidence[:2], *lines(chain[-1].line)), wants,
+            (*strays.ended(chain), f"kill -INT {process.pid}"),
+            "it was started by hand: start it again", prevent,
+        )  # fmt: skip
+    for at, signal in enumerate(("INT", "TERM")):
+        yield Idea(
+            "runaway-process", owner, f"{told}, on one query", score - 0.03 * at,
+            f"pid {process.pid}: {process.command[:80]}", evidence, wants,
+            (f"kill -{signal} {process.pid}",), "whoever asked may ask again", prevent,
+        )  # fmt: skip
 
 
 def _is_related(case: Case, owner: str) -> bool:
@@ -74,6 +101,10 @@ def _is_related(case: Case, owner: str) -> bool:
     service = case.brief.service
     if owner == service or service in owner or owner in case.needs(service):
         return True
+    if case.brief.check is not None:
+        asked = parse.paths_in(case.brief.check.command)
+        if any(path.startswith(one) for path in asked for one in case.named(owner)):
+            return True
     mine, its = ({v for v in case.settings(one).values() if "/" in v} for one in (service, owner))
     return any(a.startswith(b) or b.startswith(a) for a in mine for b in its)
 
@@ -82,57 +113,60 @@ def _stuck(
     case: Case, owner: str, process: parse.Process, told: str, evidence: tuple[str, ...],
     wants: tuple[str, ...],
 ) -> Iterator[Idea]:  # fmt: skip
-    """A worker that spins on one piece of work: it is started anew, and without that piece."""
-    last = [line for _, line in case.log(owner)][-1:]
-    piece = _BEGUN.search(last[0]) if last else None
+    """A worker that spins: on one piece of work, which is set aside, or because it makes no pause
+    any more; it is started anew."""
     prevent = ("give each piece of work a limit of time", "set aside what fails repeatedly")
-    lying = f"find /var/spool /var/lib /srv -xdev -type f -name '*{piece[1]}*'" if piece else ""
-    wants += case.missing((lying,)) if lying else ()
-    found = [line for line in case.text(lying).splitlines() if line.startswith("/")]
-    aside = tuple(f"mv {shlex.quote(path)} /var/tmp/" for path in found[:2])
-    yield Idea(
-        "runaway-process", owner, f"{told}" + (f" on {piece[1]}" if piece else ""),
-        0.62 + 0.1 * bool(piece) + 0.1 * bool(found), f"pid {process.pid}"
-        + (f": {piece[1]}" if piece else f": {process.command[:80]}"),
-        (*evidence[:2], *lines(*last)), wants, (*aside, case.restart(owner)),
-        "; ".join(f"mv /var/tmp/{path.rpartition('/')[2]} {path}" for path in found[:2]), prevent,
+    wants += pieces.wants(case, owner, process.pid)
+    known = Idea(
+        "runaway-process", owner, told, 0.62, f"pid {process.pid}: {process.command[:80]}",
+        (*evidence[:2], *lines(*[line for _, line in case.log(owner)][-1:])), wants,
+        (case.restart(owner),), "", prevent,
     )  # fmt: skip
-    queues = [path for path in case.named(owner) if _QUEUE.search(path)][:4]
-    if found or not queues:
-        return
-    wants += case.missing((_waiting(queues),))
-    for line in case.text(_waiting(queues)).splitlines()[:2]:
-        read, written, path = (*line.split(None, 2), "", "", "")[:3]
-        if path.startswith("/") and parse.number(read) >= parse.number(written):
-            yield Idea(
-                "runaway-process", owner, f"{told}, and {path} is what it read last", 0.64,
-                f"pid {process.pid}: {path}", (*evidence[:2], *lines(line)), wants,
-                (*room.aside([path]), case.restart(owner)), room.back([path]), prevent,
-            )  # fmt: skip
-    yield Idea(
-        "runaway-process", owner, told, 0.6, f"pid {process.pid}: {process.command[:80]}",
-        evidence, wants,
-    )  # fmt: skip
+    yield known
+    yield from since_changed(case, replace(known, wants=()), owner)
+    for edit in edits.without_pause(case, owner):
+        yield replace(
+            known, score=0.66, locus=edit.path, claim=f"{told}: {edit.key} is {edit.value}",
+            evidence=(*evidence[:1], *lines(_line_of(case, edit.path, edit.key))),
+            fix=(*edit.fix, *anew(case, owner, edit.path)), undo=edit.undo,
+            prevent=("refuse a pause of nothing",),
+        )  # fmt: skip
+    for piece in pieces.at_work(case, owner, process):
+        yield replace(
+            known, score=0.62 + piece.sure, claim=f"{told} on {piece.path}: {piece.why}",
+            locus=f"pid {process.pid}: {piece.path}",
+            evidence=(*evidence[:2], *lines(piece.line)),
+            fix=(*room.aside([piece.path]), case.restart(owner)), undo=room.back([piece.path]),
+        )  # fmt: skip
 
 
-def _waiting(folders: list[str]) -> str:
-    """Pieces of work that wait, what was read last first."""
-    named = " ".join(shlex.quote(folder) for folder in folders)
-    return (
-        f"find {named} -maxdepth 2 -xdev -type f ! -name '.*' -printf '%A@ %T@ %p\\n' 2>/dev/null"
-        " | sort -rn | head -n 6"
-    )
+def _line_of(case: Case, path: str, key: str) -> str:
+    """How a key stands in a file."""
+    name = re.sub(r"\\?[-_]", "[-_]", re.escape(key))
+    rows = case.content(path).splitlines()
+    definition = next((one for one in case.definitions.values() if one.path == path), None)
+    rows += [f"{key}={value}" for key, value in definition.settings.items()] if definition else []
+    return next((row for row in rows if re.search(name, row, re.IGNORECASE)), "")
 
 
-def _now(case: Case, pid: int) -> tuple[float, str] | None:
-    """The processor's share right now, by the second picture of `top`."""
-    text = case.text(probes.BUSY)
-    found = [
-        (parse.number(words[8]), line.strip())
-        for line in text.splitlines()
-        if len(words := line.split()) >= 12 and words[0] == str(pid)
-    ]
-    return found[-1] if found else None
+def _now(case: Case, pid: int) -> tuple[float, str]:
+    """The share of a core that a process takes right now, what it started with it, and the line
+    that shows it; as it was over its life where nobody looked."""
+    for line in case.text(probes.BURN).splitlines():
+        if (found := _TAKES.match(line)) and int(found[1]) == pid:
+            share = parse.number(found[2]) + parse.number(found[3])
+            return (max(share, BUSY_PERCENT) if int(found[4]) >= READY else share), line
+    process = case.process(pid)
+    return (process.cpu if process and case.look(probes.BURN) is None else 0.0), ""
+
+
+def anew(case: Case, service: str, path: str) -> tuple[str, ...]:
+    """What it takes until a service heeds a file."""
+    definition = case.definition(service)
+    if definition is not None and path == definition.path and case.supervised:
+        update = f"supervisorctl update {shlex.quote(service)}"
+        return ("supervisorctl reread", update, case.restart(service))
+    return (case.restart(service),)
 
 
 def since_changed(case: Case, known: Idea, service: str, *others: str) -> Iterator[Idea]:
@@ -147,15 +181,12 @@ def since_changed(case: Case, known: Idea, service: str, *others: str) -> Iterat
         if copy.wants:
             yield replace(known, wants=(*known.wants, *copy.wants), fix=())
         if copy.path:
-            anew = tuple(case.restart(one) for one in (service, *others))
-            if path == entry and case.supervised:
-                update = f"supervisorctl update {shlex.quote(service)}"
-                anew = ("supervisorctl reread", update, *anew)
+            starts = (*anew(case, service, path), *(case.restart(one) for one in others))
             yield replace(
                 known, score=min(0.96, known.score + 0.08), locus=path,
                 claim=f"{known.claim}, since {path} was changed",
                 evidence=(*known.evidence[:2], *lines(copy.change)),
-                fix=(*put_back(path, copy.path), *anew), undo=undo_of(path),
+                fix=(*put_back(path, copy.path), *starts), undo=undo_of(path),
             )  # fmt: skip
 
 
