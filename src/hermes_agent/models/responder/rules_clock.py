@@ -27,6 +27,11 @@ _SHIFTED = re.compile(
     re.IGNORECASE,
 )
 """Settings that give a program another time."""
+_SHIFT_FILE = re.compile(
+    r"(?:clock|time|skew|offset|drift)\w*?[._-]?(?:file|path|source|from)$", re.IGNORECASE
+)
+SHORT = 200
+"""Letters of a file that says no more than a number."""
 _LIMIT = re.compile(r"max|allow|toler|limit|accept|warn|alert|permit|grace", re.IGNORECASE)
 _NOTHING = re.compile(r"(?i)[+-]?0*(?:\.0+)?\s*(?:[smhd]|ms|sec\w*)?|false|no|off|none|null|")
 _SKEW = (
@@ -50,6 +55,7 @@ def clock(case: Case) -> Iterator[Idea]:
         for path, line in _faked(case, service):
             yield from _truing(case, service, path, line, odd, spoken)
         yield from _shifted(case, service, odd, spoken)
+        yield from _shifted_by(case, service, odd, spoken)
         if is_near(case, service) and (spoken or odd or _symptom(case, "")):
             yield from _asked(case, service, odd, spoken)
 
@@ -129,6 +135,33 @@ def _shifted(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
             )  # fmt: skip
 
 
+def _shifted_by(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
+    """A file that it is told of holds by how much its time is another one."""
+    for _, values in case.sources(service):
+        for key, value in values.items():
+            if not _SHIFT_FILE.search(key) or not re.fullmatch(r"/[\w./@+-]+", value):
+                continue
+            if not (odd or spoken or is_near(case, service)):
+                continue
+            if wants := case.missing((probes.show(value),)):
+                yield Idea("clock-jump", service, f"{value} may give {service} another time", 0.55,
+                           value, lines(odd, spoken), wants)  # fmt: skip
+                continue
+            shown = case.look(probes.show(value))
+            text = shown.output if shown is not None and shown.ok else ""
+            number = re.search(r"[+-]?\d+(?:\.\d+)?", text)
+            if len(text) > SHORT or number is None or float(number[0]) == 0:
+                continue
+            own, aside = shlex.quote(value), shlex.quote(kept_as(value))
+            change = f"s/{re.escape(number[0])}/0/"
+            yield Idea(
+                "clock-jump", service, f"{value} says by how much {service} lives at another time",
+                0.7 + 0.15 * bool(odd or spoken), value, lines(odd, spoken, *text.splitlines()),
+                (), (f"cp {own} {aside}", f"sed -i {shlex.quote(change)} {own}",
+                     case.restart(service)), undo_of(value), PREVENT,
+            )  # fmt: skip
+
+
 def _zero(path: str, name: str, value: str) -> tuple[str, ...]:
     """Commands that set a number to 0, and leave out what is none."""
     own, aside = shlex.quote(path), shlex.quote(kept_as(path))
@@ -152,6 +185,18 @@ def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
     off = _date(case, ports)
     faked = next((x for pid in pids for x in case.text(given(pid)).splitlines() if x), "")
     where = _setting_file(case, service, faked)
+    if faked and not where:
+        word = "FAKETIME" if "FAKETIME" in faked.upper() else faked.partition("=")[0]
+        if wants := case.missing((probes.mentions(word),)):
+            claim = f"something gives {service} {faked.partition('=')[0]}"
+            yield Idea("clock-jump", service, claim, 0.6, service, lines(odd, faked), wants)
+            return
+        told = case.text(probes.mentions(word)).splitlines()
+        where = next((path for line in told if _gives(path := line.partition(":")[0])), "")
+        if where and _FAKED.search(faked):
+            row = next(x for x in told if x.startswith(where)).split(":", 2)[-1]
+            yield from _truing(case, service, where, row, odd or off, spoken)
+            return
     if (off or odd) and not any(True for _ in _faked(case, service)):
         definition = case.definition(service)
         copy = earlier(case, where) if where else None
@@ -163,6 +208,11 @@ def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
             where or (definition.path if definition else service), lines(off, odd, spoken, faked),
             copy.wants if copy else (), fix, undo_of(where) if where else "", PREVENT,
         )  # fmt: skip
+
+
+def _gives(path: str) -> bool:
+    """Whether a file may give processes their environment."""
+    return not re.search(r"\.(?:log|md|txt|py|so|replaced)$|/share/|/doc/", path)
 
 
 def date_of(port: int) -> str:

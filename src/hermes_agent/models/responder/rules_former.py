@@ -36,6 +36,7 @@ _LEADS = re.compile(
 )
 _SAYS = re.compile(r"version|release|current|build|active|live|revision|\btag\b", re.IGNORECASE)
 _HASH = re.compile(r"(?=.*[a-f])[0-9a-f]{7,40}")
+_COLOURS = frozenset({"blue", "green", "red", "black", "stable", "canary", "old", "new", "live"})
 MEMBERS = 40
 """Files of an archive that are put back one by one."""
 _MOST = 3
@@ -226,6 +227,7 @@ def _is_of_code(line: str) -> bool:
 def _routed(case: Case) -> Iterator[Idea]:
     """Somebody led the traffic to another instance, and the former one still runs."""
     for front in case.services:
+        yield from _switched(case, front)
         lately = set(case.changed(front))
         for path, _ in case.sources(front):
             rows = [row for row in case.content(path).splitlines() if row.strip()[:1] not in "#;"]
@@ -233,6 +235,38 @@ def _routed(case: Case) -> Iterator[Idea]:
                 for target in case.services:
                     if target != front:
                         yield from _led(case, front, path, row, rows, target, path in lately)
+
+
+def _switched(case: Case, front: str) -> Iterator[Idea]:
+    """Of several groups of servers that a proxy knows by names, another one is used now."""
+    texts = {path: case.content(path).splitlines() for path, _ in case.sources(front)}
+    known = [
+        found[1]
+        for rows in texts.values()
+        for row in rows
+        if (found := re.match(r"\s*(?:upstream|backend)\s+([\w.-]+)", row))
+    ]
+    lately, told = set(case.changed(front)), journal(case, case.brief.service)
+    for path, rows in texts.items():
+        for row in rows:
+            used = [one for one in known if re.search(rf"[/\s]{re.escape(one)}[;/\s]", row)]
+            if len(used) != 1 or "upstream" in row or not (path in lately or told):
+                continue
+            others = [one for one in known if one != used[0] and _is_kin(one, used[0])]
+            if len(set(others)) != 1:
+                continue
+            score = 0.42 + 0.2 * (path in lately) + 0.15 * bool(told)
+            yield Idea(
+                "bad-deploy", front, f"{path} leads to {used[0]}, which is worse than {others[0]}",
+                score, f"{path}: {used[0]}", lines(told, row.strip(), *case.troubles(front)[:1]),
+                (),
+                (*swapped(path, row, row.replace(used[0], others[0])), case.restart(front)),
+                undo_of(path), PREVENT,
+            )  # fmt: skip
+
+
+def _is_kin(one: str, other: str) -> bool:
+    return family(one) == family(other) or {one, other} <= _COLOURS
 
 
 def _led(

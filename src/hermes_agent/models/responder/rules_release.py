@@ -62,9 +62,11 @@ def _linked(case: Case, service: str) -> Iterator[Idea]:
     links = re.findall(r"^(/\S+) -> (\S+)  (.*)$", case.text(probes.RELEASES), re.MULTILINE)
     whole = " ".join([*case.command(service), case.directory(service), *case.named(service)])
     for link, target, written in links:
-        if link not in whole and f"/{service}/" not in link:
-            continue
         now = PurePosixPath(target)
+        if (link not in whole and f"/{service}/" not in link) or now.name == link.rpartition("/")[
+            2
+        ]:
+            continue
         folder = now.parent if now.is_absolute() else PurePosixPath(link).parent / now.parent
         wants = case.missing((probes.rows(str(folder)),))
         own, before = _previous(case, str(folder), now.name)
