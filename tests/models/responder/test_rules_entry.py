@@ -95,6 +95,25 @@ def test_a_service_that_was_given_the_port_of_another_is_led_back_to_its_own() -
     assert idea.fix[-1] == "supervisorctl restart shop"
 
 
+def test_one_of_ours_is_led_back_to_the_port_of_which_its_log_spoke_before() -> None:
+    path, log = "/srv/hall/hall.yaml", "/var/log/supervisor/hall.log"
+    programs = PROGRAMS + (
+        "==> /etc/supervisor/conf.d/hall.conf <==\n[program:hall]\n"
+        f"command=python3 /srv/hall/run.py --config {path}\nstdout_logfile={log}\n"
+    )
+    more = "     30       1 app      S      0  0.1 23252      10 python3 /srv/hall/run.py\n"
+    seen = case(
+        TAKEN, (probes.PROGRAMS, programs), (probes.LISTENERS, listens(7001, 30)),
+        (probes.STATUS, DOWN + "hall RUNNING pid 30, uptime 0:00:10\n"),
+        (probes.PROCESSES, PROCESSES + more), (probes.show(path), "port: 7001\n"),
+        (probes.copies(path), "==> lines <==\n1\n"),
+        (probes.tail(log), "I1115 18:06:12.4 5] ready 7831\nI1115 20:02:14.9 30] ready 7001\n"),
+        known=("shop", "nginx", "hall"),
+    )  # fmt: skip
+    idea = best(rules_port.port_taken, seen)
+    assert idea.fix[1] == f"sed -i 's/\\b7001\\b/7831/g' {path}"
+
+
 def test_the_job_that_starts_whoever_has_the_port_is_silenced_and_cron_lives_on() -> None:
     more = """\
      40       1 root     S      0  0.1  2000     700 /usr/sbin/cron -f
@@ -185,6 +204,17 @@ def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
     )  # fmt: skip
     alone = case(said, (rules_state.beside(path), f"6 1 root {path}\n1\n"), (probes.rows(path), ""))
     assert not list(rules_state.damaged(alone))
+
+
+def test_a_module_is_found_by_its_folder_or_put_where_it_is_looked_for() -> None:
+    said = "ModuleNotFoundError: No module named 'shop_core'\n"
+    look = next(iter(best(rules_entry.module, case(said)).wants))
+    there = (look, "/opt/shop/lib/shop_core.py\n")
+    added = best(rules_entry.module, case(said, there)).fix
+    assert 'environment=PYTHONPATH="/opt/shop/lib"' in added[1]
+    told = PROGRAMS.replace(f"{CONFIG}\n", f'{CONFIG}\nenvironment=PYTHONPATH="/opt/a"\n', 1)
+    put = best(rules_entry.module, case(said, there, (probes.PROGRAMS, told))).fix
+    assert put[1] == "cp -rp /opt/shop/lib/shop_core.py /opt/a/"
 
 
 def test_one_piece_of_work_that_cannot_be_read_is_put_aside() -> None:

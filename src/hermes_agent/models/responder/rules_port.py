@@ -187,6 +187,7 @@ def _settling(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> 
     telling = _telling(case, owner, held.port)
     files = [*telling, *case.configs(owner), *([definition.path] if definition else [])]
     free = _own_port(case, owner, held.service, held.port)
+    heard = case.missing(probes.tail(path) for path in case.log_files(owner)[:2])
     for path in dict.fromkeys(files):
         copy = earlier(case, path)
         concerns = any(str(held.port) in one for one in copy.changes)
@@ -196,7 +197,7 @@ def _settling(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> 
             mend, sure = _exchanged(path, held.port, free), 0.8
         yield Idea(
             "port-conflict", held.service, f"{held.claim}, which is {owner}",
-            sure if mend else 0.6, f"{held.locus}, {path}", evidence, copy.wants,
+            sure if mend else 0.6, f"{held.locus}, {path}", evidence, (*copy.wants, *heard),
             (*mend, *reread(case, owner, path), case.restart(owner), "sleep 1",
              case.restart(held.service)) if mend else (),
             undo_of(path), ("keep a list of who has which port",),
@@ -300,14 +301,19 @@ def _own_port(case: Case, owner: str, service: str, taken: int) -> int:
         for target in needed.targets(case, one)
         if target.port
     ]
-    before = [
-        int(found[1])
-        for line in case.said_ever(owner, _LISTENS.pattern)
-        if (found := _LISTENS.search(_CLOCK.sub(" ", line)))
-    ]
+    before = _former(case, owner, taken)
     free = [port for port in [*about, *called, *before] if port not in heard and port != taken]
     free = [port for port in free if port not in case.ports(service)]
     return free[0] if len(set(free)) == 1 or (about and free and free[0] in about) else 0
+
+
+def _former(case: Case, owner: str, taken: int) -> list[int]:
+    """Ports of which its log speaks as it does of the one that it has now, the last first."""
+    said = [_CLOCK.sub(" ", line) for line in case.said_ever(owner, r"\d{2,5}")]
+    alike = [found[1] for line in said if (found := re.search(rf"(\D{{3,}}){taken}\b", line))]
+    patterns = [_LISTENS, *(re.compile(rf"{re.escape(one)}(\d{{2,5}})\b") for one in alike[:1])]
+    met = [found[1] for line in said for one in patterns if (found := one.search(line))]
+    return [port for one in dict.fromkeys(met) if (port := int(one)) < 65536]
 
 
 def reread(case: Case, owner: str, path: str) -> tuple[str, ...]:
