@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from hermes_agent.models.responder import (
+    crowds,
     pieces,
     probes,
     room,
     rules_flood,
+    rules_inodes,
     rules_leaks,
     rules_load,
     rules_space,
@@ -105,7 +107,7 @@ def test_the_folder_that_holds_most_files_is_found_below_folders_that_hold_few()
     inodes = FULL.replace("100% /vol", " 99% /vol")
     crowds = "1400 /vol\n1250 /vol/small\n80 /vol/small/a\n79 /vol/small/b\n90 /vol/live"
     seen = {probes.INODES: inodes, room.crowds("/vol"): crowds}
-    ideas = list(rules_space.no_inodes(case(seen)))
+    ideas = list(rules_inodes.no_inodes(case(seen)))
     assert {idea.locus for idea in ideas} == {"/vol/small"}
     told = " ".join(command for idea in ideas for command in idea.fix)
     assert "mv " in told
@@ -117,7 +119,7 @@ def test_files_that_a_service_works_with_are_left_alone_however_many_they_are() 
         probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
         room.crowds("/vol"): "1400 /vol\n1300 /vol/live\n50 /vol/small",
     }
-    assert not any(idea.fix for idea in rules_space.no_inodes(case(seen)))
+    assert not any(idea.fix for idea in rules_inodes.no_inodes(case(seen)))
 
 
 def test_what_people_may_keep_is_not_moved_however_much_it_is() -> None:
@@ -125,9 +127,9 @@ def test_what_people_may_keep_is_not_moved_however_much_it_is() -> None:
         probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
         room.crowds("/vol"): "1400 /vol\n1300 /vol/letters\n50 /vol/small",
     }
-    told = [command for idea in rules_space.no_inodes(case(seen)) for command in idea.fix]
+    told = [command for idea in rules_inodes.no_inodes(case(seen)) for command in idea.fix]
     assert told
-    assert all("-type d -empty -exec rmdir" in command for command in told)
+    assert all("-type d -empty " in one and "-exec rmdir" in one for one in told)
 
 
 def test_a_level_is_edited_wherever_it_is_set() -> None:
@@ -269,3 +271,19 @@ def test_a_query_without_end_is_given_up_and_the_database_goes_on() -> None:
     found = spinning({probes.PROCESSES: processes, probes.CLIENTS: ""}, BURNING.format(60, 8))
     assert found[0].fix == ("kill -INT 7",)
     assert not any("restart" in one for idea in found for one in idea.fix)
+
+
+def test_marks_among_what_people_keep_are_moved_and_nothing_else() -> None:
+    folder = "/vol/live"
+    marks = f"900 900 {NOW}1 f|.||.seen .0001.seen\n60 0 {NOW}2 f||note-| note-x7"
+    seen = {
+        probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
+        room.crowds("/vol"): "1400 /vol\n1300 /vol/live\n50 /vol/small",
+        crowds.sorted_out(folder): marks,
+        probes.names_in(folder): "note-x7",
+        crowds.notes(folder, "/vol"): "==> /vol/README <==\n.*.seen only mark what was imported",
+    }
+    best = max(rules_inodes.no_inodes(case(seen)), key=lambda idea: idea.score)
+    assert "-name '.*.seen' -empty -mmin +60" in best.fix[-1]
+    only = {**seen, crowds.sorted_out(folder): f"900 0 {NOW}2 f||note-| note-x7"}
+    assert not any(idea.fix for idea in rules_inodes.no_inodes(case(only)))

@@ -13,6 +13,7 @@ from hermes_agent.models.responder import (
     rules_database,
     rules_entry,
     rules_flood,
+    rules_inodes,
     rules_jobs,
     rules_last,
     rules_leaks,
@@ -36,6 +37,7 @@ from hermes_agent.models.responder.ideas import Idea, Rule, ranked
 
 RULES: tuple[Rule, ...] = (
     *rules_space.RULES,
+    *rules_inodes.RULES,
     *rules_flood.RULES,
     *rules_start.RULES,
     *rules_entry.RULES,

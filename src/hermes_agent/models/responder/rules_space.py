@@ -1,4 +1,4 @@
-"""File systems without room, for bytes or for files."""
+"""File systems without room."""
 
 import re
 import shlex
@@ -15,8 +15,6 @@ FULL, ROOMY = 95, 70
 """Percent: from where on a file system is full, and below which it should come."""
 ENOUGH = 92
 """Percent below which it is worth a try."""
-SHARE = 0.6
-"""Of all files of a file system that a folder must hold to be what fills it."""
 GROWING_SECONDS = 120.0
 NO_ROOM = (
     r"no space left|disk (?:is )?full|ENOSPC|disk quota exceeded|errno 28\b|out of (?:disk )?space"
@@ -186,90 +184,4 @@ def _deleted(case: Case, mount: parse.Mount) -> tuple[tuple[str, ...], str, str]
     return None
 
 
-def no_inodes(case: Case) -> Iterator[Idea]:
-    """Too many files: the old ones in the folder that holds most of them go, or are moved away."""
-    for mount in parse.mounts(case.text(probes.INODES)):
-        if mount.percent < FULL:
-            continue
-        service = room.whose(case, mount.path, NO_ROOM)
-        spoken = next(case.said(service, NO_ROOM), "")
-        told = re.search(NO_ROOM, case.symptom, re.IGNORECASE)
-        near = spoken or told or room.below(case, service, mount.path)
-        known = Idea(
-            "inode-full", service, f"the file system {mount.path} has no room for more files",
-            0.8 if near else 0.6, mount.path, lines(mount.line, spoken),
-            case.missing((room.crowds(mount.path),)),
-            prevent=("expire such files by age", "alert on inodes above 80 %"),
-        )  # fmt: skip
-        folder, line = _crowded(case, mount.path)
-        if not folder:
-            yield known
-            continue
-        known = replace(
-            known,
-            claim=f"{known.claim}: {folder} holds too many",
-            locus=folder,
-            evidence=lines(mount.line, line, spoken),
-            wants=case.missing((probes.names_in(folder),)),
-        )
-        yield from _thinned(case, known, folder, mount.path)
-
-
-def _crowded(case: Case, mount: str) -> tuple[str, str]:
-    """The deepest folder that holds most of the files, and the line that shows it."""
-    rows = {
-        path: (count, line) for count, path, line in parse.counted(case.text(room.crowds(mount)))
-    }
-    here = mount
-    while True:
-        inner = [path for path in rows if path.rpartition("/")[0] == here.rstrip("/")]
-        most = max(inner, key=lambda path: rows[path][0], default="")
-        if not most or here not in rows or rows[most][0] < SHARE * rows[here][0]:
-            break
-        here = most
-    return (here, rows[here][1]) if here != mount and here in rows else ("", "")
-
-
-def _thinned(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]:
-    own = shlex.quote(folder)
-    passing = room.PASSING.search(f"{folder}/") is not None
-    if room.kept_for_good(case, folder, mount) and not passing:
-        yield known
-        return
-    below = folder[len(mount.rstrip("/")) :]
-    if not passing and not room.BY_PRODUCTS.search(f"{below}/"):
-        yield replace(known, score=known.score - 0.06, fix=_emptied(folder),
-                      undo="only empty folders are removed")  # fmt: skip
-        return
-    for age, less in (("-mmin +60", 0.0), ("-mmin +5", 0.05)):
-        if passing:
-            yield replace(
-                known, score=known.score + 0.1 - less,
-                fix=(f"find {own} -xdev -type f {age} -delete",),
-                undo="they are passing files, made again when wanted",
-            )  # fmt: skip
-        moving = f"-exec mv --backup=numbered -t {room.ASIDE} -- {{}} +"
-        listing = f"find {own} -xdev -type f {age} -print >> {room.ASIDE}/moved-from.txt"
-        yield replace(
-            known, score=known.score + 0.04 - less,
-            fix=(f"mkdir -p {room.ASIDE}", listing, f"find {own} -xdev -type f {age} {moving}"),
-            undo=f"{room.ASIDE}/moved-from.txt tells where each of them was",
-        )  # fmt: skip
-        yield replace(
-            known, score=known.score + 0.02 - less,
-            fix=(f"mkdir -p {room.ASIDE}",
-                 f"find {own} -xdev -mindepth 1 -maxdepth 1 -type d {age} {moving}"),
-            undo=f"what was moved is in {room.ASIDE}, and was in {folder}",
-        )  # fmt: skip
-    yield replace(
-        known, score=known.score - 0.06, fix=_emptied(folder),
-        undo="only empty folders are removed",
-    )  # fmt: skip
-
-
-def _emptied(folder: str) -> tuple[str, ...]:
-    own = shlex.quote(folder)
-    return (f"find {own} -xdev -mindepth 1 -depth -type d -empty -exec rmdir {{}} +",)
-
-
-RULES = (full_disk, no_inodes)
+RULES = (full_disk,)
