@@ -202,6 +202,8 @@ def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
     assert idea.fix[:2] == (
         f"cp -p {path} /var/tmp/var-opt-shop-state.json.replaced", f"cp -p {path}.bak {path}",
     )  # fmt: skip
+    shut = case(f"fatal: cannot read {path}: Permission denied\n", (rules_state.beside(path), rows))
+    assert not list(rules_state.damaged(shut))
     alone = case(said, (rules_state.beside(path), f"6 1 root {path}\n1\n"), (probes.rows(path), ""))
     assert not list(rules_state.damaged(alone))
 

@@ -247,6 +247,23 @@ def test_a_key_that_is_too_open_is_closed_to_others_alone() -> None:
     assert idea.fix[0] == "chmod go-rwx /opt/shop/id.key"
 
 
+def test_a_place_that_all_share_is_opened_as_it_is_everywhere() -> None:
+    said = f"{NOW} ERROR PermissionError: [Errno 13] Permission denied: '/tmp/shop-1'\n"
+    modes = "755 /\n555 /tmp\n1777 /var/tmp\n700 /var/log\n"
+    found = list(rules_permission.permission(case((rules_permission.COMMON, modes), said=said)))
+    idea = best(iter(found))
+    assert idea.fix[0] == "chmod 1777 /tmp"
+    assert not any("/var/" in command for one in found for command in one.fix)
+
+
+def test_one_that_listens_and_lets_all_wait_is_started_anew_and_the_cause_is_told() -> None:
+    full = 'LISTEN 9 64 127.0.0.1:7001 0.0.0.0:* users:(("python3",pid=10,fd=3))\n'
+    idea = best(rules_start.hung(case((probes.LISTENERS, full))))
+    assert (idea.category, idea.fix) == ("service-crash", ("supervisorctl restart shop",))
+    busy = full.replace("LISTEN 9", "LISTEN 0")
+    assert not list(rules_start.hung(case((probes.LISTENERS, busy))))
+
+
 LOST = f"{NOW} ERROR FileNotFoundError: [Errno 2] No such file or directory: '/data/shop/objects'\n"
 
 

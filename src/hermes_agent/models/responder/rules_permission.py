@@ -27,6 +27,14 @@ _OPEN = re.compile(
 _WALKED = re.compile(r"^\s*([dlfpsbc-])([rwxsStT-]{9})\s+(\S+)\s+(\S+)\s+(.+?)(?: -> (.*))?$")
 _FOUND = re.compile(r"^([-dlpsbc])([rwxsStT-]{9}) (\S+) (/.+)$")
 _NAMED = re.compile(r"[\"'`(=\s]((?:\.{0,2}/)?[\w@+-][\w.@+/-]*/[\w.@+-]+)[\"'`):,;\s]?")
+_ROOM = re.compile(r"temporary (?:directory|file)|tempfile|mkstemp|/tmp/|/dev/null|/dev/shm")
+USUAL = {
+    "/": 0o755, "/tmp": 0o1777, "/var/tmp": 0o1777, "/dev/shm": 0o1777, "/dev/null": 0o666,  # noqa: S108
+    "/var": 0o755, "/var/log": 0o755, "/var/lib": 0o755, "/var/opt": 0o755, "/var/spool": 0o755,
+    "/etc": 0o755, "/opt": 0o755, "/srv": 0o755, "/run": 0o755, "/home": 0o755,
+}  # fmt: skip
+"""How places that all share are open to all, on every machine."""
+COMMON = f"stat -L -c '%a %n' {' '.join(USUAL)} 2>/dev/null"
 MOST = 8
 
 
@@ -57,6 +65,8 @@ def permission(case: Case) -> Iterator[Idea]:
             for path in _paths(case, service, line):
                 yield from _closing(case, service, path, line)
         yield from _unsaid(case, service, next(iter(said), ""))
+        told = [*said, *(one for one in case.troubles(service)[:6] if _ROOM.search(one))]
+        yield from _common(case, service, told)
 
 
 def _paths(case: Case, service: str, line: str) -> list[str]:
@@ -179,6 +189,28 @@ def _unsaid(case: Case, service: str, line: str) -> Iterator[Idea]:
         (*fix, case.restart(service)), "; ".join(undo),
         ("change modes by configuration management only",),
     )  # fmt: skip
+
+
+def _common(case: Case, service: str, said: Sequence[str]) -> Iterator[Idea]:
+    """A place that all share is shut: it is opened as it is on every machine."""
+    if not said:
+        return
+    wants = case.missing((COMMON,))
+    rows = [row.split() for row in case.text(COMMON).splitlines()]
+    modes = {row[1]: int(row[0], 8) for row in rows if len(row) == 2 and row[0].isdigit()}
+    shut = [path for path, mode in modes.items() if USUAL.get(path, 0) & ~mode & 0o700]
+    for path in shut:
+        named = re.compile(rf"{re.escape(path)}(?=[/'\"\s])")
+        line = next((one for one in said if path != "/" and named.search(one)), "")
+        yield Idea(
+            "permission-change", service, f"{path}, which all share, is shut",
+            0.9 if line else 0.75, path, lines(line or said[0]), (),
+            (f"chmod {USUAL[path]:o} {path}", case.restart(service)),
+            f"chmod {modes[path]:o} {path}", ("change modes by configuration management only",),
+        )  # fmt: skip
+    if wants and not shut:
+        yield Idea("permission-change", service, f"{service} may be shut out of a common place",
+                   0.58, service, lines(said[0]), wants)  # fmt: skip
 
 
 def _closing(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:

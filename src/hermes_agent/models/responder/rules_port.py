@@ -147,13 +147,15 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     line, place = _job(case, [one.command for one in chain])
     stop = _silenced(line, place) if place else ()
     told = "; ".join(one.command for one in chain)[:120]
+    cwd = f"readlink /proc/{held.pid}/cwd"
+    told = " in ".join(one for one in (told, case.text(cwd).strip()) if one and one != "/")
     how = "kill -INT" if re.match(r"(?:/\S*/)?postgres\b", told) else "kill"
     yield Idea(
         "port-conflict", held.service,
         f"{held.claim}, which nobody looks after{f' and {place} starts' if place else ''}",
         0.92 if held.spoken else 0.8, f"{held.locus}: {told}{f', {place}' if place else ''}",
         lines(held.line, held.spoken, line, *(one.line for one in chain)),
-        case.missing((probes.JOBS,)),
+        case.missing((probes.JOBS, cwd)),
         (*stop, f"{how} {' '.join(str(one) for one in sorted(family)) or held.pid}", "sleep 1",
          case.restart(held.service)),
         undo_of(place) if place else f"start process {held.pid} again",

@@ -124,6 +124,27 @@ def deaf(case: Case) -> Iterator[Idea]:
         )  # fmt: skip
 
 
+def hung(case: Case) -> Iterator[Idea]:
+    """It listens and lets whoever asks wait, and says nothing of it."""
+    service, check = case.brief.service, case.brief.check
+    program = case.programs.get(service)
+    if program is None or not program.up or check is None:
+        return
+    pids = set(case.pids(service))
+    own = [one for one in case.listeners if one.pid in pids]
+    waits = [one for one in own if one.waiting]
+    late = re.search(r"timed out|timeout", case.symptom, re.IGNORECASE) is not None
+    if not own or not (waits or late) or case.troubles(service):
+        return
+    running = [one for pid in sorted(pids) if (one := case.process(pid)) is not None]
+    yield Idea(
+        "service-crash", service, f"{service} listens on port {own[0].port} and answers nobody",
+        0.44, f"{service}, pid {own[0].pid}, port {own[0].port}",
+        lines((waits or own)[0].line, program.line, *(one.line for one in running[:1])), (),
+        (case.restart(service),), "", ("have it watched by what it answers, not by its process",),
+    )  # fmt: skip
+
+
 def entry(case: Case) -> Iterator[Idea]:
     """What the supervisor is told to run cannot be run."""
     for service in case.suspects:
@@ -176,4 +197,4 @@ def gave_up(case: Case) -> Iterator[Idea]:
     )  # fmt: skip
 
 
-RULES = (gave_up, down, halted, deaf, entry)
+RULES = (gave_up, down, halted, deaf, hung, entry)

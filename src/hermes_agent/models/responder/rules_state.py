@@ -20,6 +20,13 @@ _DAMAGED = re.compile(
     r"(?:parse|decode|load|restore|deserialize)|is (?:empty|not valid)|zero[- ]length|unreadable",
     re.IGNORECASE,
 )
+_OTHERWISE = re.compile(
+    r"permission|EACCES|Errno 13|no such file|ENOENT|no space|too many open|timed? ?out|refused|"
+    r"locked|busy|is a directory|input/output|read-only|readonly|memory",
+    re.IGNORECASE,
+)
+"""Why a file may not be read that is whole."""
+_SURELY = re.compile(r"damaged|corrupt|malformed|not a database|checksum|bad magic", re.IGNORECASE)
 _UNFINISHED = re.compile(r"[._-](tmp|new|part|partial|swp|temp)$|^\.")
 _MADE_AGAIN = re.compile(r"cache|index|thumb|tmp|temp|session", re.IGNORECASE)
 _JSON = re.compile(r"JSON|Expecting|Unterminated|delimiter|unexpected (?:end|token)", re.IGNORECASE)
@@ -33,7 +40,9 @@ def damaged(case: Case) -> Iterator[Idea]:
         program = case.programs.get(service)
         if program is None or (program.up and service != case.brief.service):
             continue
-        line = next((one for one in case.troubles(service)[:8] if _DAMAGED.search(one)), "")
+        told = _SURELY if program.up else _DAMAGED
+        said = [one for one in case.troubles(service)[:8] if told.search(one)]
+        line = next((one for one in said if not _OTHERWISE.search(one)), "")
         if not line:
             continue
         named = [path for path in paths_in(line) if _may_be(case, service, path)]
@@ -42,8 +51,8 @@ def damaged(case: Case) -> Iterator[Idea]:
             if wants:
                 yield Idea("service-crash", service, f"{service} ends on a file it cannot read",
                            0.64, service, lines(line), wants)  # fmt: skip
-        told = [path for path in case.named(service) if _may_be(case, service, path)]
-        for path in dict.fromkeys([*named, *(told if not named else [])][:4]):
+        known = [path for path in case.named(service) if _may_be(case, service, path)]
+        for path in dict.fromkeys([*named, *(known if not named else [])][:4]):
             yield from _mending(case, service, path, line, path in named)
 
 
