@@ -204,6 +204,8 @@ class House(Sight):
         named = self._started(service)
         definition = self.definition(service)
         found += definition.drop_ins if definition else []
+        for path in self.wrappers(service):
+            found += self._own(_SOURCED.findall(self.text(probes.show(path))), service)
         found += [path for path in named if settings.is_config(path)]
         found += [path for path in named if path.startswith("/etc/") and "." not in path[-6:]]
         found += [row.path for row in self.lying(service) if settings.is_config(row.path)]

@@ -50,25 +50,39 @@ def added(case: Case) -> Iterator[Idea]:
 
 
 def rewritten(case: Case) -> Iterator[Idea]:
-    """A file that is no service's own, was written last, and of which somebody kept an earlier
-    version: what all share."""
+    """A file that was written last and of which somebody kept an earlier version: what all share
+    and belongs to no service, or what a service names and is neither settings nor data, as a
+    program that it runs."""
     rows = list(parse.sizes(case.text(probes.CHANGED)))
-    shared = [row for row in rows if _is_shared(case, row.path) and _is_late(row, rows)]
     own = case.brief.service
-    for row in shared[:MOST]:
+    near = [own, *case.needs(own)]
+    late = [row for row in rows if _is_late(row, rows)]
+    named = [row for row in late if any(_is_tool(case, one, row.path) for one in near)]
+    shared = [row for row in late if row not in named and _is_shared(case, row.path)]
+    for row in [*named[:MOST], *shared[:MOST]]:
         copy = earlier(case, row.path)
         if not copy.wants and not copy.path:
             continue
-        heard = next((one for name in [own, *case.needs(own)]
-                      if (one := blamed(case, name, copy.changes))), "")  # fmt: skip
+        heard = next((one for one in near if blamed(case, one, copy.changes)), "")
+        users = [one for one in near if _is_tool(case, one, row.path)]
         troubled = [one for one in case.suspects if one != own and case.troubles(one)]
-        restarts = [case.restart(one) for one in [own, *troubled] if one in case.programs]
+        restarts = [case.restart(one) for one in users or [own, *troubled] if one in case.programs]
+        whose = f"which {users[0]} runs" if users else "which is no service's own"
         yield Idea(
-            "bad-config", own, f"{row.path}, which is no service's own, was changed last",
-            0.4 + 0.25 * bool(heard), row.path, lines(heard, copy.change, row.line), copy.wants,
+            "bad-deploy" if users else "bad-config", users[0] if users else own,
+            f"{row.path}, {whose}, was changed last",
+            (0.62 if users else 0.4) + 0.25 * bool(heard), row.path,
+            lines(copy.change, row.line, *case.troubles(own)[:1]), copy.wants,
             (*put_back(row.path, copy.path), *restarts[:MOST]) if copy.path else (),
-            undo_of(row.path), ("keep what all share under version control",),
+            undo_of(row.path), ("keep what is run and shared under version control",),
         )  # fmt: skip
+
+
+def _is_tool(case: Case, service: str, path: str) -> bool:
+    """Whether a service names it, and it is neither settings nor code that others look into."""
+    if path not in case.named(service) or SECRET.search(path) or LOG.search(path):
+        return False
+    return not (is_config(path) or CODE.search(path) or case.is_data(service, path))
 
 
 def _is_shared(case: Case, path: str) -> bool:
