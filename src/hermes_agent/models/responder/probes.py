@@ -278,7 +278,8 @@ def mentions(word: str) -> str:
     """Files that have a word in them, with the lines."""
     return (
         f"grep -rnsIF --exclude='*.log' --exclude-dir=.git -- {shlex.quote(word)} /etc /srv /opt "
-        "/var/lib /var/backups /run /root /home /usr/local/bin /usr/local/etc | cut -c1-300 | head -n 30"
+        "/var/lib /var/backups /run /root /home /usr/local/bin /usr/local/etc | cut -c1-300 | "
+        "head -n 30"
     )
 
 

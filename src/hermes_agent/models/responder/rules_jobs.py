@@ -211,6 +211,10 @@ def _held(case: Case, name: str, job: Job) -> Iterator[Idea]:
         pids = list(dict.fromkeys(parse.holders(case.text(probes.holders(path)))))
         yield from _at_work(case, name, job, path, pids)
     for path in dict.fromkeys(_LOCK.findall(script)):
+        if wants := case.missing((probes.show(path),)):
+            yield Idea("job-missed", name, f"a run of {name} may hold {path}", 0.5, path,
+                       lines(job.line), wants)  # fmt: skip
+            continue
         number = re.search(r"\d{1,8}", case.content(path))
         one = case.process(int(number[0])) if number else None
         if one is not None and PurePosixPath(job.script).name in one.command:

@@ -25,6 +25,9 @@ _CODE = re.compile(
     r"|\b50[0-9]\b|garbage|corrupt|not what",
     re.IGNORECASE,
 )
+_ASIDE = re.compile(
+    r"(?:^|[._-])(?:old|bak|back-?ups?|orig|prev(?:ious)?|saved?|former|replaced)$", re.IGNORECASE
+)
 _COMMIT = re.compile(r"^commit ([0-9a-f]{4,40}) (\d+) (.*)$")
 _MOST = 3
 
@@ -183,11 +186,16 @@ def _commits(text: str) -> list[tuple[str, int, str, list[str]]]:
     return found
 
 
+def is_aside(path: str) -> bool:
+    """Whether a file lies where former ones are put away."""
+    return any(_ASIDE.search(part) for part in PurePosixPath(path).parts[2:-1])
+
+
 def _written_over(case: Case, service: str) -> Iterator[Idea]:
     """A file of its code is not what it was, and somebody kept the former one."""
     code, broken = _trouble(case, service)
     spoken = [path for line in case.troubles(service)[:12] for path in paths_in(line)]
-    lately = [path for path in case.changed(service) if CODE.search(path)]
+    lately = [path for path in case.changed(service) if CODE.search(path) and not is_aside(path)]
     own = [path for path in case.named(service) if CODE.search(path) or "/bin/" in path]
     own = [path for path in own if not is_shared(case, service, path)]
     for path in list(dict.fromkeys([*(x for x in spoken if CODE.search(x)), *lately, *own]))[
