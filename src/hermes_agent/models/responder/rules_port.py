@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from hermes_agent.models.responder import needed, parse, probes
-from hermes_agent.models.responder.case import Case
+from hermes_agent.models.responder.case import Case, paths_in
+from hermes_agent.models.responder.house import SYSTEM
 from hermes_agent.models.responder.ideas import (
     KEEP,
     Idea,
@@ -144,7 +145,7 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     ):
         yield from _site(case, held, "", evidence)
         return
-    line, place = _job(case, [one.command for one in chain])
+    line, place, wants = _job(case, held, [one.command for one in chain])
     stop = _silenced(line, place) if place else ()
     told = "; ".join(one.command for one in chain)[:120]
     cwd = f"readlink /proc/{held.pid}/cwd"
@@ -155,7 +156,7 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
         f"{held.claim}, which nobody looks after{f' and {place} starts' if place else ''}",
         0.92 if held.spoken else 0.8, f"{held.locus}: {told}{f', {place}' if place else ''}",
         lines(held.line, held.spoken, line, *(one.line for one in chain)),
-        case.missing((probes.JOBS, cwd)),
+        (*wants, *case.missing((cwd,))),
         (*stop, f"{how} {' '.join(str(one) for one in sorted(family)) or held.pid}", "sleep 1",
          case.restart(held.service)),
         undo_of(place) if place else f"start process {held.pid} again",
@@ -163,14 +164,22 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     )  # fmt: skip
 
 
-def _job(case: Case, commands: Sequence[str]) -> tuple[str, str]:
-    """The line of a table of jobs that starts one of these, and the table."""
+def _job(case: Case, held: Held, commands: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+    """The line of a table of jobs that starts one of these, or a script that names the port; the
+    table; and what to look at to know."""
+    tables = parse.files(case.text(probes.JOBS))
+    jobs = [(row, path) for path, rows in tables.items() for row in rows if row.strip()[:1] != "#"]
     words = {word for one in commands for word in one.split() if word.count("/") > 1}
-    for path, rows in parse.files(case.text(probes.JOBS)).items():
-        for row in rows:
-            if not row.lstrip().startswith("#") and any(word in row.split() for word in words):
-                return row, path
-    return "", ""
+    named = dict.fromkeys(one for row, _ in jobs for one in paths_in(row) if _is_own(one))
+    look = f"grep -lsF -- {held.port} {' '.join(shlex.quote(one) for one in named)}"
+    words |= set(case.text(look).split()) if named else set()
+    fitting = [(row, path) for row, path in jobs if any(word in row.split() for word in words)]
+    wants = case.missing((probes.JOBS, *((look,) if named else ())))
+    return (*fitting[0], wants) if fitting else ("", "", wants)
+
+
+def _is_own(path: str) -> bool:
+    return not path.startswith((*SYSTEM, "/usr/", "/dev/", "/tmp/"))  # noqa: S108 - of the machine that is looked at
 
 
 def _silenced(line: str, place: str) -> tuple[str, ...]:
