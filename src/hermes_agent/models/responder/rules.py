@@ -19,6 +19,7 @@ from hermes_agent.models.responder import (
     rules_leaks,
     rules_load,
     rules_lock,
+    rules_lookup,
     rules_names,
     rules_network,
     rules_permission,
@@ -31,6 +32,7 @@ from hermes_agent.models.responder import (
     rules_start,
     rules_state,
     rules_statement,
+    rules_values,
 )
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, Rule, ranked
@@ -49,11 +51,13 @@ RULES: tuple[Rule, ...] = (
     *rules_load.RULES,
     *rules_leaks.RULES,
     *rules_config.RULES,
+    *rules_values.RULES,
     *rules_release.RULES,
     *rules_said.RULES,
     *rules_permission.RULES,
     *rules_clock.RULES,
     *rules_names.RULES,
+    *rules_lookup.RULES,
     *rules_network.RULES,
     *rules_reach.RULES,
     *rules_cascade.RULES,

@@ -90,6 +90,7 @@ def _blocked(
             one for one in sessions
             if one.state.startswith("idle in transaction") and one.seconds >= IDLE_SECONDS
         ]  # fmt: skip
+    roots = [one for one in roots if not one.event.startswith("IPC:")]  # it waits elsewhere
     doubtful = not waiting and bool(case.text(postgres.watching(case, place, user)))
     yield from _queued(case, service, place, user, waiting, roots, spoken)
     for root in sorted(roots, key=lambda one: -one.seconds):

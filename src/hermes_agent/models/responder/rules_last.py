@@ -18,7 +18,7 @@ _HELD = re.compile(
     re.IGNORECASE,
 )
 _PORT = re.compile(r":(\d{2,5})(?![\d.])")
-_STORE = re.compile(
+STORE = re.compile(
     r"postgres|postmaster|mysqld|mariadbd|mongod|redis-server|valkey|etcd|cassandra|elasticsearch"
     r"|clickhouse|rabbitmq|kafka|influxd|sqlservr",
     re.IGNORECASE,
@@ -47,7 +47,7 @@ def anew(case: Case) -> Iterator[Idea]:
         if program is None:
             continue
         silent = [port for port in _own_ports(case, service) if not _heard(case, port)]
-        if program.up and not silent and _STORE.search(" ".join(case.command(service))):
+        if program.up and not silent and STORE.search(" ".join(case.command(service))):
             continue
         trouble = next(iter(case.troubles(service)), "")
         if service not in first and not (silent or trouble) and program.up:

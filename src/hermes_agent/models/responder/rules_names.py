@@ -16,7 +16,7 @@ from hermes_agent.models.responder.ideas import (
     undo_of,
 )
 
-_NO_NAME = re.compile(
+NO_NAME = re.compile(
     r"name or service not known|temporary failure in name resolution|(?:could|can) ?not resolve|"
     r"name resolution|nodename nor servname|NXDOMAIN|SERVFAIL|\[Errno -[2358]\]|getaddrinfo|"
     r"host (?:is )?not found|unknown ?host|no such host|ENOTFOUND|EAI_AGAIN|EAI_NONAME|"
@@ -48,8 +48,8 @@ MOST = 4
 def names(case: Case) -> Iterator[Idea]:
     """A name is not resolved, or to a place where nobody is."""
     for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if _NO_NAME.search(x)), "")
-        for host in _hosts(case, service, spoken)[:MOST]:
+        spoken = next((x for x in case.troubles(service) if NO_NAME.search(x)), "")
+        for host in hosts(case, service, spoken)[:MOST]:
             asked = case.look(probes.resolved(host))
             wants = case.missing((probes.resolved(host), probes.NAMES, DATAGRAMS))
             if asked is None and not spoken:
@@ -64,7 +64,7 @@ def names(case: Case) -> Iterator[Idea]:
                 yield from _naming(case, service, host, spoken, wants)
 
 
-def _hosts(case: Case, service: str, spoken: str) -> list[str]:
+def hosts(case: Case, service: str, spoken: str) -> list[str]:
     """Names that it must resolve."""
     found = [one.host for one in needed.targets(case, service) if one.named]
     found += _SPOKEN.findall(spoken)

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from hermes_agent.models.responder import needed, parse, probes
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules_last import STORE
 
 _FULL = re.compile(
     r"max(?:imum)? (?:number of )?(?:clients|connections|sessions|users)|too many (?:clients|"
     r"connections|sessions)|connection (?:limit|slots)|no (?:free|more|available) connection|"
     r"pool[^.]{0,40}(?:exhaust|timeout|timed out|full|empty|limit)|"
     r"(?:exhaust|timeout|timed out|waiting)[^.]{0,60}\bpool|QueuePool|client limit|"
+    r"(?:all|every|no (?:free|more|idle|available)) (?:\w+ )?(?:slots?|workers?|threads?|handlers?|"
+    r"permits?|seats?|children|backends?)\b|max_children|MaxRequestWorkers|MaxClients|"
+    r"(?:slots?|workers?|threads?|handlers?) (?:are |is )?(?:all )?(?:in use|busy|taken|exhausted)|"
     r"worker_connections are not enough|maxclients|max_connections|all connections",
     re.IGNORECASE,
 )
@@ -51,6 +55,8 @@ def _takers(case: Case, service: str, port: int, spoken: str) -> Iterator[Idea]:
     server = case.database_of(port)
     crowd = [one for one in crowd if case.owner(one[0]) != server or not server]
     every = sum(count for _, count, _ in crowd)
+    if not crowd and server and case.look(probes.CONNECTIONS) is not None:
+        yield from _unreturned(case, service, server, spoken)
     for pid, count, line in crowd[:2]:
         process, owner = case.process(pid), case.owner(pid)
         strangers = [] if owner else case.strangers(pid, harmful=True)
@@ -59,7 +65,7 @@ def _takers(case: Case, service: str, port: int, spoken: str) -> Iterator[Idea]:
         most = count * 2 >= every
         fix = (case.restart(owner),) if owner else (f"kill {strangers[0].pid}", "sleep 1")
         yield Idea(
-            "pool-exhausted", owner or process.command.split()[0].rpartition("/")[2],
+            "pool-exhausted", owner or _called(process.command),
             f"{owner or f'process {pid}'} has {count} connections to port {port}, and others get "
             "none", 0.6 + 0.2 * most + 0.04 * (owner != service),
             f"{owner or process.command}, pid {pid}, port {port}",
@@ -67,6 +73,25 @@ def _takers(case: Case, service: str, port: int, spoken: str) -> Iterator[Idea]:
             "" if owner else "it was started by hand: start it again",
             ("give connections back", "limit the connections of each client"),
         )  # fmt: skip
+
+
+def _unreturned(case: Case, service: str, server: str, spoken: str) -> Iterator[Idea]:
+    """All its places are taken, and nobody is there who takes them: it works for those who went."""
+    program = case.programs.get(server)
+    if program is None or STORE.search(" ".join(case.command(server))):
+        return
+    yield Idea(
+        "pool-exhausted", server, f"{server} still works for clients that are gone",
+        0.6 if server != service else 0.56, server, lines(spoken, program.line), (),
+        (case.restart(server),), "", ("let a server notice when its client goes",),
+    )  # fmt: skip
+
+
+def _called(command: str) -> str:
+    """What somebody's process is called: its script, where it is one of an interpreter."""
+    words = command.split()
+    scripts = [one for one in words[1:3] if re.search(r"\.(?:py|sh|pl|rb|js|php)$", one)]
+    return (scripts or words)[0].rpartition("/")[2]
 
 
 def _resized(case: Case, service: str, spoken: str) -> Iterator[Idea]:

@@ -2,6 +2,7 @@
 copy elsewhere, or goes by settings of a role that others do not have."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from hermes_agent.models.responder import parse, postgres
@@ -209,11 +210,17 @@ def _settings(
             "bad-config", case.database_of(place[1]) or case.brief.service,
             f"{whose} is told {key} = {value}", score, f"{whose}: {key}={value}",
             lines("|".join(["set", *row]), spoken), (),
-            (psql(place, f"{kind} reset {key}", user),
+            (_changed(place, f"{kind} reset {key}", user),
              *(case.restart(one) for one in _clients(case, place))),
-            psql(place, f"{kind} set {key} = '{quoted}'", user),
+            _changed(place, f"{kind} set {key} = '{quoted}'", user),
             ("review what roles are told",),
         )  # fmt: skip
+
+
+def _changed(place: Place, statement: str, user: str) -> str:
+    """A change of settings, carried out though transactions may be told only to read."""
+    free = "set default_transaction_read_only = off"
+    return f"{psql(place, free, user)} -c {shlex.quote(statement)}"
 
 
 def _clients(case: Case, place: Place) -> list[str]:
