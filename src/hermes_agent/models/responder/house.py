@@ -34,6 +34,7 @@ _DATA = re.compile(
     r"\.(db|sqlite3?|mdb|dat|data|bin|wal|idx|rdb|aof|jsonl|csv|tsv|parquet|gz|xz|zip|tar|tgz|pyc"
     r"|png|jpe?g|pid|lock|sock|tmp|swp)$|/(data|spool|cache|queue|items|state|store|storage)/"
 )
+_LIBRARY = re.compile(r"/(?:lib\d*|libs|vendor|site-packages|modules|plugins|src|app|code)/")
 SECRET = re.compile(
     r"\.(key|pem|crt|cer|cert|p12|pfx|jks|keytab)$|secret|passw|token|credential|/private/|shadow",
     re.IGNORECASE,
@@ -356,7 +357,8 @@ class House(Sight):
         base = self.directory(service)
         told = [one for _, values in self.sources(service) for one in values.paths]
         folders = [settings.whole(one, base) for one in told]
-        return any(one and path.startswith(f"{one}/") for one in folders)
+        inside = any(one and path.startswith(f"{one}/") for one in folders)
+        return inside and not (CODE.search(path) and _LIBRARY.search(path))
 
     @once
     def ports(self, service: str) -> list[int]:
