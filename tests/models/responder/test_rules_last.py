@@ -4,7 +4,7 @@ from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_added import added, rewritten
+from hermes_agent.models.responder.rules_added import added, emptied, rewritten
 from hermes_agent.models.responder.rules_last import holding, suspended
 from hermes_agent.models.responder.seen import Seen
 from tests.models.responder.machine import WELL, Machine, brief, converse
@@ -126,3 +126,16 @@ def test_who_holds_the_file_that_a_service_waits_for_is_ended() -> None:
     assert idea.fix == ("kill 40 41",)
     other = held.replace("write\n/proc/7", "read\n/proc/7")
     assert not list(holding(case(**seen, **{probes.OPEN_FILES: other})))
+
+
+def test_what_was_emptied_is_filled_from_what_is_kept_by_its_name() -> None:
+    token, copy = "/opt/api/etc/access.token", "/var/backups/api/access.token"
+    seen = {
+        probes.show("/opt/api/etc/api.toml"): f'token = "{token}"\n',
+        probes.CHANGED: f"0 1794772900.5 root {token}\n",
+        probes.kept("access.token"): f"0 1 root {token}\n17 1794000000.0 root {copy}\n",
+    }
+    (idea,) = emptied(case(**seen))
+    assert f"cat {copy} > {token}" in idea.fix
+    full = {**seen, probes.CHANGED: f"17 1794772900.5 root {token}\n"}
+    assert not list(emptied(case(**full)))

@@ -12,7 +12,7 @@ from hermes_agent.models.responder.house import CODE, LOG, SECRET
 from hermes_agent.models.responder.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.rules_config import blamed
 from hermes_agent.models.responder.settings import is_config
-from hermes_agent.models.responder.versions import kept_as, versions
+from hermes_agent.models.responder.versions import KEEP, kept_as, versions
 
 DROP_IN = re.compile(
     r"/(?:[\w.-]+\.d|(?:sites|conf|mods|modules)-(?:enabled|available)|conf(?:ig)?s|includes?"
@@ -21,6 +21,7 @@ DROP_IN = re.compile(
 """Places where programs take in whatever lies there."""
 _SUPERVISORS = ("/etc/supervisor", "/etc/cron", "/etc/systemd", "/etc/init", "/etc/rc")
 """What lies there is a program or a job of its own."""
+_MAY_BE_EMPTY = re.compile(r"\.(?:lock|pid|sock|log|tmp|part|flag)$|__init__\.py$|/\.")
 LATER = 1.0
 """Seconds after its neighbours, at least, that it was written."""
 _WORD = re.compile(r"(?<![\w.])(?:\d{2,5}|/[\w./-]{4,}|[A-Za-z][\w.-]{3,})(?![\w.])")
@@ -75,6 +76,41 @@ def rewritten(case: Case) -> Iterator[Idea]:
             lines(copy.change, row.line, *case.troubles(own)[:1]), copy.wants,
             (*put_back(row.path, copy.path), *restarts[:MOST]) if copy.path else (),
             undo_of(row.path), ("keep what is run and shared under version control",),
+        )  # fmt: skip
+
+
+def emptied(case: Case) -> Iterator[Idea]:
+    """A file that a service names has nothing in it since lately, and one by its name that has is
+    kept somewhere. What is in it need not be seen."""
+    own = case.brief.service
+    for row in parse.sizes(case.text(probes.CHANGED)):
+        if row.size or LOG.search(row.path) or _MAY_BE_EMPTY.search(row.path):
+            continue
+        service = next((s for s in [own, *case.needs(own)] if row.path in case.named(s)), "")
+        if not service:
+            continue
+        name, search = PurePosixPath(row.path).name, probes.kept(PurePosixPath(row.path).name)
+        wants = case.missing((search,))
+        kept = [
+            one
+            for one in parse.sizes(case.text(search))
+            if one.size and one.path != row.path and not one.path.startswith(KEEP)
+            and PurePosixPath(one.path).name.startswith(name)
+        ]  # fmt: skip
+        copy = max(kept, key=lambda one: one.time, default=None)
+        if copy is None and not wants:
+            continue
+        said = next((line for line in case.troubles(service) if name in line), "")
+        fix: tuple[str, ...] = ()
+        if copy is not None:
+            path, aside = shlex.quote(row.path), shlex.quote(kept_as(row.path))
+            fix = (f"cp -p {path} {aside}", f"cat {shlex.quote(copy.path)} > {path}",
+                   case.restart(service))  # fmt: skip
+        yield Idea(
+            "bad-config", service, f"{row.path}, which {service} goes by, has nothing in it",
+            0.66 + 0.16 * bool(said), row.path, lines(said, row.line, copy.line if copy else ""),
+            wants, fix, f"cp {kept_as(row.path)} {row.path}",
+            ("write such files anew and rename them",),
         )  # fmt: skip
 
 
@@ -151,4 +187,4 @@ def _others(case: Case, service: str) -> tuple[str, ...]:
     return "sleep 1", case.restart(own)
 
 
-RULES = (added, rewritten)
+RULES = (added, rewritten, emptied)
