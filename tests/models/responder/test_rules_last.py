@@ -5,7 +5,7 @@ from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.rules_added import added, emptied, rewritten
-from hermes_agent.models.responder.rules_last import holding, suspended
+from hermes_agent.models.responder.rules_last import holding, meddling, suspended
 from hermes_agent.models.responder.seen import Seen
 from tests.models.responder.machine import WELL, Machine, brief, converse
 
@@ -139,3 +139,14 @@ def test_what_was_emptied_is_filled_from_what_is_kept_by_its_name() -> None:
     assert f"cat {copy} > {token}" in idea.fix
     full = {**seen, probes.CHANGED: f"17 1794772900.5 root {token}\n"}
     assert not list(emptied(case(**full)))
+
+
+def test_a_script_that_changes_what_a_service_complains_of_is_ended() -> None:
+    said = "2026-11-15T20:03:10Z ERROR store /var/opt/api/notes/x.part: No such file or directory"
+    script = "/home/ops/compare.sh"
+    seen = {probes.tail("/var/log/api.log"): said}
+    loop = "while true; do mv /var/opt/api/notes /var/opt/api/old; sleep 2; done\n"
+    (idea,) = meddling(case(**seen, **{probes.show(script): loop}))
+    assert idea.fix == ("kill 40",)
+    reads = loop.replace("mv", "ls")
+    assert not list(meddling(case(**seen, **{probes.show(script): reads})))

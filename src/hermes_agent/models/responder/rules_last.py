@@ -12,6 +12,13 @@ from hermes_agent.models.responder.needed import targets
 
 MOST = 2
 """Strangers that are tried."""
+SCRIPTS = 4
+"""Scripts of strangers that are read."""
+_SCRIPT = re.compile(r"/(?!usr/|bin/|lib|proc/|dev/)[\w./@+-]+")
+_ALTERS = re.compile(
+    r"\b(?:mv|rm|rmdir|chmod|chown|chgrp|truncate|ln|dd|mount|umount|unlink|rename|remove|rmtree|"
+    r"replace|shred|setfacl|chattr|mkfs|touch)\b|>\s*[\"']?/|\.write|sed -i|open\(.*['\"][wa]"
+)
 _HELD = re.compile(
     r"lock|busy|in use|held by|being (?:written|used)|resource temporarily|EAGAIN|EWOULDBLOCK"
     r"|timed? ?out|wait|taken|occupied|used by|owned by|another (?:process|program)|exclusive",
@@ -127,6 +134,46 @@ def holding(case: Case) -> Iterator[Idea]:
                            named[0], lines(line), wants)  # fmt: skip
 
 
+def meddling(case: Case) -> Iterator[Idea]:
+    """A script that runs, and nobody looks after it, changes the very place of which the service
+    complains: it is ended first, or it does so again."""
+    own = case.brief.service
+    places = {
+        head
+        for service in [own, *case.needs(own)]
+        for line in [*case.troubles(service)[:4], case.symptom]
+        for path in paths_in(line)
+        for head in _heads(path)
+    }
+    scripts = dict[str, parse.Process]()
+    for process in case.processes if places else ():
+        words = [word for word in process.command.split()[:3] if _SCRIPT.fullmatch(word)]
+        if words and case.strangers(process.pid, harmful=True):
+            scripts.setdefault(words[-1], process)
+    for script, process in list(scripts.items())[:SCRIPTS]:
+        wants = case.missing((probes.show(script),))
+        rows = [row for row in case.content(script).splitlines() if _ALTERS.search(row)]
+        row = next((row for row in rows if any(place in row for place in places)), "")
+        if not wants and not row:
+            continue
+        ids = " ".join(str(one.pid) for one in case.strangers(process.pid, harmful=True))
+        yield Idea(
+            "runaway-process", own,
+            f"process {process.pid} ({process.command[:60]}), which nobody looks after, changes "
+            f"what {own} works with", 0.9 if row else 0.55,
+            f"pid {process.pid}: {process.command[:80]}, {script}",
+            lines(row, process.line, *case.troubles(own)[:1]), wants,
+            (f"kill {ids}",) if row else (), "it was started by hand: start it again",
+            ("alert on processes without a supervisor",),
+        )  # fmt: skip
+
+
+def _heads(path: str) -> list[str]:
+    """A path and the folders above it that are not of all."""
+    parts = path.strip("/").split("/")
+    return ["/" + "/".join(parts[:count]) for count in range(3, len(parts) + 1)] or [path]
+
+
 def _strangers(case: Case) -> Iterator[tuple[str, parse.Process]]:
     """Who is connected to the service or to what it needs, or has its files open: the ids of the
     one who started it all and of the others, and that one."""
@@ -141,4 +188,4 @@ def _strangers(case: Case) -> Iterator[tuple[str, parse.Process]]:
                 yield " ".join(str(process.pid) for process in chain), chain[0]
 
 
-RULES = (anew, suspended, holding)
+RULES = (anew, suspended, holding, meddling)
