@@ -104,3 +104,44 @@ def wrong_neighbour(pick: Pick) -> Scene:
         stays=pair.stays(),
         harm=pair.harm,
     )
+
+
+def doubled_address(pick: Pick) -> Scene:
+    """Somebody gave the node's address to this machine, too: nothing leaves it any more."""
+    pair = Pair(pick)
+    taken = f"{pair.address}/32 dev lo"
+    return Scene(
+        world=pair.world(),
+        check=yard.passes(pair.front, pair.port),
+        healthy=pair.healthy,
+        truth=pair.truth(rf"{pair.address}|\blo\b", rf"{pair.address}|refused"),
+        inject=lines(f"ip addr add {taken}"),
+        fix=(f"ip addr del {taken}",),
+        wrong={
+            "restarting": ["supervisorctl restart all; sleep 0.4"],
+            "no firewall at all": ["iptables -F", f"ip addr del {taken}"],
+        },
+        stays=pair.stays(),
+        harm=pair.harm,
+    )
+
+
+def left_bridge(pick: Pick) -> Scene:
+    """The link to the node is up, and belongs to no bridge any more."""
+    pair = Pair(pick)
+    return Scene(
+        world=pair.world(),
+        check=yard.passes(pair.front, pair.port),
+        healthy=pair.healthy,
+        truth=pair.truth(
+            rf"veth0|br0|{pair.address}", r"veth0|No route|unreachable|timed out|FAILED"
+        ),
+        inject=lines("ip link set veth0 nomaster"),
+        fix=("ip link set veth0 master br0",),
+        wrong={
+            "restarting": ["supervisorctl restart all; sleep 0.4"],
+            "no firewall at all": ["iptables -F", "ip link set veth0 master br0"],
+        },
+        stays=pair.stays(),
+        harm=pair.harm,
+    )

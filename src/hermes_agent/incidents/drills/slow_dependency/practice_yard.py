@@ -124,3 +124,43 @@ def trigger(pick: Pick) -> Scene:
         stays=(tiers.configured(front), tiers.configured(main), database.SETTINGS),
         harm=harm,
     )  # fmt: skip
+
+
+def standby(pick: Pick) -> Scene:
+    """What is written waits for a copy elsewhere, of a machine that was given up long ago."""
+    main, front, other = pick.services(3)
+    port, base_port, other_port, front_port = pick.ports(4)
+    base, copy = yard.Base(pick, main, base_port), f"{pick.words(1)[0]}_{pick.token(3)}"
+    asking = {"upstream": f"http://127.0.0.1:{port}", "timeout": 1.0}
+    world = tiers.joined(
+        [
+            base.server(),
+            base.service(main, port, timeout_ms=20000),
+            tiers.items(front, front_port, asking, needs=[main]),
+            yard.depot(other, other_port),
+        ],
+        files=yard.days_ago(other, pick),
+        hostname=pick.host(),
+    )
+    told = f"{base.psql} -c \"alter system set synchronous_standby_names = '{copy}'\""
+    reload = f"{base.psql} -c 'select pg_reload_conf()'"
+    return Scene(
+        world=world,
+        check=tiers.answers(front, front_port),
+        healthy=lambda probe: said(probe.keeps(front_port)),
+        truth=Truth(
+            (database.NAME, base.name, main), ("slow-dependency", "bad-config"),
+            rf"synchronous|{copy}", r"SyncRep|synchronous|timed out",
+        ),
+        inject=lines(f"{told} && {reload}"),
+        fix=(f"{base.psql} -c 'alter system reset synchronous_standby_names'", reload),
+        wrong={
+            "restarting": [f"supervisorctl restart {front} {main}"],
+            "waiting longer": [
+                f"sed -i 's/^timeout = .*/timeout = 30/' {tiers.configured(front)}",
+                f"supervisorctl restart {front}; sleep 0.3",
+            ],
+        },
+        stays=(tiers.configured(front), tiers.configured(main), database.SETTINGS),
+        harm=lambda probe: said(yard.stores(probe, other_port), base.lost(probe)),
+    )  # fmt: skip
