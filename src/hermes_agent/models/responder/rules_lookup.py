@@ -14,6 +14,8 @@ READ = "ls -ldL /etc /etc/resolv.conf /etc/hosts /etc/nsswitch.conf /etc/host.co
 _MODE = re.compile(r"([-dl])(\S{9})\S*\s+\d+\s+\S+\s+\S+\s.*\s(/\S+)$")
 _ADDRESS = r"\d{1,3}(?:\.\d{1,3}){3}"
 _ASKED = re.compile(r"(?:^|[._-])(?:resolvers?|name_?servers?|dns(?:_?servers?)?)$", re.IGNORECASE)
+_SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|\b504\b|after \d", re.IGNORECASE)
+LATE_SECONDS = 1.0
 _FIRST = rf"({_ADDRESS})(?:[:#@](\d+))?(?=[\s,;]|$)"
 
 
@@ -126,6 +128,36 @@ def misasked(case: Case) -> Iterator[Idea]:
                 )  # fmt: skip
 
 
+def tardy(case: Case) -> Iterator[Idea]:
+    """A name is resolved, but late: who is asked first does not answer."""
+    for service in case.suspects[:4]:
+        spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
+        for host in hosts(case, service, "")[:2] if spoken else ():
+            look = f"time getent hosts {shlex.quote(host)}"
+            wants = case.missing((look, probes.NAMES, DATAGRAMS))
+            if wants:
+                yield Idea("dns-failure", service, f"{host} may be resolved late", 0.5, host,
+                           lines(spoken), wants)  # fmt: skip
+                continue
+            took = re.search(r"real\s+(\d+)m([\d.]+)s", case.text(look))
+            late = took is not None and int(took[1]) * 60 + float(took[2]) > LATE_SECONDS
+            rows = parse.files(case.text(probes.NAMES)).get("/etc/resolv.conf", [])
+            servers = [row for row in rows if re.match(rf"nameserver\s+{_ADDRESS}", row)]
+            here = re.findall(rf"\s({_ADDRESS})(?:%\w+)?:53\s", case.text(DATAGRAMS))
+            good = [row for row in servers if any(row.split()[1] == one for one in here)]
+            if not late or not good or servers[0] in good:
+                continue
+            path, first = "/etc/resolv.conf", servers[0].split()[1]
+            yield Idea(
+                "dns-failure", service, f"{host} is resolved late: {first} is asked first and does "
+                "not answer", 0.86, f"{path}: {servers[0]}",
+                lines(spoken, servers[0], took[0] if took else ""), (),
+                (f"cp {path} {kept_as(path)}",
+                 f"sed -i -E '/^nameserver\\s+{re.escape(first)}\\s*$/s/^/# /' {path}",
+                 case.restart(service)), undo_of(path), PREVENT,
+            )  # fmt: skip
+
+
 def _lost(case: Case) -> Iterator[tuple[str, str, str]]:
     """Services that say of a name that it is not resolved."""
     for service in case.suspects:
@@ -134,4 +166,4 @@ def _lost(case: Case) -> Iterator[tuple[str, str, str]]:
             yield service, host, spoken
 
 
-RULES = (unread, dropped, searched, misasked)
+RULES = (unread, dropped, searched, misasked, tardy)

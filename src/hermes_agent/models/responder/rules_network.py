@@ -269,7 +269,8 @@ def thin(case: Case) -> Iterator[Idea]:
     """A link that lets hardly anything through."""
     for service in case.suspects:
         spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
-        far = [one for one in needed.targets(case, service) if one.far]
+        every = [one for one in needed.targets(case, service) if one.port]
+        far = [one for one in every if one.far] or every
         if not spoken or not far:
             continue
         for at in ("", *_nodes(case)):
@@ -281,7 +282,7 @@ def thin(case: Case) -> Iterator[Idea]:
                 found = re.match(
                     r"qdisc (?:tbf|netem|htb|hfsc|cake) \S+ dev ([\w.-]+)(?:@\S+)? root", line
                 )
-                if found:
+                if found and (far[0].far or found[1] == "lo"):
                     yield Idea(
                         "slow-dependency", "network", f"the link {found[1]} is throttled",
                         0.9, f"{found[1]} to {where}: {line}", lines(line, spoken), (),
