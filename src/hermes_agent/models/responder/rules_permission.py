@@ -205,12 +205,19 @@ def _common(case: Case, service: str, said: Sequence[str]) -> Iterator[Idea]:
         yield Idea(
             "permission-change", service, f"{path}, which all share, is shut",
             0.9 if line else 0.75, path, lines(line or said[0]), (),
-            (f"chmod {USUAL[path]:o} {path}", case.restart(service)),
+            (*_opened(path, modes[path]), case.restart(service)),
             f"chmod {modes[path]:o} {path}", ("change modes by configuration management only",),
         )  # fmt: skip
     if wants and not shut:
         yield Idea("permission-change", service, f"{service} may be shut out of a common place",
                    0.58, service, lines(said[0]), wants)  # fmt: skip
+
+
+def _opened(path: str, mode: int) -> tuple[str, ...]:
+    """First for its owner, which is the less; then for all, which people may be asked about."""
+    own = "u+rw" if USUAL[path] == 0o666 else "u+rwx"
+    rest = USUAL[path] & ~mode & 0o1077
+    return (f"chmod {own} {path}", *((f"chmod {USUAL[path]:o} {path}",) if rest else ()))
 
 
 def _closing(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:

@@ -81,7 +81,7 @@ def _may_hold(case: Case, service: str, path: str) -> bool:
 
 def _may_be(case: Case, service: str, path: str) -> bool:
     """Whether it may be a file in which something is kept."""
-    started = path in case.configs(service) and not path.startswith("/var/")
+    started = path in case.command(service) and is_config(path)
     odd = CODE.search(path) or LOG.search(path) or SECRET.search(path) or path in SHARED
     return not (started or odd or path.startswith((*SYSTEM, "/etc/"))) and "." in path
 
@@ -148,7 +148,7 @@ def _best(copies: list[parse.Sized], own: parse.Sized) -> parse.Sized | None:
 
 def _is_one_of_many(case: Case, service: str, path: str, look: str) -> bool:
     """Whether its settings name the folder and not the file, or what is in it is made again."""
-    if path in case.named(service) or (is_config(path) and not path.startswith("/var/")):
+    if path in case.named(service):
         return bool(_MADE_AGAIN.search(path))
     count = case.text(look).split()
     return bool(count) and count[-1].isdigit() and int(count[-1]) >= MANY
