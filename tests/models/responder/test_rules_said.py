@@ -7,7 +7,7 @@ from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.complaints import in_the_way, read
 from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_said import halted_by, limited, told
+from hermes_agent.models.responder.rules_said import halted_by, told
 from hermes_agent.models.responder.seen import Seen
 
 LINES = [
@@ -134,20 +134,3 @@ def test_a_mark_that_halts_a_service_is_moved_aside_if_nobody_has_it_open() -> N
         seen = [Seen(*one) for one in {**shown, probes.holders(mark): holders}.items()]
         found = [idea for idea in halted_by(Case(brief, seen)) if idea.fix]
         assert bool(found) is moved
-
-
-def test_a_limit_that_was_set_lately_is_put_out_and_an_old_one_stays() -> None:
-    start = "/opt/api/bin/start"
-    shown = {
-        probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
-        probes.STATUS: "api    RUNNING   pid 7, uptime 0:01:10",
-        probes.PROGRAMS: PROGRAMS.replace("python3 /opt/api/bin/api.py", start),
-        probes.show(start): "#!/bin/sh\nulimit -n 5\nexec python3 /opt/api/bin/api.py\n",
-        probes.tail("/var/log/api.log"): "ERROR accept: [Errno 24] Too many open files",
-    }
-    changed = {probes.CHANGED: f"60 1794772900.5 root {start}\n"}
-    brief = Brief("inc-1", service="api")
-    for looked, count in ((shown, 0), ({**shown, **changed}, 1)):
-        found = list(limited(Case(brief, [Seen(*one) for one in looked.items()])))
-        assert len(found) == count
-    assert "|# ulimit -n 5|" in found[0].fix[1]

@@ -34,12 +34,6 @@ _EACH_ITS_OWN = re.compile(
 )
 """Settings in which services differ by right."""
 _NEVER = re.compile(r"^/(?:proc|dev|sys|usr|bin|lib)/|\.(?:db|sqlite3?|sock|key|crt|pem)$")
-_TOO_MANY = re.compile(
-    r"too many open files|EMFILE|errno[ :=]*24\b|resource temporarily unavailable|can't start new"
-    r" thread|cannot fork|fork: retry",
-    re.IGNORECASE,
-)
-_LIMIT = re.compile(r"\s*ulimit\s+-[HS]*[nu]\s+\d+\s*$|\s*(?:LimitNOFILE|LimitNPROC|TasksMax)=\d+$")
 MARK_BYTES = 4096
 """A file that is bigger is more than a mark."""
 SURE, FAIR, POOR = 0.78, 0.64, 0.5
@@ -90,26 +84,6 @@ def halted_by(case: Case) -> Iterator[Idea]:
                 f"mv {kept} {path}", ("let marks of this kind end by themselves",),
             )  # fmt: skip
             break
-
-
-def limited(case: Case) -> Iterator[Idea]:
-    """It runs into a limit that was set lately, where it is started: that line is put out, so that
-    the limit of the machine counts. A limit that stood there for long is not to blame."""
-    for service in case.suspects:
-        said = [line for line in case.troubles(service)[:SAID] if _TOO_MANY.search(line)]
-        if not said:
-            continue
-        lately = case.changed(service)
-        for row in _rows(case, service):
-            is_limit = _LIMIT.match(row.text) is not None
-            if not is_limit or row.path not in lately or _REMARK.match(row.text):
-                continue
-            yield Idea(
-                "bad-config", service, f"{row.text.strip()} in {row.path} of {service} is too "
-                "little, and was set lately", 0.74, row.path, lines(said[0], row.text), (),
-                (*swapped(row.path, row.text, f"# {row.text.strip()}"), case.restart(service)),
-                undo_of(row.path), ("try limits before they are rolled out",),
-            )  # fmt: skip
 
 
 def _complaints(case: Case, service: str) -> Iterator[Complaint]:
@@ -260,4 +234,4 @@ def _supplied(case: Case, service: str, one: Complaint) -> Iterator[tuple[_Row, 
         yield row, row.text.replace(wrong, one.name, 1), SURE
 
 
-RULES = (told, halted_by, limited)
+RULES = (told, halted_by)
