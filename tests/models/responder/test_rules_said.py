@@ -101,6 +101,11 @@ def test_a_setting_that_nobody_knows_is_put_out_and_kept() -> None:
     assert found[0].undo.startswith("cp ")
 
 
+def test_what_keeps_people_out_is_not_put_out() -> None:
+    said = "error: unknown key 'require_auth'"
+    assert not ideas("port = 80\nrequire_auth = true\n", said, "settings['port']")
+
+
 def test_what_stands_there_more_than_once_is_left_alone() -> None:
     assert not ideas("a = 'x1'\nb = 'x1'\n", "error: 'x1' is not valid")
 

@@ -33,6 +33,10 @@ _EACH_ITS_OWN = re.compile(
     re.IGNORECASE,
 )
 """Settings in which services differ by right."""
+_GUARDS = re.compile(
+    r"auth|allow|deny|secur|tls|ssl|verif|passw|token|secret|acl|permi|limit|max|quota|trust|cert",
+    re.IGNORECASE,
+)
 _NEVER = re.compile(r"^/(?:proc|dev|sys|usr|bin|lib)/|\.(?:db|sqlite3?|sock|key|crt|pem)$")
 MARK_BYTES = 4096
 """A file that is bigger is more than a mark."""
@@ -182,6 +186,8 @@ def _may_go(row: _Row) -> bool:
     if name.endswith((".json", ".xml", ".sh", ".bash")) or "." not in name:
         return False
     bare = row.text.strip()
+    if _GUARDS.search(bare):
+        return False  # what keeps people out, or keeps something small, is not put out
     return not _OPENS.search(bare) and bare[:1] not in "{}[]()" and bool(row.key)
 
 
