@@ -287,3 +287,53 @@ def test_marks_among_what_people_keep_are_moved_and_nothing_else() -> None:
     assert "-name '.*.seen' -empty -mmin +60" in best.fix[-1]
     only = {**seen, crowds.sorted_out(folder): f"900 0 {NOW}2 f||note-| note-x7"}
     assert not any(idea.fix for idea in rules_inodes.no_inodes(case(only)))
+
+
+def test_a_database_that_writes_down_every_statement_is_quietened_and_reads_it_anew() -> None:
+    entry = (
+        "==> /etc/supervisor/conf.d/depot.conf <==\n[program:depot]\n"
+        "command=/usr/lib/postgresql/bin/postgres -D /vol/live -c config_file=/etc/pg/main.conf\n"
+        "stdout_logfile=/vol/server.out\n"
+    )
+    running = PROCESSES.replace("python3 /app/depot/main.py", "/usr/lib/postgresql/bin/postgres")
+    seen = dict.fromkeys(CLOSELY, "") | {
+        probes.PROGRAMS: entry,
+        probes.PROCESSES: running,
+        probes.show("/etc/pg/main.conf"): "port = 5432\nlog_statement = 'all'\n",
+        LARGE: rows((9_000_000, 1.0, "/vol/server.out")),
+        probes.tail("/vol/server.out"): "LOG:  statement: select 1\n" * 9,
+    }
+    ideas = [idea for idea in rules_space.full_disk(case(seen)) if idea.fix]
+    best = max(ideas, key=lambda idea: idea.score)
+    assert any(one.startswith("sed -i -E") and "none" in one for one in best.fix)
+    assert "kill -HUP 7" in best.fix
+    assert not any("restart" in one for one in best.fix)
+
+
+def test_work_that_is_called_by_its_bare_name_is_set_aside() -> None:
+    said = "bad record in a-7x.json: expecting value; again\n" * 9
+    here = case({probes.PROGRAMS: WORKER})
+    look = pieces.seeking(here, "depot", said)[0]
+    seen = {probes.PROGRAMS: WORKER, look: "/vol/queue/a-7x.json\n/vol/live/a-7x.json"}
+    assert pieces.called(case(seen), "depot", said) == ["/vol/queue/a-7x.json"]
+
+
+def test_a_bound_that_was_taken_away_lately_is_set_again_where_nothing_was_kept() -> None:
+    entry = ENTRY.replace("--data=/vol/live", "/etc/depot.ini --data=/vol/live")
+    seen = {
+        probes.PROGRAMS: entry,
+        probes.VITALS: "7 has 88000000 of 90000000 bytes",
+        probes.AGAIN: PROCESSES,
+        probes.CLIENTS: "",
+        probes.show("/etc/depot.ini"): "[depot]\nmax_cached = 0\nworkers = 0\n",
+        probes.CHANGED: f"40 {NOW - 300} root /etc/depot.ini",
+        probes.copies("/etc/depot.ini"): "",
+        probes.copies("/etc/supervisor/conf.d/depot.conf"): "",
+    }
+    best = max(rules_leaks.leaking(case(seen, "no")), key=lambda idea: idea.score)
+    assert best.locus == "/etc/depot.ini"
+    assert "max[-_]cached" in best.fix[1]
+    old = {**seen, probes.CHANGED: ""}
+    assert max(rules_leaks.leaking(case(old, "no")), key=lambda idea: idea.score).fix == (
+        "supervisorctl restart depot",
+    )

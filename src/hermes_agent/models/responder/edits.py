@@ -25,7 +25,7 @@ _ENDLESS = re.compile(
     r"-1|0+|none|null|unlimited|infinit[ey]|inf|never|off|9{5,}|\d{9,}", re.IGNORECASE
 )
 _TOLD = r"(?:default|usual|usually|normal|normally|was|recommended|typical|e\.g\.)\D{0,16}?"
-GUESS = {"pause": "1", "bound": "64"}
+GUESS = {"pause": "1", "bound": "16"}
 """What is worth a try where nobody says what it should be."""
 
 

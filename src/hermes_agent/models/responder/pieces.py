@@ -77,6 +77,19 @@ def lying(case: Case, service: str, words: Sequence[str]) -> str:
     )
 
 
+def seeking(case: Case, service: str, said: str) -> tuple[str, ...]:
+    """What is to be seen before it is known where pieces lie that a line calls by their names."""
+    words = tokens(said)
+    return case.missing((lying(case, service, words),)) if words else ()
+
+
+def called(case: Case, service: str, said: str) -> list[str]:
+    """Pieces that a line calls by their names, as far as was looked."""
+    words = tokens(said)
+    found = case.text(lying(case, service, words)).splitlines() if words else []
+    return [path for path in found if _is_piece(case, service, path)]
+
+
 def wants(case: Case, service: str, pid: int) -> tuple[str, ...]:
     """What is to be seen before it can be said at which piece a process is."""
     looks = [probes.descriptors(pid)]

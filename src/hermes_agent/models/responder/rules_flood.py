@@ -5,7 +5,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder import parse, probes, room
+from msgspec.structs import replace
+
+from hermes_agent.models.responder import edits, parse, pieces, probes, room
 from hermes_agent.models.responder.case import CROWD, Case, paths_in
 from hermes_agent.models.responder.house import CODE, LOG
 from hermes_agent.models.responder.ideas import (
@@ -16,6 +18,7 @@ from hermes_agent.models.responder.ideas import (
     put_back,
     undo_of,
 )
+from hermes_agent.models.responder.rules_load import anew, since_changed
 
 FLOOD_BYTES = 20_000
 """What a log grows in a second that is more than anybody reads."""
@@ -26,6 +29,16 @@ _LEVEL_KEY = re.compile(r"level|verbos|debug|trace|loglevel", re.IGNORECASE)
 _LOUD = re.compile(
     r"debug\d?|trace|true|on|yes|all|verbose|everything|[5-9]|[1-9]\d+", re.IGNORECASE
 )
+_QUIET = {
+    "log_statement": "none", "log_min_messages": "warning", "log_min_error_statement": "error",
+    "log_min_duration_statement": "-1", "log_min_duration_sample": "-1", "log_duration": "off",
+    "log_autovacuum_min_duration": "-1", "log_temp_files": "-1", "log_connections": "off",
+    "log_disconnections": "off", "log_parser_stats": "off", "log_executor_stats": "off",
+    "log_planner_stats": "off", "log_replication_commands": "off", "log_lock_waits": "off",
+    "error_log": "error", "rewrite_log": "off", "log_queries": "off", "slow_query_log": "off",
+    "general_log": "off", "log_error_verbosity": "default",
+}  # fmt: skip
+"""What well-known programs are set to where nobody wants to hear more."""
 _LOUD_LINE = re.compile(r"\b(DEBUG|TRACE|VERBOSE)\b", re.IGNORECASE)
 _FLAG = re.compile(r" --?(debug|verbose|trace|vv+)(?= |$)", re.IGNORECASE)
 _AGAIN = re.compile(
@@ -34,6 +47,8 @@ _AGAIN = re.compile(
     re.IGNORECASE,
 )
 _REQUEST = re.compile(r"\b(GET|PUT|POST|HEAD|DELETE|OPTIONS|PATCH) /|\" \d{3} |connection from")
+_RELOADS = re.compile(r"postgres|postmaster|nginx")
+"""Those that read their settings anew when they are told to."""
 _PREVENT = ("keep the log level at info", "rotate logs by size")
 
 
@@ -54,7 +69,9 @@ def writer_of(case: Case, path: str, otherwise: str) -> str:
         if owner := case.owner(pid):
             return owner
     for service in case.suspects:
-        if path in case.settings(service).values():
+        definition = case.definition(service)
+        told = definition.logs if definition else []
+        if path in told or path in case.settings(service).values():
             return service
     stem = PurePosixPath(path).name.partition(".")[0]
     return stem if stem in case.services else case.user_of(path, otherwise)
@@ -102,11 +119,11 @@ def flood(case: Case) -> Iterator[Idea]:
         yield from _quietened(case, service, claim, fast[0], lines(chatty), emptied, 0.28)
     for path, was, now in growth(case):
         if now - was > FLOOD_BYTES:
-            yield Idea(
-                "log-flood", writer_of(case, path, case.brief.service),
-                f"{path} grows by {(now - was) // 1024} KB a second", 0.65, path,
-                lines(f"{now} {path}"), prevent=_PREVENT,
-            )  # fmt: skip
+            writer = writer_of(case, path, case.brief.service)
+            claim = f"{path} grows by {(now - was) // 1024} KB a second"
+            emptied = (f"truncate -s 0 {shlex.quote(path)}",)
+            seen = lines(f"{now} {path}")
+            yield from _quietened(case, writer, claim, path, seen, emptied, 0.25)
 
 
 def _rushes(case: Case, logs: Sequence[str]) -> bool:
@@ -161,6 +178,11 @@ def _quietened(
         if copy.path:
             fix = (*put_back(path, copy.path), *_started_anew(case, writer, path))
             yield idea(f"since {path} was changed", 0.94, fix, undo_of(path), copy.change)
+    if _AGAIN.search(told):
+        wants += pieces.seeking(case, writer, told)
+        for odd in edits.without_pause(case, writer):
+            fix = (*odd.fix, *_started_anew(case, writer, odd.path))
+            yield idea(f"{odd.key} is {odd.value}, so that it makes no pause", 0.88, fix, odd.undo)
     for path in _work(case, writer, told, log):
         listed = case.look(probes.rows(path))
         wants += case.missing((probes.rows(path),))
@@ -194,12 +216,14 @@ def _places(case: Case, service: str) -> list[str]:
 
 
 def _started_anew(case: Case, service: str, path: str) -> tuple[str, ...]:
-    """What it takes until a service heeds a file."""
+    """What it takes until a service heeds a file; what many work with at once reads it anew."""
+    program = case.programs.get(service)
+    main = case.process(program.pid) if program is not None else None
     definition = case.definition(service)
-    if definition is not None and path == definition.path and case.supervised:
-        name = shlex.quote(service)
-        return ("supervisorctl reread", f"supervisorctl update {name}", case.restart(service))
-    return (case.restart(service),)
+    its_own = definition is None or path != definition.path
+    if its_own and main is not None and _RELOADS.search(main.command):
+        return (f"kill -HUP {main.pid}", "sleep 1")
+    return anew(case, service, path)
 
 
 def _loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
@@ -207,19 +231,34 @@ def _loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
     for path, values in case.sources(service):
         for key, value in values.items():
             own = key.rpartition(".")[2]
-            if path and _LEVEL_KEY.search(own) and _LOUD.fullmatch(value):
-                name = re.sub(r"[-_]", "[-_]", re.escape(own).replace("\\-", "-"))
-                quiet = "false" if value.lower() in ("true", "on", "yes") else "info"
-                quiet = "1" if value.isdigit() else quiet
-                edit = (
-                    f"sed -i -E 's/({name}[\"'\\'']?[[:space:]]*[=: ][[:space:]]*[\"'\\'']?)"
-                    f"{re.escape(value)}\\b/\\1{quiet}/I' {shlex.quote(path)}"
-                )
-                yield path, f"{own} {value}", edit
+            quiet = _quiet(key, value)
+            if path and quiet:
+                said = re.split(r"\s+", value.strip("'\" "))[-1]
+                yield path, f"{own} {value}", edits.changed(path, own, said, quiet)
+    for path in case.wrappers(service):
+        traced = re.search(r"^(set -\w*x\w*|#!.*sh -\w*x\w*)\s*$", case.content(path), re.MULTILINE)
+        if traced:
+            off = f"sed -i -E '/^set -\\w*x/d; 1s/ -\\w*x\\w*$//' {shlex.quote(path)}"
+            yield path, traced[0].strip(), off
     definition = case.definition(service)
     if definition is not None and (flag := _FLAG.search(definition.command)):
         own = shlex.quote(definition.path)
         yield definition.path, flag[0].strip(), f"sed -i -E '/^command/s/{flag[0]}( |$)/\\1/' {own}"
+
+
+def _quiet(key: str, value: str) -> str:
+    """What a setting should be by which too much is said; empty where it is quiet."""
+    own, said = key.rpartition(".")[2].lower().replace("-", "_"), value.strip("'\" ")
+    last = re.split(r"\s+", said)[-1].lower()
+    if own in _QUIET:
+        loud = re.fullmatch(r"all|mod|ddl|on|0|1|debug\d?|info|log|notice|verbose", last)
+        same = last == _QUIET[own] or (own == "error_log" and last in ("info", "notice"))
+        return _QUIET[own] if loud and not same else ""
+    if not _LEVEL_KEY.search(key) or not _LOUD.fullmatch(said):
+        return ""
+    if said.lower() in ("true", "on", "yes"):
+        return "false"
+    return "1" if said.isdigit() else "info"
 
 
 def _work(case: Case, service: str, told: str, log: str) -> list[str]:
@@ -235,7 +274,7 @@ def _work(case: Case, service: str, told: str, log: str) -> list[str]:
         for path in found
         if path not in own and not CODE.search(path) and not path.startswith(("/etc/", "/proc/"))
         and not is_log(case, path)
-    ][:2]  # fmt: skip
+    ][:2] or pieces.called(case, service, told)[:2]  # fmt: skip
 
 
 def _asked_too_much(
@@ -253,6 +292,9 @@ def _asked_too_much(
         for pid, count, line in case.crowd(port, least):
             chain = case.strangers(pid, harmful=True)
             if not chain:
+                owner = case.owner(pid)
+                if owner and owner != service:
+                    yield from _eager(case, owner, claim, log, told, emptied, less)
                 continue
             ids = " ".join(str(one.pid) for one in chain)
             yield Idea(
@@ -261,6 +303,33 @@ def _asked_too_much(
                 lines(told, chain[-1].line, line), (), (f"kill {ids}", "sleep 1", *emptied),
                 "it was started by hand: start it again", _PREVENT, calm(log),
             )  # fmt: skip
+
+
+def _eager(
+    case: Case,
+    owner: str,
+    claim: str,
+    log: str,
+    told: str,
+    emptied: tuple[str, ...],
+    less: float,
+) -> Iterator[Idea]:
+    """One that is looked after asks it without end, since it was changed or makes no pause."""
+    known = Idea(
+        "log-flood", owner, f"{claim}: {owner} asks it without end", 0.86 - less, log, lines(told),
+        prevent=_PREVENT, proof=calm(log),
+    )  # fmt: skip
+    unread = case.missing(probes.show(path) for path in case.configs(owner)[:2])
+    if unread:
+        yield replace(known, wants=unread)
+    for edit in edits.without_pause(case, owner):
+        fix = (*edit.fix, *anew(case, owner, edit.path), "sleep 1", *emptied)
+        why = f"{known.claim}: {edit.key} is {edit.value}"
+        yield replace(known, score=0.92 - less, locus=f"{edit.path}, {log}", fix=fix, claim=why,
+                      undo=edit.undo)  # fmt: skip
+    for idea in since_changed(case, known, owner):
+        fix = (*idea.fix, "sleep 1", *emptied) if idea.fix else ()
+        yield replace(idea, fix=fix, locus=f"{idea.locus}, {log}")
 
 
 RULES = (flood,)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder import parse, probes, strays
+from hermes_agent.models.responder import edits, parse, probes, strays
 from hermes_agent.models.responder.case import CROWD, Case
-from hermes_agent.models.responder.ideas import Idea, lines
-from hermes_agent.models.responder.rules_load import since_changed
+from hermes_agent.models.responder.ideas import Idea, earlier, lines
+from hermes_agent.models.responder.rules_load import anew, line_of, since_changed
 
 _TOO_MANY = r"too many open files|\bEMFILE|\bENFILE|errno[ :=]*24\b|file descriptors? (?:limit|exh)"
 _NO_MEMORY = (
@@ -53,7 +53,22 @@ def leaking(case: Case) -> Iterator[Idea]:
             yield known
             if score >= 0.6:
                 yield from since_changed(case, known, service)
+                yield from _unbound(case, known, service)
                 yield from _fed(case, known, service)
+
+
+def _unbound(case: Case, known: Idea, service: str) -> Iterator[Idea]:
+    """A bound was taken away lately, and nothing was kept of how it was."""
+    for edit in edits.without_bound(case, service):
+        if earlier(case, edit.path).path:
+            continue
+        yield replace(
+            known, score=min(0.93, known.score + 0.03), locus=edit.path,
+            claim=f"{known.claim}: {edit.key} is {edit.value} in {edit.path}",
+            evidence=(*known.evidence[:2], *lines(line_of(case, edit.path, edit.key))),
+            fix=(*edit.fix, *anew(case, service, edit.path)), undo=edit.undo,
+            prevent=("refuse a bound that binds nothing", *known.prevent[1:]),
+        )  # fmt: skip
 
 
 def _fed(case: Case, known: Idea, service: str) -> Iterator[Idea]:

@@ -127,7 +127,7 @@ def _stuck(
     for edit in edits.without_pause(case, owner):
         yield replace(
             known, score=0.66, locus=edit.path, claim=f"{told}: {edit.key} is {edit.value}",
-            evidence=(*evidence[:1], *lines(_line_of(case, edit.path, edit.key))),
+            evidence=(*evidence[:1], *lines(line_of(case, edit.path, edit.key))),
             fix=(*edit.fix, *anew(case, owner, edit.path)), undo=edit.undo,
             prevent=("refuse a pause of nothing",),
         )  # fmt: skip
@@ -140,7 +140,7 @@ def _stuck(
         )  # fmt: skip
 
 
-def _line_of(case: Case, path: str, key: str) -> str:
+def line_of(case: Case, path: str, key: str) -> str:
     """How a key stands in a file."""
     name = re.sub(r"\\?[-_]", "[-_]", re.escape(key))
     rows = case.content(path).splitlines()

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from hermes_agent.incidents.drills import parts, varied
+from hermes_agent.incidents.drills import parts, tiers, varied
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
-from hermes_agent.incidents.drills.world import File, Mount, Truth
+from hermes_agent.incidents.drills.world import File, Mount, Program, Truth
 
 CHATTING = """
 
@@ -241,3 +241,67 @@ def storm(pick: Pick) -> Scene:
         stays=tuple(docs),
         runs=(home.code, other.code),
     )
+
+
+POLLING = """\
+import configparser, http.client, sys, time
+
+own = configparser.ConfigParser()
+own.read(sys.argv[1])
+own = own["poll"]
+while True:
+    try:
+        for _ in range(6):
+            line = http.client.HTTPConnection("127.0.0.1", int(own["port"]), timeout=1)
+            line.request("GET", "/docs/" + own["key"] * 30)
+            line.getresponse().read()
+            line.close()
+    except OSError:
+        time.sleep(0.1)
+    time.sleep(float(own["@pause@"]))
+"""
+
+
+def eager_sibling(pick: Pick) -> Scene:
+    """One that is looked after asks without a pause since somebody was impatient."""
+    home, other, volume = _set_up(pick, ACCESS)
+    docs, name = home.docs(pick), f"{pick.word()}-mirror"
+    pause = pick.choice(("poll_interval", "pause_seconds", "refresh_delay"))
+    code, place = f"/srv/{name}/poll.py", f"/etc/{name}/{name}.ini"
+    usual = f"[poll]\nport = {home.port}\nkey = {pick.token(9)}\n{pause} = {{}}\n"
+    poller = Program(
+        name=name, command=f"python3 {code} {place}", about="mirrors what is new; must go on"
+    )
+    files = {
+        code: File(POLLING.replace("@pause@", pause), age=tiers.MONTH),
+        place: File(usual.format(4), age=tiers.MONTH),
+    }
+    fill = _filled(home)
+    change = f"sed -i 's/^{pause} = .*/{pause} = {{}}/' {place}; supervisorctl restart {name}"
+
+    def inject(box: Box) -> None:
+        box.run(change.format(0))
+        fill(box)
+
+    return Scene(
+        world=parts.joined(
+            home.part, other.part, parts.Part((poller,), {**docs, **files}),
+            mounts=(Mount(volume, mb=5),),
+        ),
+        check=home.check,
+        inject=inject,
+        healthy=_calm(home, volume),
+        truth=Truth(
+            component=(home.name, name), category=("log-flood", "runaway-process", "bad-config"),
+            locus=f"{home.log}|{place}", evidence=rf"100% +{volume}|{pause}|{name}|GET /docs",
+        ),
+        fix=(change.format(3), f"sleep 0.2; truncate -s 0 {home.log}"),
+        wrong={
+            "the log is only emptied": [f"truncate -s 0 {home.log}; sleep 1.5"],
+            "it is emptied and restarted": [
+                f"truncate -s 0 {home.log}; supervisorctl restart {home.name}; sleep 1.5"
+            ],
+        },
+        stays=tuple(docs),
+        runs=(home.code, other.code, code),
+    )  # fmt: skip

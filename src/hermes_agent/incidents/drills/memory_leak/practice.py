@@ -79,13 +79,18 @@ def _until_full(home: varied.House, key: str) -> Callable[[Box], None]:
     return fill
 
 
-def bound_lifted(pick: Pick) -> Scene:
+def bound_forgotten(pick: Pick) -> Scene:
+    """Whoever took the bound of a cache away kept nothing of how it was."""
+    return bound_lifted(pick, keep=False)
+
+
+def bound_lifted(pick: Pick, *, keep: bool = True) -> Scene:
     """Whoever wanted more hits took the bound of a cache away."""
     home, setting, other = _home(pick, 4)
     docs = home.docs(pick)
     key = next(iter(docs)).rpartition("/")[2]
     cache = f"{pick.service()}-warm"
-    change = home.change(home.changed(**{setting: pick.choice((0, -1))}))
+    change = home.change(home.changed(**{setting: pick.choice((0, -1))}), keep=keep)
     fill = _until_full(home, key)
 
     def inject(box: Box) -> None:
