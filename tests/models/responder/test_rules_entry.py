@@ -71,7 +71,10 @@ def test_the_one_site_of_nginx_that_took_a_port_is_put_aside() -> None:
 
 def test_a_program_that_people_do_not_know_gives_back_the_port_and_no_other() -> None:
     status = DOWN + "shop-next RUNNING pid 30, uptime 0:00:10\n"
-    programs = PROGRAMS + "==> /etc/supervisor/conf.d/n.conf <==\n[program:shop-next]\ncommand=x\n"
+    programs = PROGRAMS + (
+        "==> /etc/supervisor/conf.d/n.conf <==\n[program:shop-next]\n"
+        "command=python3 /opt/shop/bin/run.py /opt/next.toml\n"
+    )
     more = "     30       1 app      S      0  0.1 23252      10 python3 /opt/shop/bin/run.py x\n"
     looked = (
         (probes.STATUS, status), (probes.PROGRAMS, programs), (probes.LISTENERS, listens(7001, 30)),
@@ -81,6 +84,32 @@ def test_a_program_that_people_do_not_know_gives_back_the_port_and_no_other() ->
     assert idea.fix == ("supervisorctl stop shop-next", "supervisorctl restart shop")
     known = case(TAKEN, *looked, known=("shop", "nginx", "shop-next"))
     assert not any("stop" in one for idea in rules_port.port_taken(known) for one in idea.fix)
+    elsewhere = (probes.LISTENERS, listens(7001, 30) + listens(7009, 30))
+    busy = case(TAKEN, *looked, elsewhere)
+    assert not any("stop" in one for idea in rules_port.port_taken(busy) for one in idea.fix)
+
+
+def test_a_program_that_was_started_for_the_first_time_while_the_other_was_down_is_stopped() -> (
+    None
+):
+    log = """\
+2026-11-15 20:00:00 INFO supervisord started with pid 1
+2026-11-15 20:00:01 INFO spawned: 'shop' with pid 2
+2026-11-15 20:00:01 INFO spawned: 'nginx' with pid 20
+2026-11-15 20:02:00 INFO stopped: shop (exit status 0)
+2026-11-15 20:02:01 INFO spawned: 'panel' with pid 30
+"""
+    looked = (
+        (probes.STATUS, DOWN + "panel RUNNING pid 30, uptime 0:00:10\n"),
+        (probes.PROGRAMS, PROGRAMS + "==> /etc/p.conf <==\n[program:panel]\ncommand=/opt/panel\n"),
+        (probes.LISTENERS, listens(7001, 30)),
+        (probes.PROCESSES, PROCESSES + "     30       1 app S 0 0.1 2325 10 /opt/panel\n"),
+    )  # fmt: skip
+    stopped = best(rules_port.port_taken, case(TAKEN, *looked, (probes.SUPERVISOR_LOG, log)))
+    assert stopped.fix[0] == "supervisorctl stop panel"
+    before = log.replace("'nginx' with pid 20", "'panel' with pid 9")
+    other = case(TAKEN, *looked, (probes.SUPERVISOR_LOG, before))
+    assert not any("stop" in one for idea in rules_port.port_taken(other) for one in idea.fix)
 
 
 def test_a_service_that_was_given_the_port_of_another_is_led_back_to_its_own() -> None:

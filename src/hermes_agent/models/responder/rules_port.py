@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes_agent.models.responder import needed, parse, probes
 from hermes_agent.models.responder.case import Case, paths_in
-from hermes_agent.models.responder.house import SYSTEM
+from hermes_agent.models.responder.house import CODE, SYSTEM
 from hermes_agent.models.responder.ideas import (
     KEEP,
     Idea,
@@ -277,26 +277,42 @@ def _misled(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> It
 
 
 def _surplus(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
-    """One that people do not know of took the port of one that they do: it is stopped."""
+    """One that should not run took the port, and has no other work: it is stopped."""
     known = [one.name for one in case.brief.services]
     definition, program = case.definition(owner), case.programs[owner]
+    others = {one.port for one in case.listeners if one.pid in case.pids(owner)} - {held.port}
     mine = case.definition(held.service)
-    starts = [
-        one.settings.get("autostart", "true") if one else "true" for one in (mine, definition)
-    ]
-    if held.service not in known or (owner in known and starts != ["true", "false"]):
+    if others or definition is None or mine is None:
         return
-    if {*case.ports(owner)} - {held.port} and _own_port(case, owner, held.service, held.port):
+    starts = [one.settings.get("autostart", "true") for one in (mine, definition)]
+    idle = starts == ["true", "false"]
+    new = owner not in known and (_is_twin(case, held.service, owner) or _is_new(case, held, owner))
+    if not idle and not new:
         return
-    name = shlex.quote(program.name)
-    entry = definition.path if definition else ""
-    verb = "supervisorctl" if case.supervised else "systemctl"
+    name, verb = shlex.quote(program.name), "supervisorctl" if case.supervised else "systemctl"
     yield Idea(
         "port-conflict", held.service, f"{held.claim}, which is {owner}, an entry too many", 0.84,
-        f"{entry or owner}, {held.locus}", lines(*evidence, program.line), (),
+        f"{definition.path}, {held.locus}", lines(*evidence, program.line),
+        case.missing((probes.SUPERVISOR_LOG,)),
         (f"{verb} stop {name}", case.restart(held.service)), f"{verb} start {name}",
-        (f"give {owner} a port of its own, or take out its entry {entry}".rstrip(),),
+        (f"give {owner} a port of its own, or take out its entry {definition.path}",),
     )  # fmt: skip
+
+
+def _is_twin(case: Case, service: str, owner: str) -> bool:
+    """Whether both are started with the same file of a program, which is the one's own."""
+    first, second = ([x for x in case.command(one) if CODE.search(x)] for one in (service, owner))
+    return bool(first) and first == second and case.owns(service, first[0])
+
+
+def _is_new(case: Case, held: Held, owner: str) -> bool:
+    """Whether it was started for the first time when the other had ended, as far back as the
+    supervisor's log goes to its own start."""
+    rows = case.text(probes.SUPERVISOR_LOG).splitlines()
+    began = [at for at, row in enumerate(rows) if f"spawned: '{owner}'" in row]
+    ended = re.compile(rf"(stopped|exited): {re.escape(held.service)} ")
+    whole = any("supervisord started" in row for row in rows)
+    return whole and len(began) == 1 and any(ended.search(row) for row in rows[: began[0]])
 
 
 def _own_port(case: Case, owner: str, service: str, taken: int) -> int:
