@@ -123,3 +123,7 @@ def test_a_run_that_does_nothing_is_ended_and_one_at_work_is_not() -> None:
     }
     assert best(row, **seen, **{stirs([41]): "5\n--\n5\n"}).fix[0] == "kill 41"
     assert "kill 41" not in best(row, **seen, **{stirs([41]): "5\n--\n9\n"}).fix
+
+
+def test_the_next_run_is_waited_for_where_nothing_speaks_against_it() -> None:
+    assert best("* * * * * root /srv/digest").fix == ("sleep 63",)

@@ -202,7 +202,9 @@ def _out_of(
     names = " ".join(shlex.quote(one) for one in kept[:MEMBERS])
     own = shlex.quote(folder)
     tool = "unzip -oq {} -d {}" if archive.endswith(".zip") else "tar xf {} -C {}"
-    score = 0.35 + 0.25 * bool(spoken) + 0.1 * bool(troubles) + 0.15 * bool(told)
+    program = case.programs.get(service)
+    down = program is not None and not program.up
+    score = 0.35 + 0.25 * bool(spoken) + 0.1 * bool(troubles) + 0.15 * bool(told) + 0.2 * down
     yield Idea(
         "bad-deploy", service, claim, min(score + 0.05 * (path in case.changed(service)), 0.86),
         path, lines(spoken, told, changes[-1]), (),

@@ -58,6 +58,15 @@ def missed(case: Case) -> Iterator[Idea]:
         yield from _held(case, name, job)
         yield from _lacking(case, name, job)
         yield from _otherwise(case, name, job)
+        yield from _next_run(name, job)
+
+
+def _next_run(name: str, job: Job) -> Iterator[Idea]:
+    """Nothing speaks against the next run any more: it is waited for before people are asked."""
+    if crontabs.gap(job.times) <= 1:
+        claim = f"runs of {name} were missed, and the cause is not to be seen any more"
+        yield Idea("job-missed", name, claim, 0.25, job.table, lines(job.line), (), (WAIT,), "",
+                   PREVENT)  # fmt: skip
 
 
 def _no_daemon(case: Case, name: str, daemons: list[str]) -> Iterator[Idea]:
