@@ -16,7 +16,7 @@ _LOCKED = re.compile(
     r"already (?:running|started|locked|active|exists)|file exists|EEXIST|EAGAIN|"
     r"resource temporarily unavailable|in use by|held by|is it running|waiting for|"
     r"(?:other|previous|earlier) (?:instance|process|run|job)|has not finished|in progress|"
-    r"is busy|already at work|maintenance|"
+    r"is busy|already at work|maintenance|taken by|somebody else|someone else|cannot acquire|"
     r"(?:skip|paus|refus|wait|suspend|postpon)\w*\b.* (?:while|until|because|since)\b",
     re.IGNORECASE,
 )
@@ -175,10 +175,19 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
     yield Idea(
         "stale-lock", service, claim + other, 0.93 if named else 0.82, path,
         lines(line, holder.line if holder else "", rows[0].line), wants,
-        (*_away(path), case.restart(service)),
+        (*_away(path), *_again(case, service, line)),
         f"mv {KEEP}/{PurePosixPath(path).name}.stale {path}",
         ("take locks with flock, which end with their process",),
     )  # fmt: skip
+
+
+def _again(case: Case, service: str, line: str) -> tuple[str, ...]:
+    """Whoever runs and waits goes on by itself: to start it anew might end it in the middle."""
+    program = case.programs.get(service)
+    waits = re.search(r"\bwait|trying again|will (?:try|retry)|retry", line, re.IGNORECASE)
+    if program is not None and program.up and waits:
+        return ("sleep 2",)
+    return (case.restart(service),)
 
 
 def _holder(text: str) -> int:

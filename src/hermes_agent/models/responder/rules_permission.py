@@ -77,7 +77,11 @@ def _paths(case: Case, service: str, line: str) -> list[str]:
     if "executable" in line or "exec" in line:
         found += [word for word in case.command(service)[:3] if word in line and word[0] == "/"]
     kept = (path.rstrip(".,:;") for path in found)
-    return [path for path in dict.fromkeys(kept) if path and not path.startswith(SYSTEM)]
+    return [
+        path
+        for path in dict.fromkeys(kept)
+        if path and not path.startswith(SYSTEM) and "/HTTP/" not in path
+    ]
 
 
 def _permitting(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from hermes_agent.models.responder import needed, parse, probes
-from hermes_agent.models.responder.case import Case, paths_in
+from hermes_agent.models.responder.case import YOUNG_SECONDS, Case, paths_in
 from hermes_agent.models.responder.house import CODE, SYSTEM
 from hermes_agent.models.responder.ideas import (
     KEEP,
@@ -134,6 +134,8 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     """Nobody looks after it: it is ended, with whatever would start it again."""
     process = case.process(held.pid)
     chain = case.strangers(held.pid, harmful=True)
+    if process is not None and _is_ours(case, process):
+        return  # it was only just started anew
     kept = [at for at, one in enumerate(chain) if _KEEPERS.search(one.command)]
     chain = chain[max(kept, default=-1) + 1 :] or ([process] if process else [])
     family = {one.pid for one in chain}
@@ -162,6 +164,12 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
         undo_of(place) if place else f"start process {held.pid} again",
         ("start programs by the supervisor only", "alert on strangers that listen"),
     )  # fmt: skip
+
+
+def _is_ours(case: Case, process: parse.Process) -> bool:
+    """Whether it is young and runs what an entry says."""
+    told = [one.command for one in case.definitions.values()]
+    return process.age < YOUNG_SECONDS and any(one.endswith(process.command) for one in told)
 
 
 def _job(case: Case, held: Held, commands: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
