@@ -142,12 +142,14 @@ def descriptors(case: Case) -> Iterator[Idea]:
                 continue
             opened = case.look(probes.descriptors(pid))
             shown = next(iter(case.text(probes.limits(pid)).splitlines()), "")
+            most_of = _repeated(opened.lines if opened else [])
+            kept = f"; most are as {most_of[0].rpartition(' -> ')[2]}" if most_of else ""
             yield from _clinging(case, service, spoken or shown, count)
             yield Idea(
                 "descriptor-leak", service,
                 f"process {pid} of {service} has {count} of its {most or '?'} files open",
-                0.6 + 0.15 * bool(spoken) + 0.18 * near, _where(case, pid, service),
-                lines(spoken, shown, *_repeated(opened.lines if opened else [])), wants,
+                0.6 + 0.15 * bool(spoken) + 0.18 * near, f"{_where(case, pid, service)}{kept}",
+                lines(spoken, shown, *most_of), wants,
                 () if wants else (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),
             )  # fmt: skip
