@@ -54,7 +54,9 @@ def database(case: Case) -> Iterator[Idea]:
             late = spoken or (case.symptom if _LATE.search(case.symptom) else "")
             late = late or next((x for x in case.troubles(service) if _LATE.search(x)), "")
             watch = postgres.watching(case, place, user)
-            if late and user and not any(one.waits_for for one in sessions):
+            held = any(one.waits_for for one in sessions)
+            held = held and not any(one.event.startswith("IPC:") for one in sessions)
+            if late and user and not held:
                 yield Idea(
                     "database-lock", service, "somebody may wait there, now and then", 0.6,
                     f"port {place[1]}", lines(late), case.missing((watch,)),
