@@ -33,6 +33,17 @@ _READS = (
 )
 
 
+def _works(name: str, inbox: str, outbox: str) -> WatchedCheck:
+    """A job that is put in comes out."""
+    run = (
+        f"n=z-$(date +%s%N).json; echo '{{}}' > {inbox}/.$n; mv {inbox}/.$n {inbox}/$n; "
+        f"for i in 1 2 3 4 5 6 7 8; do sleep 0.25; test -e {outbox}/$n && echo done && exit 0; "
+        "done; echo not done after 2 s; exit 1"
+    )
+    check = Check(run, Expect(output="^done"), timeout=6.0)
+    return WatchedCheck(name=f"{name}-works", service=name, severity="P1", check=check)
+
+
 def bad_piece(pick: Pick) -> Scene:
     """One of the files in its inbox was cut off while it was written."""
     name, other = pick.services(2)
@@ -45,11 +56,6 @@ def bad_piece(pick: Pick) -> Scene:
         name=name, command=f"python3 {code} {inbox} {outbox}", about="does jobs", start_seconds=1
     )
     bad = f"{inbox}/job-0{pick.token(3)}.json"
-    run = (
-        f"n=z-$(date +%s%N).json; echo '{{}}' > {inbox}/.$n; mv {inbox}/.$n {inbox}/$n; "
-        f"for i in 1 2 3 4 5 6 7 8; do sleep 0.25; test -e {outbox}/$n && echo done && exit 0; "
-        "done; echo not done after 2 s; exit 1"
-    )
 
     def healthy(probe: Probe) -> list[str]:
         time.sleep(0.5)
@@ -72,10 +78,7 @@ def bad_piece(pick: Pick) -> Scene:
             ),
             beside.part,
         ),
-        check=WatchedCheck(
-            name=f"{name}-works", service=name, severity="P1",
-            check=Check(run, Expect(output="^done"), timeout=6.0),
-        ),
+        check=_works(name, inbox, outbox),
         healthy=healthy,
         truth=Truth(
             component=(name,), category=("service-crash",), locus=bad.replace(".", r"\."),
