@@ -1,4 +1,5 @@
-"""A job that fills a column in one transaction, and begins again when it is cut off."""
+"""A job that fills a column in one transaction, and begins again when it is cut off; a change of a
+table whose author has gone."""
 
 from hermes_agent.incidents.drills import database, tiers
 from hermes_agent.incidents.drills import house_ha3 as house
@@ -64,14 +65,11 @@ def _session_ends(store: house.Store, name: str) -> str:
     )
 
 
-def begins_again(pick: Pick) -> Scene:
-    (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
-    word, report = pick.words(2)
-    job, report = f"{main}-{word}", f"{report}-report"
-    store = house.Store(pick, main, base_port)
+def _filling(job: str, store: house.Store) -> Part:
+    """A job that does not give up."""
     script, sql = f"/var/www/{job}/run.sh", f"/var/www/{job}/fill.sql"
     psql = store.psql.replace("-U postgres", "-U app")
-    filling = Part(
+    return Part(
         Program(
             name=job,
             command=f"bash {script}",
@@ -93,6 +91,14 @@ def begins_again(pick: Pick) -> Scene:
             ),
         },
     )
+
+
+def begins_again(pick: Pick) -> Scene:
+    (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
+    word, report = pick.words(2)
+    job, report = f"{main}-{word}", f"{report}-report"
+    store = house.Store(pick, main, base_port)
+    script, sql = f"/var/www/{job}/run.sh", f"/var/www/{job}/fill.sql"
     function = (
         "create function region_of(text) returns text language sql volatile as "
         "'select left($1, 2) from pg_sleep(600)'"
@@ -100,7 +106,8 @@ def begins_again(pick: Pick) -> Scene:
     used = store.used_by(DATABASE_TIMEOUT_MS=800)
     world = tiers.joined(
         [store.server(f"alter table {store.table} add column region text", function),
-         house.app(main, port, used, needs=(database.NAME,)), filling, _report(report, store),
+         house.app(main, port, used, needs=(database.NAME,)), _filling(job, store),
+         _report(report, store),
          house.app(other, other_port)],
         files={**house.weeks_ago(main, pick), **house.weeks_ago(other, pick)},
         hostname=pick.host(),
@@ -131,6 +138,57 @@ def begins_again(pick: Pick) -> Scene:
             "only the session is ended": [_session_ends(store, job), "sleep 1.5"],
             "only the job is stopped": [f"supervisorctl stop {job}"],
             "the app is restarted": [f"supervisorctl restart {main}"],
+        },
+        stays=(house.env_of(main), database.SETTINGS),
+        harm=lambda probe: said(
+            _ended(probe, report, store), store.lost(probe), house.serves(probe, other_port)
+        ),
+    )  # fmt: skip
+
+
+def left_alone(pick: Pick) -> Scene:
+    (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
+    report = f"{pick.word()}-report"
+    store = house.Store(pick, main, base_port)
+    width = pick.choice((200, 300, 400))
+    change = f"alter table {store.table} alter column body type varchar({width}) using tidy(body)"
+    function = (
+        "create function tidy(text) returns text language sql volatile as "
+        "'select trim($1) from pg_sleep(900)'"
+    )
+    world = tiers.joined(
+        [store.server(function),
+         house.app(main, port, store.used_by(DATABASE_TIMEOUT_MS=800), needs=(database.NAME,)),
+         _report(report, store), house.app(other, other_port)],
+        files={**house.weeks_ago(main, pick), **house.weeks_ago(other, pick)},
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.spawn(f"exec {store.psql} -c '{change}'")
+        _until(box, store, "psql")
+        box.run("kill -9 $(pgrep -f '[a]lter table')")
+
+    def healthy(probe: Probe) -> list[str]:
+        return said(house.serves(probe, port), _waits(probe, store))
+
+    sessions = f'{store.psql} -c "select pg_terminate_backend(pid) from pg_stat_activity where '
+    return Scene(
+        world=world,
+        check=house.up(main, port),
+        healthy=healthy,
+        truth=Truth(
+            (database.NAME, store.name, store.table, "psql"), ("database-lock",),
+            rf"{store.table}|pid:? \d+|^\d+$|alter table", r"alter table|AccessExclusiveLock|tidy",
+        ),
+        inject=inject,
+        fix=(f"{sessions} query like 'alter table%'\"",),
+        wrong={
+            "the app is restarted": [f"supervisorctl restart {main}"],
+            "the database is restarted": [
+                f"supervisorctl restart {database.NAME}", f"supervisorctl restart {main}",
+            ],
+            "the report is ended": [f"{sessions} application_name = '{report}'\""],
         },
         stays=(house.env_of(main), database.SETTINGS),
         harm=lambda probe: said(

@@ -1,4 +1,5 @@
-"""A store that moved, and an nginx that looked up its name before."""
+"""A store that moved, and an nginx that looked up its name before; a line of the hosts file that
+was written behind one without an end."""
 
 from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills import tiers
@@ -45,15 +46,10 @@ def kept_address(pick: Pick) -> Scene:
             house.serves(probe, site_port),
         )
 
-    def healthy(probe: Probe) -> list[str]:
-        moved = f"LISTEN={new}:{inner}" in probe.text(env)
-        back = moved and not probe.tcp(inner, new)
-        return said(house.serves(probe, port), f"{main} is not at {new}" if back else "")
-
     return Scene(
         world=world,
         check=house.up(main, port),
-        healthy=healthy,
+        healthy=lambda probe: said(house.serves(probe, port)),
         truth=Truth(
             ("nginx", main, host, "dns", "resolver"), ("dns-failure", "bad-config"),
             rf"{name}|{old}|{new}|/etc/hosts|{tiers.site_file(main)}|nginx (worker|master|pid)",
@@ -72,5 +68,54 @@ def kept_address(pick: Pick) -> Scene:
             ],
         },
         stays=(*kept, tiers.site_file(main), tiers.site_file(other), house.env_of(other)),
+        harm=harm,
+    )  # fmt: skip
+
+
+def glued_line(pick: Pick) -> Scene:
+    (front, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
+    domain = pick.choice(("intra", "home.arpa", "dc1"))
+    name, added = f"{store}.{domain}", f"{pick.choice(('metrics', 'backup', 'relay'))}.{domain}"
+    address, new = _local(pick), _local(pick)
+    kept, host = house.records(store, pick), pick.host()
+    back = {"BACKEND_URL": f"http://{name}:{inner}"}
+    world = tiers.joined(
+        [house.app(front, port, back, needs=(store,)), house.app(store, inner, address=address),
+         house.app(other, other_port)],
+        files={**kept, **house.weeks_ago(front, pick), **house.weeks_ago(other, pick)},
+        hosts={f"{other}.{domain}": "127.0.0.1", name: address},
+        hostname=host,
+    )  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.run("truncate -s -1 /etc/hosts")
+        box.run(f"printf '%s\\t%s\\n' {new} {added} >> /etc/hosts")
+
+    def harm(probe: Probe) -> list[str]:
+        names = probe.text("/etc/hosts")
+        missing = [one for one in (added, f"{other}.{domain}") if one not in names]
+        return said(
+            f"/etc/hosts lacks {missing}" if missing else "", house.serves(probe, other_port)
+        )
+
+    env = house.env_of(front)
+    return Scene(
+        world=world,
+        check=house.up(front, port),
+        healthy=lambda probe: said(house.serves(probe, port)),
+        truth=Truth(
+            (host, front, store, "dns", "resolver", "hosts"), ("dns-failure", "bad-config"),
+            rf"/etc/hosts|{name}{new}", rf"{name}{new}|{new}\s+{added}",
+        ),
+        inject=inject,
+        fix=(f"sed -i 's/^\\({address}\\t{name}\\)\\({new}\\)/\\1\\n\\2/' /etc/hosts",),
+        wrong={
+            "restarting": ["supervisorctl restart all"],
+            "an address in the settings": [
+                f"sed -i 's/{name}/{address}/' {env}", f"supervisorctl restart {front}",
+            ],
+            "the line goes": [f"sed -i '/{added}/d' /etc/hosts"],
+        },
+        stays=(*kept, env, house.env_of(store)),
         harm=harm,
     )  # fmt: skip

@@ -1,12 +1,13 @@
-"""More processes of an app than the database has connections for."""
+"""More processes of an app than the database has connections for; reports of each minute that all
+wait for an archive."""
 
-from hermes_agent.incidents.drills import database, tiers
+from hermes_agent.incidents.drills import crontab, database, tiers
 from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
-from hermes_agent.incidents.drills.world import Truth
+from hermes_agent.incidents.drills.world import File, Truth
 
 
 def _limit(probe: Probe, store: house.Store, most: int) -> str:
@@ -75,6 +76,92 @@ def more_workers(pick: Pick) -> Scene:
             "the others are stopped": [f"supervisorctl stop {web}"],
         },
         stays=(house.env_of(api), database.SETTINGS),
+        harm=lambda probe: said(
+            _limit(probe, store, most), store.lost(probe), house.serves(probe, other_port)
+        ),
+    )  # fmt: skip
+
+
+UPLOAD = """import http.client
+import sys
+
+port, path = int(sys.argv[1]), sys.argv[2]
+key = path.rpartition("/")[2].replace(".", "-").replace("_", "-")
+line = http.client.HTTPConnection("127.0.0.1", port)
+with open(path, "rb") as file:
+    line.request("PUT", f"/api/records/{key}", file.read())
+print(line.getresponse().status)
+"""
+
+
+def _reporting(job: str, store: house.Store, archive: int) -> dict[str, File]:
+    """What cron runs: a report, and on to the archive."""
+    home, psql = f"/var/www/{job}", store.psql.replace("-U postgres", "-U app")
+    texts = {
+        "report.sh": f"export PGAPPNAME={job}\nexec {psql} -q -f {home}/report.sql\n",
+        "report.sql": f"\\o {home}/out/report\nselect count(*) from {store.table};\n\\o\n"
+        f"\\! python3 {home}/upload.py {archive} {home}/out/report\nselect now();\n",
+        "upload.py": UPLOAD,
+    }
+    return {f"{home}/{name}": File(text, age=tiers.MONTH) for name, text in texts.items()}
+
+
+def piled_reports(pick: Pick) -> Scene:
+    (main, archive, other), ports = pick.services(3), pick.ports(4)
+    port, archive_port, other_port, base_port = ports
+    most, word = pick.size(14, 18), pick.word()
+    store, job = house.Store(pick, main, base_port), f"{word}-report"
+    home = f"/var/www/{job}"
+    script, step = f"{home}/report.sh", f"{home}/report.sql"
+    psql = store.psql.replace("-U postgres", "-U app")
+    table = f"PATH=/opt/bin:/usr/bin:/bin\n* * * * * root bash {script}\n"
+    world = tiers.joined(
+        [store.server(max_connections=most), crontab.cron({job: table}),
+         house.app(main, port, store.used_by(DATABASE_POOL=2), needs=(database.NAME,)),
+         house.app(archive, archive_port), house.app(other, other_port)],
+        files={
+            **_reporting(job, store, archive_port), **house.weeks_ago(main, pick),
+            **house.weeks_ago(other, pick),
+        },
+        folders={f"{home}/out": 0o755},
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.run(f"supervisorctl stop {main}; supervisorctl signal STOP {archive}")
+        one = f"{psql} -c 'select 1' >/dev/null 2>&1"
+        box.spawn(f"while {one}; do setsid bash {script} & sleep 0.3; done; touch /run/full")
+        box.wait("file:/run/full", seconds=30)
+        box.run(f"rm /run/full; supervisorctl start {main}")
+        box.wait(f"tcp:{port}")
+
+    def healthy(probe: Probe) -> list[str]:
+        return said(
+            house.serves(probe, port, timeout=1.5),
+            house.serves(probe, archive_port, timeout=1.0),
+            _taken(probe, store, job, 3),
+        )  # fmt: skip
+
+    return Scene(
+        world=world,
+        check=house.up(main, port),
+        healthy=healthy,
+        truth=Truth(
+            (archive, job, database.NAME), ("pool-exhausted", "cascading-failure"),
+            rf"{job}|{archive}|{archive_port}|{script}|upload\.py", rf"{job}|upload\.py",
+        ),
+        inject=inject,
+        fix=(f"supervisorctl restart {archive}",),
+        wrong={
+            "who cannot connect is restarted": [f"supervisorctl restart {main}"],
+            "only those who wait are ended": [f"pkill -f {home}/upload.p[y]"],
+            "a higher limit": [
+                f"sed -i 's/^max_connections = .*/max_connections = 200/' {database.SETTINGS}",
+                f"supervisorctl restart {database.NAME}; sleep 1",
+                f"supervisorctl restart {main}",
+            ],
+        },
+        stays=(house.env_of(main), house.env_of(archive), database.SETTINGS, script, step),
         harm=lambda probe: said(
             _limit(probe, store, most), store.lost(probe), house.serves(probe, other_port)
         ),

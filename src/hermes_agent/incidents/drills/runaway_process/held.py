@@ -1,4 +1,5 @@
-"""A consumer whose feed was restarted, and that reads from the closed line ever since."""
+"""A consumer whose feed was restarted, and that reads from the closed line ever since; a script
+of somebody whose terminal is gone."""
 
 import secrets
 import time
@@ -132,33 +133,47 @@ def _spins(probe: Probe, besides: str) -> str:
     return ""
 
 
+def _feeding(name: str, data: str, sock: str) -> tiers.Part:
+    code = f"/var/www/{name}/feed.py"
+    return tiers.Part(
+        Program(
+            name=name,
+            command=f"python3 {code} {data} {sock}",
+            ready=f"unix:{sock}",
+            about=f"tells subscribers of {sock} what is new in {data}",
+        ),
+        {code: File(FEED, age=tiers.MONTH)},
+    )
+
+
+def _consuming(name: str, feed: str, sock: str, data: str) -> tiers.Part:
+    code, previews = f"/var/www/{name}/previews.py", f"/var/www/{name}/shared/out"
+    return tiers.Part(
+        Program(
+            name=name,
+            command=f"nice -n 5 python3 {code} {sock} {data} {previews}",
+            needs=(feed,),
+            about=f"makes previews of new records in {previews}, as {sock} tells of them",
+        ),
+        {code: File(CONSUMER, age=tiers.MONTH)},
+        {previews: 0o755},
+    )
+
+
 def closed_feed(pick: Pick) -> Scene:
     (main, other, busy), (port, other_port) = pick.services(3), pick.ports(2)
     feed, consumer = f"{main}-feed", f"{main}-previews"
     previews, sock = f"/var/www/{consumer}/shared/out", f"/run/{feed}.sock"
     kept = house.records(main, pick)
     data, code = house.data_of(main), f"/var/www/{consumer}/previews.py"
-    feeding = tiers.Part(
-        Program(
-            name=feed,
-            command=f"python3 /var/www/{feed}/feed.py {data} {sock}",
-            ready=f"unix:{sock}",
-            about=f"tells subscribers of {sock} what is new in {data}",
-        ),
-        {f"/var/www/{feed}/feed.py": File(FEED, age=tiers.MONTH)},
-    )
-    consuming = tiers.Part(
-        Program(
-            name=consumer,
-            command=f"nice -n 5 python3 {code} {sock} {data} {previews}",
-            needs=(feed,),
-            about=f"makes previews of new records of {main} in {previews}",
-        ),
-        {code: File(CONSUMER, age=tiers.MONTH)},
-        {previews: 0o755},
-    )
     world = tiers.joined(
-        [house.app(main, port), feeding, consuming, house.app(other, other_port), _busy(busy)],
+        [
+            house.app(main, port),
+            _feeding(feed, data, sock),
+            _consuming(consumer, feed, sock, data),
+            house.app(other, other_port),
+            _busy(busy),
+        ],
         files={**kept, **house.weeks_ago(main, pick), **house.weeks_ago(other, pick)},
         hostname=pick.host(),
     )
@@ -201,4 +216,68 @@ def closed_feed(pick: Pick) -> Scene:
         stays=(*kept, house.env_of(main), code),
         runs=(code, f"/var/www/{feed}/feed"),
         harm=lambda probe: said(_interrupted(probe, busy), house.serves(probe, other_port)),
+    )  # fmt: skip
+
+
+WATCH = """#!/bin/bash
+# new records as they come; q ends it
+log={log}
+shown=0
+while true; do
+  mapfile -t lines < "$log"
+  while (( shown < ${{#lines[@]}} )); do echo "${{lines[shown++]}}"; done
+  read -rsn1 -t 2 key
+  [[ $key == q ]] && exit
+done
+"""
+BUSY_CHECK = """#!/bin/bash
+# who is on the processor all the time? what runs with nice 10 and more may
+seen=$(for i in 1 2 3 4 5 6 7 8; do ps -eo pid=,ni=,stat= ; sleep 0.2; done |
+  awk '$2 < 10 && $3 ~ /^R/ {n[$1]++} END {for (p in n) if (n[p] == 8) c++; print c + 0}')
+if (( seen )); then echo "BUSY CRITICAL - $seen all the time"; exit 2; fi
+echo "BUSY OK"
+"""
+
+
+def lost_terminal(pick: Pick) -> Scene:
+    (main, other, busy), (port, other_port) = pick.services(3), pick.ports(2)
+    person, host = pick.choice(("ada", "kim", "joris", "mei")), pick.host()
+    script = f"/home/{person}/bin/{pick.choice(('follow', 'show', 'tail'))}-{pick.token(4)}.sh"
+    name = script.rpartition("/")[2]
+    kept = house.records(main, pick)
+    plugin = "/etc/monitoring/check_busy.sh"
+    world = tiers.joined(
+        [house.app(main, port), house.app(other, other_port), _busy(busy)],
+        files={
+            **kept, **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
+            script: File(WATCH.format(log=house.log_of(main)), mode=0o755, age=9e6),
+            plugin: File(BUSY_CHECK, mode=0o755, age=9e6),
+        },
+        hostname=host,
+    )  # fmt: skip
+
+    def healthy(probe: Probe) -> list[str]:
+        runs = any(script in one.command for one in probe.processes())
+        return said(
+            house.serves(probe, port), f"{script} runs" if runs else "", _spins(probe, busy),
+        )  # fmt: skip
+
+    check = Check(plugin, Expect(output="BUSY OK"), timeout=9.0)
+    return Scene(
+        world=world,
+        check=WatchedCheck(f"busy on {host}", check, host, severity="P2"),
+        healthy=healthy,
+        truth=Truth(
+            (name, name.removesuffix(".sh"), script, host, "bash"), ("runaway-process",),
+            name, name,
+        ),
+        inject=lambda box: box.spawn(f"exec nice -n 5 bash {script}"),
+        fix=(f"kill $(pgrep -f '[/]{name}')",),
+        wrong={
+            "the other busy one is stopped": [f"supervisorctl stop {busy}"],
+            "it is only made nicer": [f"renice -n 19 -p $(pgrep -f '[/]{name}')"],
+            "the app is restarted": [f"supervisorctl restart {main}"],
+        },
+        stays=(*kept, house.env_of(main), script, plugin),
+        harm=lambda probe: said(_interrupted(probe, busy), house.serves(probe, port, other_port)),
     )  # fmt: skip

@@ -183,7 +183,7 @@ class App:
                 stderr=subprocess.PIPE,
             )
         except OSError as error:
-            raise Problem(f"{program}: {error}", 500) from None
+            raise Problem(f"after save: [Errno {error.errno}] {error.strerror}", 500) from None
         self.helpers.append(helper)
 
     def load(self, key: str) -> str:
