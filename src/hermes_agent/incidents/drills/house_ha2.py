@@ -56,7 +56,9 @@ def env_text(settings: Mapping[str, object]) -> str:
 class Rows:
     """Records of long ago, by their keys, and the file that holds them."""
 
-    def __init__(self, pick: Pick, count: int = 12) -> None:
+    def __init__(self, pick: Pick, count: int = 12, spare: int = 0) -> None:
+        """`spare` bytes of the file are free for more."""
+        self.spare = spare
         self.values = {f"r{pick.token(6)}": pick.token(24) for _ in range(count)}
 
     @property
@@ -69,6 +71,8 @@ class Rows:
             base = sqlite3.connect(path)
             base.execute("create table records (key text primary key, value blob)")
             base.executemany("insert into records values (?, ?)", self.values.items())
+            base.execute("create table gone as select zeroblob(?) as value", (self.spare,))
+            base.execute("drop table gone")
             base.commit()
             base.close()
             return File(data=path.read_bytes(), age=3000.0)

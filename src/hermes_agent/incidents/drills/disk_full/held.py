@@ -1,5 +1,5 @@
 """Of one account's server: nginx keeps the body of each request since somebody looked into an
-upload."""
+upload, and a reader that lets no log of SQLite be cleared."""
 
 from collections.abc import Callable
 
@@ -88,7 +88,7 @@ def kept_bodies(pick: Pick) -> Scene:
         check=_takes(main, port),
         healthy=healthy,
         truth=Truth(
-            ("nginx",), ("disk-full", "bad-config"),
+            ("nginx", main), ("disk-full", "bad-config"),
             rf"{bodies}|client_body_in_file_only|{site}",
             rf"client_body_in_file_only|{bodies}|100% +{root}",
         ),
@@ -102,4 +102,79 @@ def kept_bodies(pick: Pick) -> Scene:
         },
         stays=(assets, f"{house.HOME}/{main}/storage/dump-2025.sql", house.env_of(main)),
         harm=lambda probe: said(rows.lost(probe, inner), house.saves(probe, other_port)),
+    )  # fmt: skip
+
+
+EXPORT = """import sqlite3
+import sys
+import time
+
+# Sends all records to the partner. They allow two requests a minute.
+base = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True)
+for key, value in base.execute("select key, value from records order by key"):
+    time.sleep(30)
+    print(key, len(value), flush=True)
+"""
+CHANGING = """import sqlite3, sys
+base = sqlite3.connect(sys.argv[1], isolation_level=None)
+for row in (sys.argv[2:4], ["daily", ""]):
+    base.execute("insert or replace into records values (?, ?)", row)
+for size in (60000, 2000):
+    try:
+        while True:
+            base.execute("update records set value = randomblob(?) where key = 'daily'", (size,))
+    except sqlite3.OperationalError:
+        pass
+"""
+
+
+def long_reader(pick: Pick) -> Scene:
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    rows, latest, token = house.Rows(pick, spare=600_000), f"r{pick.token(5)}", pick.token(30)
+    root, base = f"{house.HOME}/{main}/storage", house.base_of(main)
+    name, mb = f"{pick.word()}.py", pick.size(8, 14)
+    script, scans = f"{house.HOME}/{main}/bin/{name}", f"{root}/scans-{pick.token(4)}.tar"
+    world = tiers.joined(
+        [house.app(main, port, rows, {"JOURNAL_MODE": "wal"}), house.app(other, other_port)],
+        files={
+            **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
+            script: File(EXPORT, age=tiers.MONTH), scans: File(size=mb * 2**18, age=9e6),
+        },
+        mounts=(Mount(root, mb=mb),),
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    def inject(box: Box) -> None:
+        log = f"{house.HOME}/{main}/log/{name}.out"
+        box.spawn(f"exec python3 {script} {base} >> {log} 2>&1")
+        box.run("sleep 0.6")
+        box.write("/root/.c", CHANGING)
+        box.run(f"python3 /root/.c {base} {latest} {token}; rm /root/.c")
+
+    def lost(probe: Probe) -> str:
+        got = probe.http(port, f"{house.RECORDS}/{latest}")
+        return "" if got.text == token else f"{latest} is lost"
+
+    return Scene(
+        world=world,
+        check=_takes(main, port),
+        healthy=lambda probe: said(house.saves(probe, port), _tight(probe, root)),
+        truth=Truth(
+            (main, name, name.removesuffix(".py"), script), ("disk-full",),
+            rf"sqlite3-wal|{name}|{script}",
+            rf"100% +{root}|sqlite3-wal|bin/{name}",
+        ),
+        inject=inject,
+        fix=(f"pkill -f bin/{name}", f"sqlite3 {base} 'pragma wal_checkpoint(truncate)'"),
+        wrong={
+            "it is restarted": [f"supervisorctl restart {main}; sleep 0.5"],
+            "the big file goes": [f"rm {scans}"],
+            "what is to be written goes": [
+                f"rm {base}-wal {base}-shm; supervisorctl restart {main}; sleep 0.5"
+            ],
+        },
+        stays=(scans, house.env_of(main), script),
+        harm=lambda probe: said(
+            rows.lost(probe, port), lost(probe), house.saves(probe, other_port)
+        ),
     )  # fmt: skip

@@ -1,24 +1,40 @@
 """Of one account's server: a site that still shows the certificate of a lineage that nobody renews
-any more."""
+any more, and one whose issuer's own certificate has run out."""
 
+import subprocess
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.incidents.drills import house_ha2 as house
 from hermes_agent.incidents.drills import tiers
-from hermes_agent.incidents.drills.authority import authority, issued
+from hermes_agent.incidents.drills.authority import KEY, authority, issued
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.needs import find
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
-from hermes_agent.incidents.drills.scene import Scene, said
+from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Truth
 
 DAY = timedelta(days=1)
 ROOTS = "/etc/ssl/certs/private-root.pem"
 TOP = "/etc/letsencrypt"
+ISSUERS = "/etc/ssl/issuing"
+SETTINGS = """[ca]
+default_ca = lab
+[lab]
+new_certs_dir = .
+database = index
+serial = serial
+default_md = sha256
+policy = any
+copy_extensions = copy
+[any]
+commonName = supplied
+"""
 OWN = "openssl req -x509 -nodes -newkey rsa:2048 -keyout privkey.pem -out fullchain.pem"
 
 
@@ -149,5 +165,111 @@ def second_lineage(pick: Pick) -> Scene:
             rows.lost(probe, inner),
             house.saves(probe, other_port, ca=authority()[0], name=other_host),
             "" if probe.stat(f"{TOP}/archive/{new}/privkey1.pem") else "the new key is gone",
+        ),
+    )  # fmt: skip
+
+
+def _openssl(folder: Path, *words: str) -> None:
+    program = find("openssl") or "openssl"
+    subprocess.run([program, *words], cwd=folder, capture_output=True, check=True)
+
+
+class Issuer:
+    """An authority between the root and the sites: its certificate of old, the one that followed
+    it, and what it issues."""
+
+    def __init__(self, now: datetime, ended: timedelta) -> None:
+        self.name = "Issuing CA G2"
+        root, root_key = authority()
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            for file, text in (("root.pem", root), ("root.key", root_key), ("index", "")):
+                (place / file).write_text(text)
+            (place / "settings").write_text(SETTINGS)
+            (place / "serial").write_text(f"{int(now.timestamp() * 1000):016X}\n")
+            request = ("-subj", f"/CN={self.name}", "-addext", "basicConstraints=critical,CA:TRUE")
+            _openssl(place, "req", *KEY, "-keyout", "key", "-out", "csr", *request)
+            self.old = self._signed(place, now - ended - 1000 * DAY, now - ended)
+            self.new = self._signed(place, now - 40 * DAY, now + 1000 * DAY)
+            self._key = (place / "key").read_text()
+
+    @staticmethod
+    def _signed(place: Path, begin: datetime, end: datetime) -> str:
+        dates = ("-startdate", f"{begin:%Y%m%d%H%M%SZ}", "-enddate", f"{end:%Y%m%d%H%M%SZ}")
+        ours = ("-cert", "root.pem", "-keyfile", "root.key", "-in", "csr", "-out", "pem")
+        _openssl(place, "ca", "-batch", "-notext", "-config", "settings", *ours, *dates)
+        (place / "index").write_text("")
+        return (place / "pem").read_text()
+
+    def leaf(self, host: str) -> tuple[str, str]:
+        """A certificate for a host, and its key."""
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            (place / "ca.pem").write_text(self.new)
+            (place / "ca.key").write_text(self._key)
+            request = ("-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}")
+            _openssl(place, "req", *KEY, "-keyout", "key", "-out", "csr", *request)
+            _openssl(place, "x509", "-req", "-in", "csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                     "-CAcreateserial", "-copy_extensions", "copy", "-days", "200", "-out", "pem",
+            )  # fmt: skip
+            return (place / "pem").read_text(), (place / "key").read_text()
+
+
+def old_intermediate(pick: Pick) -> Scene:
+    (main, other), (port, inner, other_port, other_inner) = pick.services(2), pick.ports(4)
+    domain = pick.choice(("example.net", "example.org", "intra.example"))
+    host, other_host, folder = f"{main}.{domain}", f"{other}.{domain}", "/etc/nginx/ssl"
+    issuer = Issuer(datetime.now(UTC), timedelta(hours=pick.size(3, 60)))
+    rows, (leaf, key), theirs = house.Rows(pick), issuer.leaf(host), issuer.leaf(other_host)
+    bundle, newer = f"{folder}/{host}.chained.crt", f"{ISSUERS}/issuing-ca-g2-renewed.pem"
+    sites = {
+        main: _site(host, port, inner, bundle, f"{folder}/{host}.key"),
+        other: _site(other_host, other_port, other_inner, f"{folder}/{other_host}.chained.crt",
+                     f"{folder}/{other_host}.key"),
+    }  # fmt: skip
+    world = tiers.joined(
+        [house.app(main, inner, rows), house.app(other, other_inner),
+         tiers.nginx(sites, [main, other], port)],
+        files={
+            ROOTS: File(authority()[0], age=9e6),
+            bundle: File(leaf + issuer.new, age=tiers.MONTH),
+            f"{folder}/{host}.crt": File(leaf, age=tiers.MONTH),
+            f"{folder}/{host}.key": File(key, mode=0o600, age=tiers.MONTH),
+            f"{folder}/{other_host}.chained.crt": File(theirs[0] + issuer.new, age=tiers.MONTH),
+            f"{folder}/{other_host}.key": File(theirs[1], mode=0o600, age=tiers.MONTH),
+            f"{ISSUERS}/issuing-ca-g2.pem": File(issuer.old, age=9e7),
+            newer: File(issuer.new, age=tiers.MONTH),
+            **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
+        },
+        hostname=pick.host(),
+        hosts={host: "127.0.0.1", other_host: "127.0.0.1"},
+    )  # fmt: skip
+    return Scene(
+        world=world,
+        check=_up(main, host, port),
+        healthy=lambda probe: _served(probe, host, port),
+        truth=Truth(
+            ("nginx", main), ("certificate-expired",),
+            rf"{bundle}|issuing-ca|(?:Issuing|intermediate)|chained|{tiers.site_file(main)}",
+            r"(?i)not ?after|expire date|verify error|depth=1|issuing.ca|certificate will expire",
+        ),
+        inject=lines(
+            f"cat {folder}/{host}.crt {ISSUERS}/issuing-ca-g2.pem > {bundle}",
+            "nginx -s reload; sleep 0.5",
+        ),
+        fix=(f"cat {folder}/{host}.crt {newer} > {bundle}", "nginx -t && nginx -s reload",
+             "sleep 0.5"),
+        wrong={
+            "nginx is restarted": ["supervisorctl restart nginx"],
+            "it goes without a chain": [f"cp {folder}/{host}.crt {bundle}; nginx -s reload"],
+            "the other's chain": [
+                f"cp {folder}/{other_host}.chained.crt {bundle}; nginx -s reload; sleep 0.5",
+            ],
+        },
+        stays=(ROOTS, *(tiers.site_file(one) for one in sites), f"{folder}/{host}.key",
+               f"{folder}/{other_host}.chained.crt", newer),
+        harm=lambda probe: said(
+            rows.lost(probe, inner),
+            house.saves(probe, other_port, ca=authority()[0], name=other_host),
         ),
     )  # fmt: skip

@@ -1,5 +1,5 @@
 """Of one account's server: nginx writes down everything that it does, since somebody looked into
-a fault and forgot it."""
+a fault and forgot it, and a collector of logs that reads its own."""
 
 import time
 
@@ -103,4 +103,96 @@ def debug_left_on(pick: Pick) -> Scene:
         stays=(f"{root}/storage/export-2025.csv", house.env_of(main)),
         runs=(code,),
         harm=lambda probe: said(rows.lost(probe, inner), house.saves(probe, other_port)),
+    )  # fmt: skip
+
+
+class Collector:
+    """What sends the log of an app to another app."""
+
+    def __init__(self, owner: str, target: int) -> None:
+        self.name, self.folder = f"{owner}-collector", f"{house.HOME}/{owner}/log"
+        self.env, self.target = house.env_of(self.name), target
+        self.code = f"{house.HOME}/{self.name}/collector.py"
+        self.outside = f"/var/log/{self.name}/collector.log"
+        self.inside = f"{self.folder}/collector.log"
+
+    def part(self, needs: str) -> tiers.Part:
+        settings = {
+            "WATCH": f"{self.folder}/*.log", "EXCLUDE": "nginx.*", "LOG_FILE": self.outside,
+            "TARGET": f"http://127.0.0.1:{self.target}",
+        }  # fmt: skip
+        return tiers.Part(
+            Program(
+                name=self.name, command=f"python3 {self.code} {self.env}", needs=(needs,),
+                about=f"sends new lines of logs to {needs}; settings {self.env}",
+            ),
+            {
+                self.code: File(tiers.program_text("collector.py"), age=tiers.MONTH),
+                self.env: File(house.env_text(settings), age=tiers.MONTH),
+            },
+            {self.outside.rpartition("/")[0]: 0o755},
+        )  # fmt: skip
+
+    def idle(self, probe: Probe, port: int) -> str:
+        """Why what the app logs does not arrive; empty when it does."""
+        latest = f"{house.RECORDS}/production-latest"
+        was = probe.http(self.target, latest).text
+        until = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            for _ in range(6):  # enough for a worker to be replaced, which is logged
+                probe.http(port, "/up")
+            if probe.http(self.target, latest).text != was:
+                return ""
+        return f"{self.name} sends nothing"
+
+
+def own_tail(pick: Pick) -> Scene:
+    (main, hub, other), (port, hub_port, other_port) = pick.services(3), pick.ports(3)
+    root, rows, ship = f"{house.HOME}/{main}", house.Rows(pick), Collector(main, hub_port)
+    scans = f"{root}/storage/scans-2025.tar"
+    world = tiers.joined(
+        [house.app(main, port, rows, {"MAX_REQUESTS": 5}), house.app(hub, hub_port),
+         house.app(other, other_port), ship.part(hub)],
+        files={
+            **house.weeks_ago(main, pick), **house.weeks_ago(hub, pick),
+            scans: File(size=700_000, age=9e6),
+        },
+        mounts=(Mount(root, mb=pick.size(5, 8)),),
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    def inject(box: Box) -> None:
+        box.run(f"sed -i 's#^LOG_FILE=.*#LOG_FILE={ship.inside}#' {ship.env}")
+        box.run(f"supervisorctl restart {ship.name}; sleep 0.5")
+        box.run(f"for n in $(seq 24); do curl -s -o /dev/null http://127.0.0.1:{port}/up; done")
+        _since_hours(box, ship.inside)
+
+    return Scene(
+        world=world,
+        check=house.is_up(main, port),
+        healthy=lambda probe: said(
+            house.saves(probe, port), _tight(probe, root), ship.idle(probe, port),
+            _grows(probe, root),
+        ),
+        truth=Truth(
+            (ship.name, main), ("log-flood", "bad-config"),
+            rf"{ship.inside}|{ship.env}|{ship.name}|collector\.log",
+            rf"100% +{root}|{ship.inside}|collector\.log|collector: ",
+        ),
+        inject=inject,
+        fix=(f"sed -i 's#^LOG_FILE=.*#LOG_FILE={ship.outside}#' {ship.env}",
+             f"supervisorctl restart {ship.name}", f"sleep 0.5; rm {ship.inside}"),
+        wrong={
+            "the log is only emptied": [f"truncate -s 0 {ship.inside}; sleep 1"],
+            "it is emptied and restarted": [
+                f"truncate -s 0 {ship.inside}; supervisorctl restart {ship.name}; sleep 0.5",
+            ],
+            "the collector is stopped": [f"supervisorctl stop {ship.name}; rm {ship.inside}"],
+            "the scans go": [f"rm {scans}"],
+        },
+        stays=(scans, house.env_of(main), ship.code),
+        runs=(ship.code,),
+        harm=lambda probe: said(
+            rows.lost(probe, port), house.saves(probe, hub_port, other_port)
+        ),
     )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Of one account's server: workers that are no longer replaced after so many requests."""
+"""Of one account's server: workers that are no longer replaced after so many requests, and
+drawings that nobody clears away since the one that did has died."""
+
+import time
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
@@ -109,6 +112,100 @@ def no_recycling(pick: Pick) -> Scene:
             f"n=0; until ((n++ > 11)); do curl -s -m 3 {letter} | grep -q Dear && n=0; done",
         ),
         fix=(f"sed -i 's/^MAX_REQUESTS=.*/MAX_REQUESTS={often}/' {env}",
+             f"supervisorctl restart {main}", "sleep 0.5"),
+        wrong={
+            "it is only restarted": [f"supervisorctl restart {main}; sleep 0.5"],
+            "it may take more": [
+                f"sed -i 's/^WORKER_MEMORY_MB=.*/WORKER_MEMORY_MB=4000/' {env}",
+                f"supervisorctl restart {main}; sleep 0.5",
+            ],
+            "the big one is stopped": [f"supervisorctl stop {cache}-warm"],
+        },
+        stays=(house.env_of(other), f"{house.HOME}/{main}/app.py"),
+        runs=(f"{house.HOME}/{cache}-warm/warm.py",),
+        harm=lambda probe: said(
+            rows.lost(probe, port), house.saves(probe, other_port),
+            "" if f"WORKER_MEMORY_MB={most}\n" in probe.text(env) else "it may take other memory",
+        ),
+    )  # fmt: skip
+
+
+PREVIEWS = """
+
+class Previews(App):
+    \"\"\"Also draws records: GET /api/previews/KEY. A drawing is kept for PREVIEW_SECONDS.\"\"\"
+
+    def __init__(self, env: dict[str, str]) -> None:
+        super().__init__(env)
+        self.drawn: list[tuple[float, bytearray]] = []
+        self.sweeper: threading.Thread | None = None
+
+    def sweep(self) -> None:
+        while True:
+            oldest = time.time() - float(self.env.get("PREVIEW_SECONDS", "1"))
+            self.drawn = [one for one in self.drawn if one[0] > oldest]
+            time.sleep(0.2)
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        head, _, key = path.rpartition("/")
+        if head != "/api/previews":
+            return super().answer(method, path, body)
+        if self.sweeper is None:
+            self.sweeper = threading.Thread(target=self.sweep, name="sweeper", daemon=True)
+            self.sweeper.start()
+        text = self.load(key)
+        self.drawn.append((time.time(), bytearray(1 << 20)))
+        return 200, b"preview of " + text + b"\\n"
+
+
+if __name__ == "__main__":
+    main(Previews)
+"""
+
+
+def dead_sweeper(pick: Pick) -> Scene:
+    (main, other, cache), (port, other_port) = pick.services(3), pick.ports(2)
+    rows, env, most = house.Rows(pick), house.env_of(main), pick.size(88, 104)
+    told = pick.choice(("1s", "1 s", "1sec", "1.0s"))
+    settings = {"PREVIEW_SECONDS": 1, "WORKER_MEMORY_MB": most}
+    code = house.program(PREVIEWS).replace("import sys\n", "import sys\nimport threading\n", 1)
+    world = tiers.joined(
+        [house.app(main, port, rows, settings, code=code, environment={"MALLOC_ARENA_MAX": "1"}),
+         house.app(other, other_port), _cache(f"{cache}-warm", pick.size(90, 130))],
+        files={**house.weeks_ago(main, pick), **house.weeks_ago(other, pick)},
+        hostname=pick.host(),
+    )  # fmt: skip
+    path = f"/api/previews/{rows.first}"
+    url = f"http://127.0.0.1:{port}{path}"
+
+    def healthy(probe: Probe) -> list[str]:
+        wrong = house.saves(probe, port)
+        for number in range(most * 2):
+            got = probe.http(port, path)
+            if rows.values[rows.first] not in got.text:
+                return said(wrong, f"preview {number} is not drawn: {got.status} {got.error}")
+            if number % 36 == 35:
+                time.sleep(1.3)
+        big = _biggest(probe, main)
+        return said(wrong, f"a worker takes {big} MB" if big > most else "")
+
+    run = f"curl -sS -m 3 -w ' %{{http_code}}' {url}"
+    check = Check(run, Expect(output="^preview of"), timeout=8.0)
+    return Scene(
+        world=world,
+        check=WatchedCheck(f"{main} previews", check, main, severity="P1"),
+        healthy=healthy,
+        truth=Truth(
+            (main,), ("memory-leak", "bad-config"), rf"{env}|PREVIEW_SECONDS|sweep",
+            rf"PREVIEW_SECONDS|could not convert|sweeper|Vm(Size|RSS|Peak)|{main}/app\.py|"
+            r"\[ERROR\].*MemoryError",
+        ),
+        inject=lines(
+            f"sed -i 's/^PREVIEW_SECONDS=.*/PREVIEW_SECONDS={told}/' {env}",
+            f"supervisorctl restart {main}; sleep 0.5",
+            f"n=0; until ((n++ > 11)); do curl -s -m 3 {url} | grep -q preview && n=0; done",
+        ),
+        fix=(f"sed -i 's/^PREVIEW_SECONDS=.*/PREVIEW_SECONDS=1/' {env}",
              f"supervisorctl restart {main}", "sleep 0.5"),
         wrong={
             "it is only restarted": [f"supervisorctl restart {main}; sleep 0.5"],

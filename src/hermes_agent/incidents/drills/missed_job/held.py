@@ -1,4 +1,5 @@
-"""Of one account's server: the script of a job was edited on a PC."""
+"""Of one account's server: the script of a job was edited on a PC, and a table that more
+than root may write."""
 
 import time
 
@@ -80,5 +81,51 @@ def dos_lines(pick: Pick) -> Scene:
             "run by hand": [f"tr -d '\\r' < {job.script} | sh"],
         },
         stays=(tidy, "/etc/crontab", house.env_of(main)),
+        harm=lambda probe: said(rows.lost(probe, port), house.saves(probe, other_port)),
+    )  # fmt: skip
+
+
+def shared_table(pick: Pick) -> Scene:
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    job, rows = Job(pick, main), house.Rows(pick)
+    beside = f"/etc/cron.d/{other}-mail"
+    world = tiers.joined(
+        [crontab.cron({job.name: job.text,
+                       f"{other}-mail": f"*/20 * * * * root test -d {house.HOME}/{other}\n"}),
+         house.app(main, port, rows), house.app(other, other_port)],
+        files={
+            **job.files(), **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
+            f"{house.HOME}/{main}/config/crontab": File(job.text, mode=0o664, age=tiers.MONTH),
+        },
+        folders={job.product.rpartition("/")[0]: 0o755},
+        setup=[crontab.made(job.product)],
+        hostname=pick.host(),
+    )  # fmt: skip
+    deploys = f"{house.HOME}/{main}/log/deploy.log"
+    return Scene(
+        world=world,
+        check=crontab.fresh(job.name, job.product),
+        healthy=lambda probe: said(
+            crontab.stale(probe, job.product, time.time()), house.saves(probe, port)
+        ),
+        truth=Truth(
+            (job.name, "cron", main), ("job-missed", "permission-change", "bad-config"),
+            rf"{job.table}", r"-rw-rw-r--|INSECURE MODE|\b0?664\b|group.writable",
+        ),
+        inject=lines(
+            f"cp --preserve=mode {house.HOME}/{main}/config/crontab {job.table}.new && "
+            f"mv {job.table}.new {job.table}; touch -d '26 minutes ago' {job.table}",
+            f"echo \"$(date -d '26 minutes ago' '+%F %T') deployed {pick.token(7)}: code, assets, "
+            f'{job.table}" >> {deploys}',
+            crontab.age(job.product),
+        ),
+        fix=(f"chmod 644 {job.table}",),
+        wrong={
+            "cron is restarted": ["supervisorctl restart cron"],
+            "the product is touched": [f"touch {job.product}"],
+            "the script may be run": [f"chmod 755 {job.script}; touch {job.table}"],
+            "run by hand": [f"sh {job.script}"],
+        },
+        stays=(beside, "/etc/crontab", house.env_of(main), job.script),
         harm=lambda probe: said(rows.lost(probe, port), house.saves(probe, other_port)),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from hermes_agent.incidents.drills.world import File, Truth
 
 def os_updates(pick: Pick) -> Scene:
     (main, other), (port, inner, other_port) = pick.services(2), pick.ports(3)
-    rows, minutes = house.Rows(pick), pick.size(3, 9)
+    host, rows, minutes = pick.host(), house.Rows(pick), pick.size(3, 9)
     package, ago = pick.choice(("libssl3", "libc6", "libsqlite3-0", "libexpat1")), minutes * 60
     settings = house.var_of(main)
     log, pid = str(settings["LOG_FILE"]), pick.size(300, 900)
@@ -42,14 +42,14 @@ def os_updates(pick: Pick) -> Scene:
             f"echo \"End-Date: $(date -d '-{ago} sec' '+%F  %T')\" >> {history}",
             f"echo \"$(date -d '-{ago + 3} sec' '+%Y/%m/%d %T') {refused}\" >> {errors}",
         ),
-        hostname=pick.host(),
+        hostname=host,
     )  # fmt: skip
     return Scene(
         world=world,
         check=house.is_up(main, port),
         signal=f"{main} up failed {minutes} minutes ago: 502 Bad Gateway",
         healthy=lambda probe: said(house.saves(probe, port, other_port)),
-        truth=Truth((main, "nginx", ""), ("no-fault",)),
+        truth=Truth((main, "nginx", host, ""), ("no-fault",)),
         wrong={
             "restarted to be sure": [f"supervisorctl restart {main}"],
             "waiting longer": [f"sed -i s/1.1/1.0/ {tiers.site_file(main)}; nginx -s reload"],
