@@ -209,9 +209,9 @@ def history(name: str, pick: Pick, lines: int = 30) -> dict[str, File]:
     return {log_of(name): File("".join(told))}
 
 
-def noted(text: str) -> str:
-    """A command that writes a line into the log of deployments."""
-    return f"echo \"$(date '+%F %T')\" {quote(text)} >> {DEPLOYS}"
+def noted(text: str, days: int = 0) -> str:
+    """A command that writes a line into the log of deployments, as of so many days ago."""
+    return f"echo \"$(date -d '-{days} days' '+%F %T')\" {quote(text)} >> {DEPLOYS}"
 
 
 def up(service: str, port: int) -> WatchedCheck:

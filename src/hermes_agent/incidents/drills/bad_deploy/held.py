@@ -22,7 +22,7 @@ TIMES = "            key, body, time.time(),\n"
 
 
 def _versions(pick: Pick) -> tuple[str, str]:
-    month, number = pick.size(8, 11), pick.size(1, 20)
+    month, number = pick.size(6, 10), pick.size(1, 20)
     return f"2026.{month}.{number}", f"2026.{month}.{number + pick.size(1, 2)}"
 
 
@@ -58,7 +58,7 @@ def unmigrated(pick: Pick) -> Scene:
             step: File(sql, age=900.0),
             **house.history(main, pick), **house.history(other, pick),
         },
-        setup=[house.noted(f"{main} {old}: released, migrations run")],
+        setup=[house.noted(f"{main} {old}: released, migrations run", days=30)],
         hostname=pick.host(),
     )  # fmt: skip
     return Scene(
@@ -66,8 +66,8 @@ def unmigrated(pick: Pick) -> Scene:
         check=_writes(main, port),
         healthy=lambda probe: said(house.keeps(probe, port), house.minded(probe, main)),
         truth=Truth(
-            (main,), ("bad-deploy",), rf"{new}|{column}",
-            rf"no column named {column}|{new}|OperationalError",
+            (main,), ("bad-deploy",), rf"{new}|{column}|migrations",
+            rf"no column named {column}|{new}|OperationalError|migrations: skipped",
         ),
         inject=lines(
             f"ln -sfn releases/{new} {root}/current",
@@ -128,7 +128,7 @@ def old_rows(pick: Pick) -> Scene:
             f"{builds}/{main}-{new}.pyz": File(data=_packed(after), age=900.0),
             **house.history(main, pick), **house.history(other, pick),
         },
-        setup=[house.noted(f"{main} {old} installed")],
+        setup=[house.noted(f"{main} {old} installed", days=30)],
         hostname=pick.host(),
     )  # fmt: skip
     key, body = next(iter(kept.items()))

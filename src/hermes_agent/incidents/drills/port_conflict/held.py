@@ -53,7 +53,7 @@ def orphaned_workers(pick: Pick) -> Scene:
         box.run(f"sed -i 's/^PORT=.*/PORT={now}/' {settings}; supervisorctl restart {main}")
         box.wait(f"tcp:{now}")
         box.run(f"sed -i 's/{was}/{now}/g' {site}")
-        box.run(house.noted(f"{main} moved from port {was} to {now}; nginx hung, killed -9"))
+        box.run(house.noted(f"{main} moved from port {was} to {now}"))
         box.run(f"kill -9 {master}")
 
     free = "pkill -x nginx; sleep 0.5"
