@@ -28,8 +28,8 @@ def gone_base(pick: Pick) -> Scene:
     used = store.used_by(DATABASE_PREWARM="true")
     world = tiers.joined(
         [server,
-         house.app(main, inner, used, needs=(database.NAME,), start_seconds=1),
-         house.app(second, second_port, used, needs=(database.NAME,), start_seconds=1),
+         house.app(main, inner, used, needs=(database.NAME,), start_seconds=5),
+         house.app(second, second_port, used, needs=(database.NAME,), start_seconds=5),
          house.app(other, other_port),
          tiers.nginx({main: house.site(port, f"http://127.0.0.1:{inner}")}, [main], port)],
         files={**house.weeks_ago(main, pick), **house.weeks_ago(other, pick)},
