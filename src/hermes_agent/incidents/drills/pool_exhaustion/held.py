@@ -147,7 +147,8 @@ def piled_reports(pick: Pick) -> Scene:
         check=house.up(main, port),
         healthy=healthy,
         truth=Truth(
-            (archive, job, database.NAME), ("pool-exhausted", "cascading-failure"),
+            (archive, job, database.NAME),
+            ("pool-exhausted", "cascading-failure", "slow-dependency"),
             rf"{job}|{archive}|{archive_port}|{script}|upload\.py", rf"{job}|upload\.py",
         ),
         inject=inject,
