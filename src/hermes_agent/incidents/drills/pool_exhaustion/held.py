@@ -46,7 +46,7 @@ def more_workers(pick: Pick) -> Scene:
         )
         box.run(f"supervisorctl restart {web}")
         one = f"{store.psql.replace('-U postgres', '-U app')} -c 'select 1'"
-        box.run(f"while {one} >/dev/null 2>&1; do sleep 0.2; done", seconds=20)
+        box.run(f"while {one} >/dev/null 2>&1; do sleep 0.2; done", seconds=60)
         box.run(f"supervisorctl start {api}")
         box.wait(f"tcp:{port}")
 
@@ -107,8 +107,7 @@ def _reporting(job: str, store: house.Store, archive: int) -> dict[str, File]:
 
 
 def piled_reports(pick: Pick) -> Scene:
-    (main, archive, other), ports = pick.services(3), pick.ports(4)
-    port, archive_port, other_port, base_port = ports
+    (main, archive, other), (port, inner, other_port, base_port) = pick.services(3), pick.ports(4)
     most, word = pick.size(14, 18), pick.word()
     store, job = house.Store(pick, main, base_port), f"{word}-report"
     home = f"/var/www/{job}"
@@ -118,9 +117,9 @@ def piled_reports(pick: Pick) -> Scene:
     world = tiers.joined(
         [store.server(max_connections=most), crontab.cron({job: table}),
          house.app(main, port, store.used_by(DATABASE_POOL=2), needs=(database.NAME,)),
-         house.app(archive, archive_port), house.app(other, other_port)],
+         house.app(archive, inner), house.app(other, other_port)],
         files={
-            **_reporting(job, store, archive_port), **house.weeks_ago(main, pick),
+            **_reporting(job, store, inner), **house.weeks_ago(main, pick),
             **house.weeks_ago(other, pick),
         },
         folders={f"{home}/out": 0o755},
@@ -138,7 +137,7 @@ def piled_reports(pick: Pick) -> Scene:
     def healthy(probe: Probe) -> list[str]:
         return said(
             house.serves(probe, port, timeout=1.5),
-            house.serves(probe, archive_port, timeout=1.0),
+            house.serves(probe, inner, timeout=1.0),
             _taken(probe, store, job, 3),
         )  # fmt: skip
 
@@ -149,7 +148,7 @@ def piled_reports(pick: Pick) -> Scene:
         truth=Truth(
             (archive, job, database.NAME),
             ("pool-exhausted", "cascading-failure", "slow-dependency"),
-            rf"{job}|{archive}|{archive_port}|{script}|upload\.py", rf"{job}|upload\.py",
+            rf"{job}|{archive}|{inner}|{script}|upload\.py", rf"{job}|upload\.py",
         ),
         inject=inject,
         fix=(f"supervisorctl restart {archive}",),

@@ -12,10 +12,12 @@ process, DATABASE_TIMEOUT_MS, DATABASE_PREWARM). TRACE_DIR: a trace of each requ
 AFTER_SAVE: a program that is started with the key of each record that was saved.
 """
 
+import contextlib
 import os
 import queue
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -96,17 +98,25 @@ class Rows:
             self.prewarm()
 
     def prewarm(self) -> None:
-        """One must be had; the others are opened later where they cannot be had now."""
-        lines = [self.connect()]
+        """One must be had; the others are opened as soon as they can be had, and kept."""
+        self.pool.get()
+        self.pool.put(self.connect())
+        threading.Thread(target=self.keep_warm, daemon=True).start()
+
+    def keep_warm(self) -> None:
+        while True:
+            time.sleep(0.2)
+            with contextlib.suppress(queue.Empty, DatabaseError):
+                if (line := self.pool.get_nowait()) is None:
+                    self.fill()
+                else:
+                    self.pool.put(line)
+
+    def fill(self) -> None:
+        line = None
         try:
-            while len(lines) < self.pool.qsize():
-                lines.append(self.connect())
-        except DatabaseError as error:
-            print(
-                f"pool: {len(lines)} of {self.pool.qsize()}: {error}", file=sys.stderr, flush=True
-            )
-        for line in lines:
-            self.pool.get()
+            line = self.connect()
+        finally:
             self.pool.put(line)
 
     def connect(self) -> Line:
