@@ -190,7 +190,10 @@ def keeps(probe: Probe, *ports: int) -> str:
 
 
 def minded(probe: Probe, name: str, top: str = APPS) -> str:
-    kept = parts.supervised(probe, name, top)
+    """Why it is not the supervisor who runs it, and runs it alone; empty when it is."""
+    ours = [one for one in probe.processes() if f"{top}/{name}/" in one.command]
+    alone = len([one for one in ours if one.name.startswith(("python", "nginx", "postgres"))]) == 1
+    kept = alone and parts.supervised(probe, name, top)
     return "" if kept else f"{name} is not kept by the supervisor"
 
 
