@@ -104,7 +104,7 @@ def _drill() -> "Drill":
         hint = "a container needs --security-opt seccomp=unconfined, some kernels a sysctl"
         raise HermesError("namespaces are not allowed", hint)
     for name in DRILLS:
-        if name in known and not known[name].lacking:
+        if name in known and not known[name].lacking():
             return known[name]
     missing = lacking(known[DRILLS[-1]].about.needs)
     raise HermesError(f"{', '.join(missing)} not found", advice(missing))

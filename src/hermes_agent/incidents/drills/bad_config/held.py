@@ -1,8 +1,8 @@
 """In a house of its own: a slash too many in a site of nginx, and the settings of the trial system
 on the real one."""
 
-from hermes_agent.incidents.drills import house_ha1 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import workshop as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said

@@ -6,8 +6,8 @@ import zipfile
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import house_ha1 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import workshop as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Truth

@@ -4,7 +4,7 @@ killed, and an nginx that remembers the errors."""
 from msgspec.structs import replace
 
 from hermes_agent.incidents.drills import database, parts, tiers
-from hermes_agent.incidents.drills import house_ha3 as house
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

@@ -4,7 +4,7 @@ the one that gives out tickets; and a file in the home of the account that shift
 import time
 from email.utils import parsedate_to_datetime
 
-from hermes_agent.incidents.drills import house_ha2 as house
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import tiers
 from hermes_agent.incidents.drills.needs import find
 from hermes_agent.incidents.drills.pick import Pick

@@ -3,8 +3,8 @@ whenever it comes to one task."""
 
 import json
 
-from hermes_agent.incidents.drills import house_ha1 as house
 from hermes_agent.incidents.drills import layout, tiers
+from hermes_agent.incidents.drills import workshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

@@ -2,7 +2,7 @@
 table whose author has gone."""
 
 from hermes_agent.incidents.drills import database, tiers
-from hermes_agent.incidents.drills import house_ha3 as house
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

@@ -4,8 +4,8 @@ asked something and went home."""
 import secrets
 import time
 
-from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills import parts, tiers
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import house_ha2 as house
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick

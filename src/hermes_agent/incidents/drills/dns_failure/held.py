@@ -1,8 +1,8 @@
 """A store that moved, and an nginx that looked up its name before; a line of the hosts file that
 was written behind one without an end."""
 
-from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import house_ha2 as house
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import tiers
 from hermes_agent.incidents.drills.authority import KEY, authority, issued
 from hermes_agent.incidents.drills.box import Box

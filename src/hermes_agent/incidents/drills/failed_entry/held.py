@@ -4,8 +4,8 @@ that was made anew without one of its modules."""
 import sys
 from pathlib import Path
 
-from hermes_agent.incidents.drills import house_ha1 as house
 from hermes_agent.incidents.drills import layout, tiers
+from hermes_agent.incidents.drills import workshop as house
 from hermes_agent.incidents.drills.box import PYTHON
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, lines, said

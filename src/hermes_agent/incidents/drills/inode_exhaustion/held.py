@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from hermes_agent.incidents.drills import house_ha2 as house
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import parts, tiers
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick

@@ -3,7 +3,7 @@ a fault and forgot it, and a collector of logs that reads its own."""
 
 import time
 
-from hermes_agent.incidents.drills import house_ha2 as house
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import parts, tiers, yard
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick

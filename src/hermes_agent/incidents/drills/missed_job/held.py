@@ -3,8 +3,8 @@ than root may write."""
 
 import time
 
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import crontab, tiers
-from hermes_agent.incidents.drills import house_ha2 as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Truth

@@ -1,8 +1,8 @@
 """A router that does not route since it was started anew; rules of a firewall that are older than
 what they should let in."""
 
-from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said

@@ -1,7 +1,7 @@
 """Of one account's server: the statements of the month are made, as on every first."""
 
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import database, tiers
-from hermes_agent.incidents.drills import house_ha2 as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said

@@ -1,6 +1,6 @@
 """Of one account's server: it was updated some minutes ago, and an app was away for a moment."""
 
-from hermes_agent.incidents.drills import house_ha2 as house
+from hermes_agent.incidents.drills import cabinets as house
 from hermes_agent.incidents.drills import tiers, yard
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, said

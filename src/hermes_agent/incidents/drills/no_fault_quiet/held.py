@@ -1,7 +1,7 @@
 """Errors that strangers make: somebody tries doors that are not there."""
 
-from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.scene import Scene, said
 from hermes_agent.incidents.drills.world import File, Truth

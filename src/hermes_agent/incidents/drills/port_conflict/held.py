@@ -4,7 +4,7 @@ second cluster of PostgreSQL at the port of the first."""
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.incidents.drills import database, tiers, yard
-from hermes_agent.incidents.drills import house_ha1 as house
+from hermes_agent.incidents.drills import workshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

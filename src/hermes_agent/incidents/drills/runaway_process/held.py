@@ -6,8 +6,8 @@ import time
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import house_ha3 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe

@@ -1,7 +1,7 @@
 """In a house of its own: a lock that is a row of a table, and a lease that nobody gives back."""
 
-from hermes_agent.incidents.drills import house_ha1 as house
 from hermes_agent.incidents.drills import tiers
+from hermes_agent.incidents.drills import workshop as house
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said

@@ -1,4 +1,4 @@
-"""A third kind of house: a small shop that runs its own programs from the home of `deploy`, with
+"""A workshop: a small shop that runs its own programs from the home of `deploy`, with
 settings in `.env` files, records in SQLite and logs as Gunicorn writes them."""
 
 import json

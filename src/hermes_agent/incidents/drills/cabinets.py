@@ -1,4 +1,4 @@
-"""A third house: apps of one account below /home/deploy, settings in .env files, records in SQLite,
+"""Cabinets: apps of one account below /home/deploy, settings in .env files, records in SQLite,
 logs as gunicorn writes them. Parts of such worlds."""
 
 import sqlite3

@@ -1,5 +1,5 @@
-"""A third house, as small web shops have it: apps below /var/www with a link to the release that
-runs, settings in .env, one log for each app, nginx in front. Parts of such worlds."""
+"""How small web shops have it: apps below /var/www with a link to the release that runs,
+settings in .env, one log for each app, nginx in front. Parts of such worlds."""
 
 from collections.abc import Mapping
 from random import Random
