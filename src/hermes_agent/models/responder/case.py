@@ -82,6 +82,7 @@ class Case(House):
     def __init__(self, brief: Brief, observed: Sequence[Seen]) -> None:
         super().__init__(brief, observed)
         self._log: dict[str, list[Line]] = {}
+        self._log_files: dict[str, list[str]] = {}
 
     # logs
 
@@ -110,6 +111,11 @@ class Case(House):
     def log_files(self, service: str) -> list[str]:
         """Logs of a service: those that its entry, its settings or people name, that it has open,
         or that are called as it is."""
+        if service not in self._log_files:
+            self._log_files[service] = self._find_logs(service)
+        return self._log_files[service]
+
+    def _find_logs(self, service: str) -> list[str]:
         definition = self.definition(service)
         own = [*(definition.logs if definition else []), *self.opened(service)]
         told = self._told_logs(service)

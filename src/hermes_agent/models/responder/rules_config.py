@@ -195,12 +195,16 @@ def swapped(path: str, old: str, new: str) -> tuple[str, ...]:
 def _commented(case: Case, service: str, path: str, said: str) -> tuple[str, ...]:
     """The former line, where somebody left it beside the new one as a remark."""
     rows = case.content(path).splitlines()
+    told = dict[str, list[str]]()
+    for row in rows:
+        if given := re.match(r"\s*([\w.-]+)\s*[=: ]", row):
+            told.setdefault(given[1], []).append(row)
     for row in rows:
         former = re.match(r"\s*(?:#|;|//)+\s*(?:was|old|before|previously)?:?\s*(.+)$", row)
         key = re.match(r"[\w.-]+", former[1]) if former else None
         if former is None or key is None:
             continue
-        now = [x for x in rows if re.match(rf"\s*{re.escape(key[0])}\s*[=: ]", x)]
+        now = told.get(key[0], [])
         value = re.split(r"[=:\s]+", now[0].strip(), maxsplit=1)[-1].strip("\"',; ") if now else ""
         words = [word for word in (*_WORD.findall(value), value) if word and word not in former[1]]
         if len(now) == 1 and any(word in said for word in words):

@@ -275,6 +275,8 @@ def _led(
     case: Case, front: str, path: str, row: str, rows: Sequence[str], target: str, recent: bool
 ) -> Iterator[Idea]:
     ports = [port for port in case.ports(target) if re.search(rf":{port}\b", row)]
+    if not ports:
+        return
     told = journal(case, target)
     others = [
         one
@@ -284,7 +286,7 @@ def _led(
         and (program := case.programs.get(one)) is not None
         and program.up
     ]
-    if not ports or not others or not (recent or told):
+    if not others or not (recent or told):
         return
     other = others[0]
     heard = [port for port in case.ports(other) if case.listens(other, port)]
