@@ -27,6 +27,8 @@ from hermes_agent.incidents.actions import did
         "ls -l /srv && stat /srv/app",
         "awk '{print $1}' /etc/passwd",
         "service web status",
+        "tar -tf /var/backups/web.tgz; tar -xOf /var/backups/web.tgz -- web.conf | diff - web.conf",
+        "xzcat old.conf.xz; bzcat older.conf.bz2",
     ],
 )
 def test_looking_changes_nothing(command: str) -> None:
@@ -55,6 +57,8 @@ def test_looking_changes_nothing(command: str) -> None:
         "service web restart",
         "rm -f /tmp/web.lock",
         "curl -X POST http://127.0.0.1/reload",
+        "tar xzf FOO.tgz",
+        "tar -czf /var/backups/web.tgz /etc",
     ],
 )
 def test_what_changes_something_is_called_a_change(command: str) -> None:

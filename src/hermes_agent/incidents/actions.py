@@ -18,7 +18,7 @@ LOOKING_TOOLS = frozenset(
 """Tools that leave the systems as they are; what those within them call is counted by itself."""
 CHANGING_TOOLS = frozenset({"write_file", "patch", "browser_act"})
 _LOOKING = """
-    : [ [[ ( apropos arch arp awk b2sum basename blkid bridge cal cat cd cksum cmp column comm
+    : [ [[ ( apropos arch arp awk b2sum basename blkid bridge bzcat cal cat cd cksum cmp column comm
     command crontab curl cut date declare df diff dig dir dirname dmesg du echo egrep env exit
     export expr false fgrep file find findmnt fold free fuser gawk getcap getconf getent getfacl
     grep groups head hexdump host hostname hostnamectl id ifconfig iostat ip ipcs jobs journalctl
@@ -26,9 +26,9 @@ _LOOKING = """
     netstat nl nm nproc nslookup numfmt od openssl paste pg_isready pgrep pidof pidstat ping
     printenv printf prlimit ps psql pstree pwd pwdx read readelf readlink realpath redis-cli
     resolvectl return rev route sar sed seq set sha1sum sha256sum sleep sort ss stat strings
-    supervisorctl sysctl systemctl tac tail test timedatectl timeout top tr traceroute tree true
-    tty type ulimit umask uname unexpand uniq unset uptime vmstat w watch wc wget whereis which
-    who whoami xxd yes zcat zgrep nginx apachectl haproxy docker podman kubectl git apt dpkg
+    supervisorctl sysctl systemctl tac tail tar test timedatectl timeout top tr traceroute tree
+    true tty type ulimit umask uname unexpand uniq unset uptime vmstat w watch wc wget whereis which
+    who whoami xxd xzcat yes zcat zgrep nginx apachectl haproxy docker podman kubectl git apt dpkg
     dpkg-query rpm pip xargs until while for if local
 """
 LOOKING = frozenset(_LOOKING.split())
@@ -73,6 +73,9 @@ _TOLD: Mapping[str, re.Pattern[str]] = {
     "timedatectl": re.compile(r"\bset-"),
     "hostnamectl": re.compile(r"\bset-|\bhostname \w"),
     "route": re.compile(r"\b(?:add|del)\b"),
+    "tar": re.compile(
+        r"^(?!-?[a-zA-Z]*t|--list)(?![a-zA-Z]*O[a-zA-Z]* )(?!(?:.* )?-[a-zA-Z]*O[a-zA-Z]*(?: |$))"
+    ),
     "journalctl": re.compile(r"--(?:vacuum|rotate|flush)"),
 }
 """What in its words makes a program change something that otherwise looks."""

@@ -9,6 +9,8 @@ from hermes_agent.incidents.channels import span
 if TYPE_CHECKING:
     from hermes_agent.incidents.report import Action, Report
 
+ACTION_CHARS = 400
+"""Of a command that is shown; the whole is in the report as JSON, and in the transcript."""
 TIMELINE = 200
 """Entries that are shown."""
 
@@ -87,11 +89,12 @@ def _actions(made: "Report") -> str:
 
 
 def _action(one: "Action") -> str:
+    what = one.what if len(one.what) <= ACTION_CHARS else f"{one.what[: ACTION_CHARS - 1]}…"
     marks = "" if one.ok else "failed: "
     outcome = f" ({marks}{_plain(one.outcome)})" if one.outcome or marks else ""
     undo = f"; undo: {_plain(one.undo)}" if one.undo else ""
     return (
-        f"- {stamp(one.time)} {_code(one.what)}{outcome}{undo} "
+        f"- {stamp(one.time)} {_code(what)}{outcome}{undo} "
         f"[session {one.session}, event {one.event}]"
     )
 

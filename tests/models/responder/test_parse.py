@@ -1,11 +1,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import parse
 from hermes_agent.models.responder.brief import Aftermath, Brief, Look, task_of
 from hermes_agent.models.responder.case import paths_in, stamp
 from hermes_agent.models.responder.rules_certificate import date, validity
-from hermes_agent.models.responder.seen import quotes
+from hermes_agent.models.responder.seen import quotes, seen
 from tests.models.responder.machine import brief
 
 
@@ -112,3 +113,12 @@ def test_what_is_short_but_for_its_spaces_is_not_quoted() -> None:
     assert quotes([">             deny all;", "deny all; # since today"]) == (
         "deny all; # since today",
     )
+
+
+def test_what_a_terminal_keeps_for_itself_is_not_part_of_the_machine() -> None:
+    ours = "  9 1 root S 0 0.0 900 1 bash /root/.cache/hermes/abc-box/abc-4-2.c"
+    text = f"  PID\n{ours}\n 12 1 root S 0 0.0 900 1 nginx: master\n/tmp/hermes-0/x/run"
+    found = seen("ps", ToolMessage("1", "terminal", text))
+    assert found.lines == ["  PID", " 12 1 root S 0 0.0 900 1 nginx: master"]
+    failed = seen("ps", ToolMessage("1", "terminal", f"{ours}\n[exit code 3]", ok=False))
+    assert (failed.lines, failed.exit) == ([], 3)

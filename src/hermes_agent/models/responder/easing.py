@@ -18,6 +18,8 @@ _UNDONE = re.compile(
     r"|kill -CONT|git|sed -i|psql) "
 )
 """How an undo begins that can be carried out as it is written."""
+_READS = re.compile(r" restart |\breload\b|_reload_conf|kill -HUP |supervisorctl (?:reread|update)")
+"""By what a service comes to know what was changed: it is told again once that is taken back."""
 
 
 def undoing(idea: Idea) -> tuple[str, ...]:
@@ -62,7 +64,7 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
     back = undoing(idea) if tried.carried(idea) else ()
     if not back:
         return False
-    starts = tuple(command for command in idea.fix if " restart " in command)
+    starts = tuple(command for command in idea.fix if _READS.search(command))
     calls = [terminal(command) for command in (*back, *starts)]
     calls.append(
         incident(

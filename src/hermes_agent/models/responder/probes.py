@@ -177,7 +177,7 @@ def _archived(name: str, own: str) -> str:
         f"find {KEPT_IN} -xdev -type f {_PACKED} -size -20480k -printf '%T@ %p\\n' 2>/dev/null | "
         'sort -rn | head -n 6 | while read -r t a; do tar -tf "$a" 2>/dev/null | '
         f"grep -E {wanted} | head -n 3 | while read -r m; do "
-        f'echo "==> {ARCHIVED}$a:$m <=="; tar -xOf "$a" "$m" 2>/dev/null | diff - {own} | '
+        f'echo "==> {ARCHIVED}$a:$m <=="; tar -xOf "$a" -- "$m" 2>/dev/null | diff - {own} | '
         "head -n 60; done; done | head -c 3000"
     )
 

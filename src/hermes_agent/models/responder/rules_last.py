@@ -16,8 +16,8 @@ SCRIPTS = 4
 """Scripts of strangers that are read."""
 _SCRIPT = re.compile(r"/(?!usr/|bin/|lib|proc/|dev/)[\w./@+-]+")
 _ALTERS = re.compile(
-    r"\b(?:mv|rm|rmdir|chmod|chown|chgrp|truncate|ln|dd|mount|umount|unlink|rename|remove|rmtree|"
-    r"replace|shred|setfacl|chattr|mkfs|touch)\b|>\s*[\"']?/|\.write|sed -i|open\(.*['\"][wa]"
+    r"\b(?:mv|rm|rmdir|chmod|chown|chgrp|truncate|umount|unlink|rename|remove|rmtree|shred|setfacl|"
+    r"chattr)\b"
 )
 _HELD = re.compile(
     r"lock|busy|in use|held by|being (?:written|used)|resource temporarily|EAGAIN|EWOULDBLOCK"
@@ -136,7 +136,7 @@ def holding(case: Case) -> Iterator[Idea]:
 
 def meddling(case: Case) -> Iterator[Idea]:
     """A script that runs, and nobody looks after it, changes the very place of which the service
-    complains: it is ended first, or it does so again."""
+    complains: it takes away, or shuts. It is ended first, or it does so again."""
     own = case.brief.service
     places = {
         head
@@ -160,7 +160,7 @@ def meddling(case: Case) -> Iterator[Idea]:
         yield Idea(
             "runaway-process", own,
             f"process {process.pid} ({process.command[:60]}), which nobody looks after, changes "
-            f"what {own} works with", 0.9 if row else 0.55,
+            f"what {own} works with", 0.75 if row else 0.55,
             f"pid {process.pid}: {process.command[:80]}, {script}",
             lines(row, process.line, *case.troubles(own)[:1]), wants,
             (f"kill {ids}",) if row else (), "it was started by hand: start it again",

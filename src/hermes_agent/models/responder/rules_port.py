@@ -233,9 +233,10 @@ def _exchanged(path: str, was: int, now: int) -> tuple[str, ...]:
 
 
 def _site(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
-    """One file of many that a server takes in makes it listen there: that one is put aside."""
+    """One file of many that a server takes in makes it listen there, and another says that it
+    cannot: that one is put aside. Otherwise it is the front by which people come in."""
     words = case.command(owner) if owner else ["nginx"]
-    if not any(PurePosixPath(word).name == "nginx" for word in words):
+    if not held.spoken or not any(PurePosixPath(word).name == "nginx" for word in words):
         return
     patterns = [*(case.includes(owner) if owner else ()), "/etc/nginx/sites-enabled/*"]
     looks = [probes.SITES, *(probes.shown(one) for one in patterns)]

@@ -10,6 +10,8 @@ from hermes_agent.core.messages import ToolMessage
 QUOTE_CHARS = (12, 300)
 """How short and how long a quote may be."""
 _EXIT = re.compile(r"\[exit code (\d+)\]")
+_OURS = re.compile(r"/\.cache/hermes/|/tmp/hermes-\d+/")
+"""Where a terminal keeps what it runs for us: no part of the machine that is looked at."""
 _MARK = re.compile(r"\[(?:stderr|no output|exit code \d+|timed out after [^\]]*)\]")
 
 
@@ -36,7 +38,7 @@ class Seen(Struct, frozen=True):
 
 def seen(command: str, result: ToolMessage) -> Seen:
     """What the tool for commands tells of one."""
-    text = result.text
+    text = "\n".join(line for line in result.text.splitlines() if not _OURS.search(line))
     if result.ok:
         return Seen(command, "" if text == "[no output]" else text)
     head, _, last = text.rpartition("\n")
