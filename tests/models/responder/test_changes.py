@@ -2,17 +2,17 @@
 
 import json
 
-from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_certificate import certificate
-from hermes_agent.models.responder.rules_clock import clock
-from hermes_agent.models.responder.rules_config import configuration, swapped
-from hermes_agent.models.responder.rules_former import is_before
-from hermes_agent.models.responder.rules_jobs import missed
-from hermes_agent.models.responder.rules_release import release
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules.certificate import certificate
+from hermes_agent.models.responder.rules.clock import clock
+from hermes_agent.models.responder.rules.config import configuration, swapped
+from hermes_agent.models.responder.rules.former import is_before
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.jobs import missed
+from hermes_agent.models.responder.rules.release import release
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 NOW = "1794772992 2026-11-15 20:03:12 UTC +0000"
 STATUS = """\

@@ -1,13 +1,14 @@
 """What cron makes of a table, and the rules that follow, over what commands printed once."""
 
-from hermes_agent.models.responder import crontabs, probes
 from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_jobs import missed, stirs
-from hermes_agent.models.responder.rules_scripts import first_line
-from hermes_agent.models.responder.rules_tables import lies
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import crontabs
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.jobs import missed, stirs
+from hermes_agent.models.responder.rules.scripts import first_line
+from hermes_agent.models.responder.rules.tables import lies
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 TABLE = "/etc/cron.d/digest"
 CHECK = "test $(( $(date +%s) - $(stat -c %Y /data/digest.txt) )) -lt 90"

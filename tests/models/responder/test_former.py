@@ -1,11 +1,12 @@
 """Ways back to a former release, over what commands printed once."""
 
-from hermes_agent.models.responder import probes, rules_former
 from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_clock import clock
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import former
+from hermes_agent.models.responder.rules.clock import clock
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 NOW = 1794772992
 SITE = "/etc/nginx/sites-enabled/shop.conf"
@@ -49,7 +50,7 @@ def case(service: str, **seen: str) -> Case:
 
 
 def best(machine: Case) -> Idea:
-    found = [idea for idea in rules_former.former(machine) if idea.fix]
+    found = [idea for idea in former.former(machine) if idea.fix]
     return max(found, key=lambda idea: idea.score)
 
 
@@ -83,9 +84,9 @@ def test_what_was_unpacked_is_taken_from_the_archive_before() -> None:
             "==> /var/log/releases.log <==\n2026-11-15 20:01 shop-green 1.10 installed\n"
         ),
         probes.LOG_FILES: f"50 {NOW - 90}.0 root /var/log/releases.log\n",
-        rules_former.ARCHIVES: f"9 1.0 root {old}\n9 2.0 root {new}\n",
-        rules_former.listed(old): "shop-1.9/shop.py\nshop-1.9/shop.ini\n",
-        rules_former.compared(old, "shop-1.9/shop.py", f"{folder}/shop.py"): "< a\n> b\n",
+        former.ARCHIVES: f"9 1.0 root {old}\n9 2.0 root {new}\n",
+        former.listed(old): "shop-1.9/shop.py\nshop-1.9/shop.ini\n",
+        former.compared(old, "shop-1.9/shop.py", f"{folder}/shop.py"): "< a\n> b\n",
     })  # fmt: skip
     found = best(machine)
     assert f"tar xf {old} -C " in found.fix[1]
@@ -100,14 +101,14 @@ def test_a_file_that_says_the_number_of_a_release_says_the_one_before() -> None:
         probes.PROCESSES: "  9  1 root S 0 0.0 900 70 python3 /srv/shop-green/r12/shop.py\n",
         probes.tail("/var/log/shop-green.out"): ERROR,
         probes.rows("/srv/shop-green"): listed,
-        rules_former.tellers("/srv/shop-green", "r12"): "/srv/shop-green/CURRENT:1:r12\n",
+        former.tellers("/srv/shop-green", "r12"): "/srv/shop-green/CURRENT:1:r12\n",
     })  # fmt: skip
     assert "s|r12|r11|" in best(machine).fix[1]
 
 
 def test_names_that_only_begin_alike_are_no_family() -> None:
-    assert rules_former.family("shop-green") == rules_former.family("shop-blue") == "shop"
-    assert rules_former.family("carta") == "carta"
+    assert former.family("shop-green") == former.family("shop-blue") == "shop"
+    assert former.family("carta") == "carta"
 
 
 def test_a_file_that_shifts_the_clock_says_nothing_any_more() -> None:

@@ -4,13 +4,14 @@ import gzip
 import subprocess
 from pathlib import Path
 
-from hermes_agent.models.responder import parse, probes, rules_astray
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
-from hermes_agent.models.responder.case import Case
 from hermes_agent.models.responder.easing import eased, undoing
-from hermes_agent.models.responder.ideas import Idea, earlier, put_back, versions
-from hermes_agent.models.responder.rules_last import anew
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import astray
+from hermes_agent.models.responder.rules.ideas import Idea, earlier, put_back, versions
+from hermes_agent.models.responder.rules.last import anew
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 STATUS = """\
 depot                            RUNNING   pid 12, uptime 0:10:00
@@ -320,18 +321,18 @@ def test_drop_ins_of_a_unit_are_settings_of_its_service() -> None:
 
 
 def test_a_setting_that_leads_to_where_nobody_is_is_led_to_what_is_needed() -> None:
-    astray = PROGRAMS.replace("http://127.0.0.1:7000", "http://127.0.0.1:7070")
+    elsewhere = PROGRAMS.replace("http://127.0.0.1:7000", "http://127.0.0.1:7070")
     said = "2026-11-16 02:49:30 ERROR http://127.0.0.1:7070: Connection refused\n"
     log = probes.tail("/srv/gate/logs/a")
-    (idea,) = rules_astray.astray(case(**{probes.PROGRAMS: astray, log: said}))
+    (idea,) = astray.astray(case(**{probes.PROGRAMS: elsewhere, log: said}))
     assert (idea.category, idea.component) == ("bad-config", "gate")
     assert idea.locus == "/etc/supervisor/conf.d/all.conf"
     assert "7070([^0-9]|$)/\\17000\\2/g" in idea.fix[1]
     assert "supervisorctl update gate" in idea.fix
-    assert not list(rules_astray.astray(case(**{log: said.replace("7070", "7000")})))
+    assert not list(astray.astray(case(**{log: said.replace("7070", "7000")})))
     down = "listen: 127.0.0.1:7070\n"
-    of_depot = {"cat /opt/depot/conf/depot.yaml": down, probes.PROGRAMS: astray, log: said}
-    assert not list(rules_astray.astray(case(**of_depot)))
+    of_depot = {"cat /opt/depot/conf/depot.yaml": down, probes.PROGRAMS: elsewhere, log: said}
+    assert not list(astray.astray(case(**of_depot)))
 
 
 ARCHIVES = """\

@@ -1,12 +1,13 @@
 """How scripts that make certificates are called, and what follows from links and keys."""
 
-from hermes_agent.models.responder import issuing, probes
 from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.issuing import TOOLS, Wanted, arguments
-from hermes_agent.models.responder.rules_certificate import certificate
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import issuing
+from hermes_agent.models.responder.rules.certificate import certificate
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.issuing import TOOLS, Wanted, arguments
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 WANTED = Wanted("a.test", "/etc/tls/a.pem", "/etc/tls/a.key")
 STATUS = "web                              RUNNING   pid 8, uptime 0:01:10\n"

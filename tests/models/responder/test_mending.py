@@ -2,7 +2,7 @@
 
 import json
 
-from hermes_agent.models.responder.mending import Row, mended
+from hermes_agent.models.responder.rules.mending import Row, mended
 
 SITE = """\
 server {

@@ -2,11 +2,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_agent.core.messages import ToolMessage
-from hermes_agent.models.responder import parse
 from hermes_agent.models.responder.brief import Aftermath, Brief, Look, task_of
-from hermes_agent.models.responder.case import paths_in, stamp
-from hermes_agent.models.responder.rules_certificate import date, validity
-from hermes_agent.models.responder.seen import quotes, seen
+from hermes_agent.models.responder.rules.certificate import date, validity
+from hermes_agent.models.responder.view import parse
+from hermes_agent.models.responder.view.case import paths_in, stamp
+from hermes_agent.models.responder.view.seen import quotes, seen
 from tests.models.responder.machine import brief
 
 
@@ -116,7 +116,7 @@ def test_what_is_short_but_for_its_spaces_is_not_quoted() -> None:
 
 
 def test_what_a_terminal_keeps_for_itself_is_not_part_of_the_machine() -> None:
-    ours = "  9 1 root S 0 0.0 900 1 bash /root/.cache/hermes/abc-box/abc-4-2.c"
+    ours = "  9 1 root S 0 0.0 900 1 bash /var/lib/web/.cache/hermes/abc-box/abc-4-2.c"
     text = f"  PID\n{ours}\n 12 1 root S 0 0.0 900 1 nginx: master\n/tmp/hermes-0/x/run"
     found = seen("ps", ToolMessage("1", "terminal", text))
     assert found.lines == ["  PID", " 12 1 root S 0 0.0 900 1 nginx: master"]

@@ -1,21 +1,20 @@
 """Rules for what is between two machines, and for what a database does with statements, over what
 commands printed."""
 
-from hermes_agent.models.responder import (
-    needed,
+from hermes_agent.models.responder.brief import Brief, BriefCheck
+from hermes_agent.models.responder.rules import (
+    cascade,
+    database,
+    lookup,
+    network,
+    pool,
     postgres,
-    probes,
-    rules_cascade,
-    rules_database,
-    rules_lookup,
-    rules_network,
-    rules_pool,
-    rules_statement,
+    statement,
     wires,
 )
-from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.view import needed, probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 from tests.models.responder.test_rules_reach import ENTRIES, best, case
 
 TO = '{"backend": "http://10.9.0.7:6100"}'
@@ -44,12 +43,12 @@ def on_node(machine: Case, **looks: str) -> Case:
 def test_a_neighbour_that_somebody_wrote_down_wrongly_is_forgotten() -> None:
     near = "10.9.0.7 dev br0 lladdr 02:aa:aa:aa:aa:aa PERMANENT \n"
     machine = case(CUT, TO, {probes.LINKS: HERE, wires.NEAR: BRIDGE + PORT + near})
-    idea = best(rules_network.network, machine)
+    idea = best(network.network, machine)
     assert idea.fix == ("ip neigh del 10.9.0.7 dev br0",)
     assert "nud permanent" in idea.undo
     reached = near.replace("PERMANENT", "REACHABLE")
     machine = case(CUT, TO, {probes.LINKS: HERE, wires.NEAR: BRIDGE + PORT + reached})
-    assert not [one for one in rules_network.network(machine) if one.fix]
+    assert not [one for one in network.network(machine) if one.fix]
 
 
 def test_an_address_that_was_lost_is_the_one_that_others_remember() -> None:
@@ -59,7 +58,7 @@ def test_an_address_that_was_lost_is_the_one_that_others_remember() -> None:
         LINKS="lo UNKNOWN 127.0.0.1/8\neth0@if3 UP 10.9.0.7/24\n",
         NEAR="10.9.0.1 dev eth0 lladdr 02:00:00:00:00:01 STALE\n",
     )
-    assert best(rules_network.network, machine).fix == ("ip addr add 10.9.0.1/24 dev br0",)
+    assert best(network.network, machine).fix == ("ip addr add 10.9.0.1/24 dev br0",)
 
 
 def test_an_address_of_another_machine_is_taken_away_here() -> None:
@@ -69,13 +68,13 @@ def test_an_address_of_another_machine_is_taken_away_here() -> None:
              {probes.LINKS: both, wires.NEAR: BRIDGE + PORT}),
         LINKS="lo UNKNOWN 127.0.0.1/8\neth0@if3 UP 10.9.0.7/24\n",
     )  # fmt: skip
-    assert best(rules_network.network, machine).fix == ("ip addr del 10.9.0.7/32 dev lo",)
+    assert best(network.network, machine).fix == ("ip addr del 10.9.0.7/32 dev lo",)
 
 
 def test_a_port_that_left_its_bridge_is_joined_again() -> None:
     out = PORT.replace(" master br0", "")
     machine = case(CUT, TO, {probes.LINKS: HERE, wires.NEAR: BRIDGE + out})
-    assert best(rules_network.network, machine).fix == ("ip link set veth0 master br0",)
+    assert best(network.network, machine).fix == ("ip link set veth0 master br0",)
 
 
 def test_of_rules_the_one_that_counted_is_at_fault() -> None:
@@ -84,7 +83,7 @@ def test_of_rules_the_one_that_counted_is_at_fault() -> None:
         "[7:420] -A OUTPUT -m owner --uid-owner 33 -j REJECT\nCOMMIT\n"
     )
     machine = case(CUT, TO, {probes.LINKS: HERE, wires.NEAR: "", wires.SAVED: saved})
-    assert best(rules_network.network, machine).fix == (
+    assert best(network.network, machine).fix == (
         "iptables -D OUTPUT -m owner --uid-owner 33 -j REJECT",
     )
 
@@ -110,7 +109,7 @@ def asked(said: str, rows: str, watched: str, inside: str = "") -> Case:
     question = postgres.asked(empty, PLACE)[0][0]
     more = [Seen(question, rows), Seen(look, watched)]
     if inside:
-        more.append(Seen(rules_statement.inside(PLACE, "postgres"), inside))
+        more.append(Seen(statement.inside(PLACE, "postgres"), inside))
     return Case(brief, [*first.observed, *more])
 
 
@@ -118,7 +117,7 @@ def test_who_waits_only_while_the_check_asks_is_seen() -> None:
     idle = "51|kim|sync|5001|idle|300||select pg_advisory_lock(7)|Client:ClientRead\n"
     waits = "52|till|till|5002|active|0|51|insert into notes values (1)|Lock:advisory\n"
     machine = asked("ERROR statement timeout", idle, f"{idle}\n\n{idle}{waits}\n")
-    idea = best(rules_database.database, machine)
+    idea = best(database.database, machine)
     assert "pg_terminate_backend(51)" in idea.fix[0]
     assert "sync" in idea.locus
 
@@ -130,7 +129,7 @@ def test_a_trigger_that_takes_its_time_is_switched_off_and_can_be_on_again() -> 
         "trigger|notes|in_order|O|begin return new; end\n"
     )
     machine = asked("ERROR vault timed out", "", f"{row}\n\n{row}", inside)
-    idea = best(rules_statement.statements, machine)
+    idea = best(statement.statements, machine)
     assert idea.fix[0].endswith("'alter table notes disable trigger audit'")
     assert "enable trigger audit" in idea.undo
 
@@ -139,7 +138,7 @@ def test_a_search_without_an_index_gets_one() -> None:
     row = "52|till|till|5002|active|1||select * from notes where owner = $1|\n"
     inside = "index|notes|900000|CREATE UNIQUE INDEX notes_pkey ON public.notes USING btree (id)\n"
     machine = asked("ERROR vault timed out", "", f"{row}\n\n{row}", inside)
-    idea = best(rules_statement.statements, machine)
+    idea = best(statement.statements, machine)
     assert "on notes (owner)" in idea.fix[0]
 
 
@@ -147,7 +146,7 @@ def test_a_setting_of_a_role_that_fits_what_is_said_is_reset() -> None:
     inside = "set|till||default_transaction_read_only=on\nset|kim||work_mem=64MB\n"
     said = "ERROR: cannot execute INSERT in a read-only transaction"
     machine = asked(said, "51|kim|sync|5001|idle|300|||\n", "", inside)
-    fixes = [one.fix[0] for one in rules_statement.statements(machine) if one.fix]
+    fixes = [one.fix[0] for one in statement.statements(machine) if one.fix]
     assert len(fixes) == 1
     assert "alter role till reset default_transaction_read_only" in fixes[0]
 
@@ -158,13 +157,13 @@ NOTE = "/var/opt/till/RESTING"
 def test_a_note_of_giving_up_is_moved_aside_and_one_of_people_is_not() -> None:
     said = f"ERROR in maintenance: {NOTE} is there"
     failed = "40 1794772900 app\nsince 20:01: vault failed: connection refused\n"
-    machine = case(said, TO, {rules_cascade.mark(NOTE): failed})
-    idea = best(rules_cascade.resting, machine)
+    machine = case(said, TO, {cascade.mark(NOTE): failed})
+    idea = best(cascade.resting, machine)
     assert idea.category == "cascading-failure"
     assert idea.fix[0].startswith(f"mv {NOTE} ")
     planned = "40 1794772900 root\nkim moves the shelves today, until six\n"
-    machine = case(said, TO, {rules_cascade.mark(NOTE): planned})
-    assert not [one for one in rules_cascade.resting(machine) if one.fix]
+    machine = case(said, TO, {cascade.mark(NOTE): planned})
+    assert not [one for one in cascade.resting(machine) if one.fix]
 
 
 def test_a_server_that_works_for_those_who_went_is_started_anew() -> None:
@@ -172,7 +171,7 @@ def test_a_server_that_works_for_those_who_went_is_started_anew() -> None:
         "ERROR http://127.0.0.1:6100: 503 all slots are in use",
         '{"backend": "http://127.0.0.1:6100"}', {probes.CONNECTIONS: ""},
     )  # fmt: skip
-    idea = best(rules_pool.crowded, machine)
+    idea = best(pool.crowded, machine)
     assert (idea.category, idea.fix) == ("pool-exhausted", ("supervisorctl restart vault",))
 
 
@@ -182,9 +181,9 @@ def test_files_by_which_names_go_are_made_readable_again() -> None:
         f"ERROR {name}: Temporary failure in name resolution", f'{{"backend": "http://{name}"}}',
         {
             probes.resolved(name): f"127.4.4.4 {name}",
-            rules_lookup.READ: "-rw------- 1 root root 60 Nov 15 20:00 /etc/resolv.conf\n"
+            lookup.READ: "-rw------- 1 root root 60 Nov 15 20:00 /etc/resolv.conf\n"
             "-rw-r--r-- 1 root root 60 Nov 15 20:00 /etc/hosts\n",
         },
     )  # fmt: skip
-    idea = best(rules_lookup.unread, machine)
+    idea = best(lookup.unread, machine)
     assert idea.fix[0] == "chmod o+r /etc/resolv.conf"

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from hermes_agent.models.responder import (
-    probes,
-    rules_entry,
-    rules_port,
-    rules_state,
-)
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import entry, port, state
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 ENTRY, CONFIG = "/etc/supervisor/conf.d/shop.conf", "/opt/shop/etc/shop.toml"
 PROGRAMS = f"""\
@@ -63,7 +59,7 @@ def test_the_one_site_of_nginx_that_took_a_port_is_put_aside() -> None:
     )
     holders = listens(7001, 21, "nginx") + listens(8080, 21, "nginx")
     seen = case(TAKEN, (probes.SITES, sites), (probes.LISTENERS, holders))
-    idea = best(rules_port.port_taken, seen)
+    idea = best(port.port_taken, seen)
     assert idea.fix[0].startswith(f"mv {mine} /var/tmp/")
     assert idea.fix[1].endswith("nginx -c /etc/nginx/nginx.conf -s reload")
     assert not any("kill" in one or "stop" in one for one in idea.fix)
@@ -80,13 +76,13 @@ def test_a_program_that_people_do_not_know_gives_back_the_port_and_no_other() ->
         (probes.STATUS, status), (probes.PROGRAMS, programs), (probes.LISTENERS, listens(7001, 30)),
         (probes.PROCESSES, PROCESSES + more),
     )  # fmt: skip
-    idea = best(rules_port.port_taken, case(TAKEN, *looked))
+    idea = best(port.port_taken, case(TAKEN, *looked))
     assert idea.fix == ("supervisorctl stop shop-next", "supervisorctl restart shop")
     known = case(TAKEN, *looked, known=("shop", "nginx", "shop-next"))
-    assert not any("stop" in one for idea in rules_port.port_taken(known) for one in idea.fix)
+    assert not any("stop" in one for idea in port.port_taken(known) for one in idea.fix)
     elsewhere = (probes.LISTENERS, listens(7001, 30) + listens(7009, 30))
     busy = case(TAKEN, *looked, elsewhere)
-    assert not any("stop" in one for idea in rules_port.port_taken(busy) for one in idea.fix)
+    assert not any("stop" in one for idea in port.port_taken(busy) for one in idea.fix)
 
 
 def test_a_program_that_was_started_for_the_first_time_while_the_other_was_down_is_stopped() -> (
@@ -105,11 +101,11 @@ def test_a_program_that_was_started_for_the_first_time_while_the_other_was_down_
         (probes.LISTENERS, listens(7001, 30)),
         (probes.PROCESSES, PROCESSES + "     30       1 app S 0 0.1 2325 10 /opt/panel\n"),
     )  # fmt: skip
-    stopped = best(rules_port.port_taken, case(TAKEN, *looked, (probes.SUPERVISOR_LOG, log)))
+    stopped = best(port.port_taken, case(TAKEN, *looked, (probes.SUPERVISOR_LOG, log)))
     assert stopped.fix[0] == "supervisorctl stop panel"
     before = log.replace("'nginx' with pid 20", "'panel' with pid 9")
     other = case(TAKEN, *looked, (probes.SUPERVISOR_LOG, before))
-    assert not any("stop" in one for idea in rules_port.port_taken(other) for one in idea.fix)
+    assert not any("stop" in one for idea in port.port_taken(other) for one in idea.fix)
 
 
 def test_a_service_that_was_given_the_port_of_another_is_led_back_to_its_own() -> None:
@@ -119,7 +115,7 @@ def test_a_service_that_was_given_the_port_of_another_is_led_back_to_its_own() -
         (probes.LISTENERS, listens(8080, 20, "nginx")), (probes.copies(CONFIG), "==> lines <==\n"),
         (probes.SITES, ""),
     )  # fmt: skip
-    idea = best(rules_port.port_taken, seen)
+    idea = best(port.port_taken, seen)
     assert idea.fix[1] == f"sed -i 's/\\b8080\\b/7001/g' {CONFIG}"
     assert idea.fix[-1] == "supervisorctl restart shop"
 
@@ -139,7 +135,7 @@ def test_one_of_ours_is_led_back_to_the_port_of_which_its_log_spoke_before() -> 
         (probes.tail(log), "I1115 18:06:12.4 5] ready 7831\nI1115 20:02:14.9 30] ready 7001\n"),
         known=("shop", "nginx", "hall"),
     )  # fmt: skip
-    idea = best(rules_port.port_taken, seen)
+    idea = best(port.port_taken, seen)
     assert idea.fix[1] == f"sed -i 's/\\b7001\\b/7831/g' {path}"
 
 
@@ -153,7 +149,7 @@ def test_the_job_that_starts_whoever_has_the_port_is_silenced_and_cron_lives_on(
         TAKEN, (probes.PROCESSES, PROCESSES + more), (probes.LISTENERS, listens(7001, 41)),
         (probes.JOBS, jobs),
     )  # fmt: skip
-    fix = best(rules_port.port_taken, seen).fix
+    fix = best(port.port_taken, seen).fix
     assert "sed -i" in fix[1]
     assert fix[1].endswith("/etc/cron.d/ann")
     assert fix[2] == "kill 41"
@@ -162,14 +158,10 @@ def test_the_job_that_starts_whoever_has_the_port_is_silenced_and_cron_lives_on(
 def test_an_option_that_a_program_does_not_know_is_taken_out_or_spelt_as_it_does() -> None:
     programs = PROGRAMS.replace(CONFIG, f"{CONFIG} --workers=4 --verbos")
     said = "usage: run [-h] [--verbose] settings\nrun: error: unrecognized arguments: {}\n"
-    first = best(
-        rules_entry.option, case(said.format("--workers=4"), (probes.PROGRAMS, programs))
-    ).fix[1]
+    first = best(entry.option, case(said.format("--workers=4"), (probes.PROGRAMS, programs))).fix[1]
     assert first.endswith(f"--verbos|' {ENTRY}")
     assert first.count("--workers=4") == 1
-    second = best(
-        rules_entry.option, case(said.format("--verbos"), (probes.PROGRAMS, programs))
-    ).fix[1]
+    second = best(entry.option, case(said.format("--verbos"), (probes.PROGRAMS, programs))).fix[1]
     assert "--verbose" in second
 
 
@@ -179,10 +171,10 @@ def test_a_program_called_by_its_name_alone_is_called_by_its_place() -> None:
     said = f"{wrapper}: line 3: exec: shopd: not found\n"
     text = "#!/bin/sh\ncd /opt/shop\nexec shopd serve\n"
     looked = ((probes.PROGRAMS, programs), (probes.show(wrapper), text))
-    wants = best(rules_entry.bare, case(said, *looked)).wants
+    wants = best(entry.bare, case(said, *looked)).wants
     find = next(one for one in wants if one.startswith("find"))
     copies = (probes.copies(wrapper), "==> lines <==\n3\n")
-    idea = best(rules_entry.bare, case(said, *looked, copies, (find, "/opt/shop/v2/bin/shopd\n")))
+    idea = best(entry.bare, case(said, *looked, copies, (find, "/opt/shop/v2/bin/shopd\n")))
     assert idea.fix[1].endswith(f"|exec \\/opt\\/shop\\/v2\\/bin\\/shopd serve|' {wrapper}") or (
         "exec /opt/shop/v2/bin/shopd serve" in idea.fix[1]
     )
@@ -196,24 +188,24 @@ def test_a_variable_that_nothing_sets_is_set_as_somebody_has_it_elsewhere() -> N
     looked = (
         (probes.PROGRAMS, programs), (probes.show(wrapper), text), (probes.show(place), "LANG=C\n"),
     )  # fmt: skip
-    look = best(rules_entry.variable, case(said, *looked)).wants[0]
+    look = best(entry.variable, case(said, *looked)).wants[0]
     found = (look, f"/opt/shop/README:3:SHOP_CONFIG={CONFIG}\n")
-    idea = best(rules_entry.variable, case(said, *looked, found))
+    idea = best(entry.variable, case(said, *looked, found))
     assert idea.fix[1] == f"echo SHOP_CONFIG={CONFIG} >> {place}"
     misspelt = case(said, *looked[:2], (probes.show(place), f"SHOP_CONFG={CONFIG}\n"))
-    assert "SHOP_CONFIG=" in best(rules_entry.variable, misspelt).fix[1]
+    assert "SHOP_CONFIG=" in best(entry.variable, misspelt).fix[1]
 
 
 def test_an_entry_that_was_put_aside_is_taken_in_again() -> None:
     status = "nginx    RUNNING   pid 20, uptime 0:10:00\n"
     programs = PROGRAMS[PROGRAMS.index("==> /etc/supervisor/conf.d/nginx") :]
     looked = ((probes.STATUS, status), (probes.PROGRAMS, programs))
-    wants = best(rules_entry.unlisted, case("", *looked)).wants
+    wants = best(entry.unlisted, case("", *looked)).wants
     grep = next(one for one in wants if one.startswith("grep"))
     off = f"{ENTRY}.off"
-    seen = case("", *looked, (grep, f"{off}\n"), (rules_entry.REREAD, "No config updates"),
+    seen = case("", *looked, (grep, f"{off}\n"), (entry.REREAD, "No config updates"),
                 (probes.copies(off), "==> lines <==\n"))  # fmt: skip
-    assert best(rules_entry.unlisted, seen).fix == (
+    assert best(entry.unlisted, seen).fix == (
         f"cp -p {off} {ENTRY}", "supervisorctl reread", "supervisorctl update shop",
         "supervisorctl restart shop",
     )  # fmt: skip
@@ -226,31 +218,31 @@ def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
         f"6 1794772000.0 root {path}\n17 1794770000.0 root {path}.bak\n"
         f"17 1794760000.0 root {path}.1\n3\n"
     )
-    seen = case(said, (rules_state.beside(path), rows), (probes.rows(path), ""))
-    idea = best(rules_state.damaged, seen)
+    seen = case(said, (state.beside(path), rows), (probes.rows(path), ""))
+    idea = best(state.damaged, seen)
     assert idea.fix[:2] == (
         f"cp -p {path} /var/tmp/var-opt-shop-state.json.replaced", f"cp -p {path}.bak {path}",
     )  # fmt: skip
-    shut = case(f"fatal: cannot read {path}: Permission denied\n", (rules_state.beside(path), rows))
-    assert not list(rules_state.damaged(shut))
-    alone = case(said, (rules_state.beside(path), f"6 1 root {path}\n1\n"), (probes.rows(path), ""))
-    assert not list(rules_state.damaged(alone))
+    shut = case(f"fatal: cannot read {path}: Permission denied\n", (state.beside(path), rows))
+    assert not list(state.damaged(shut))
+    alone = case(said, (state.beside(path), f"6 1 root {path}\n1\n"), (probes.rows(path), ""))
+    assert not list(state.damaged(alone))
 
 
 def test_a_module_is_found_by_its_folder_or_put_where_it_is_looked_for() -> None:
     said = "ModuleNotFoundError: No module named 'shop_core'\n"
-    look = next(iter(best(rules_entry.module, case(said)).wants))
+    look = next(iter(best(entry.module, case(said)).wants))
     there = (look, "/opt/shop/lib/shop_core.py\n")
-    added = best(rules_entry.module, case(said, there)).fix
+    added = best(entry.module, case(said, there)).fix
     assert 'environment=PYTHONPATH="/opt/shop/lib"' in added[1]
     told = PROGRAMS.replace(f"{CONFIG}\n", f'{CONFIG}\nenvironment=PYTHONPATH="/opt/a"\n', 1)
-    put = best(rules_entry.module, case(said, there, (probes.PROGRAMS, told))).fix
+    put = best(entry.module, case(said, there, (probes.PROGRAMS, told))).fix
     assert put[1] == "cp -rp /opt/shop/lib/shop_core.py /opt/a/"
 
 
 def test_one_piece_of_work_that_cannot_be_read_is_put_aside() -> None:
     path = "/var/opt/shop/inbox/order-7.msg"
     said = f"fatal: cannot parse {path}: unexpected end of input\n"
-    rows = (rules_state.beside(path), f"6 1794772000.0 root {path}\n12\n")
-    idea = best(rules_state.damaged, case(said, rows, (probes.rows(path), "")))
+    rows = (state.beside(path), f"6 1794772000.0 root {path}\n12\n")
+    idea = best(state.damaged, case(said, rows, (probes.rows(path), "")))
     assert idea.fix[0].startswith(f"mv {path} /var/tmp/")

@@ -1,12 +1,12 @@
 """What is left to try where no rule is sure: what was written last, and who may be in the way."""
 
-from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_added import added, emptied, rewritten
-from hermes_agent.models.responder.rules_last import holding, meddling, suspended
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules.added import added, emptied, rewritten
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.last import holding, meddling, suspended
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 from tests.models.responder.machine import WELL, Machine, brief, converse
 
 PROGRAMS = """\

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 
-from hermes_agent.models.responder import (
-    needed,
-    postgres,
-    probes,
-    rules_cascade,
-    rules_database,
-    rules_last,
-    rules_names,
-    rules_network,
-    rules_pool,
-)
 from hermes_agent.models.responder.brief import Brief, BriefService
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea, Rule, ranked
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import (
+    cascade,
+    database,
+    last,
+    names,
+    network,
+    pool,
+    postgres,
+)
+from hermes_agent.models.responder.rules.ideas import Idea, Rule, ranked
+from hermes_agent.models.responder.view import needed, probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 ENTRIES = """\
 ==> /etc/supervisor/conf.d/till.conf <==
@@ -80,10 +79,10 @@ def test_a_record_that_leads_astray_is_set_right_where_it_stands() -> None:
         {
             probes.resolved(name): f"127.4.4.4 {name}",
             probes.mentions(name): f"/srv/zones/site:3:{name} 127.4.4.4",
-            rules_names.DATAGRAMS: "UNCONN 0 0 127.0.0.9:53 0.0.0.0:*",
+            names.DATAGRAMS: "UNCONN 0 0 127.0.0.9:53 0.0.0.0:*",
         },
     )
-    idea = best(rules_names.names, machine)
+    idea = best(names.names, machine)
     assert idea.category == "dns-failure"
     assert any("127.0.0.1" in one and "/srv/zones/site" in one for one in idea.fix)
 
@@ -93,11 +92,11 @@ def test_a_resolver_that_nobody_answers_is_replaced_by_one_who_does() -> None:
     machine = case(
         f"ERROR till: lookup {name} on 127.0.0.9:53: server misbehaving",
         f'{{"backend": "http://{name}:6100"}}',
-        {rules_names.DATAGRAMS: "UNCONN 0 0 127.0.0.77:53 0.0.0.0:*"},
+        {names.DATAGRAMS: "UNCONN 0 0 127.0.0.77:53 0.0.0.0:*"},
     )
     failed = Seen(probes.resolved(name), "", 2)
     machine = Case(machine.brief, [*machine.observed, failed])
-    assert "nameserver 127.0.0.77" in " ".join(best(rules_names.names, machine).fix)
+    assert "nameserver 127.0.0.77" in " ".join(best(names.names, machine).fix)
 
 
 def test_a_narrower_route_that_leads_elsewhere_is_taken_away() -> None:
@@ -110,7 +109,7 @@ def test_a_narrower_route_that_leads_elsewhere_is_taken_away() -> None:
         '{"backend": "http://10.9.0.7:6100"}',
         {probes.LINKS: links, "ip route get 10.9.0.7": "10.9.0.7 dev lab0 src 172.30.9.1"},
     )
-    idea = best(rules_network.network, machine)
+    idea = best(network.network, machine)
     assert idea.fix == ("ip route del 10.9.0.7 dev lab0 scope link",)
     assert idea.undo == "ip route add 10.9.0.7 dev lab0 scope link"
 
@@ -124,7 +123,7 @@ def test_rules_for_other_ports_and_networks_are_left_alone() -> None:
         "ERROR connect to 10.9.0.7:6100: connection refused",
         '{"backend": "http://10.9.0.7:6100"}', {probes.RULES: rules},
     )  # fmt: skip
-    fixes = [one.fix for one in rules_network.network(machine) if one.fix]
+    fixes = [one.fix for one in network.network(machine) if one.fix]
     assert fixes == [("iptables -D OUT -d 10.9.0.0/24 -p tcp -m tcp --dport 6000:6999 -j REJECT",)]
 
 
@@ -135,7 +134,7 @@ def test_who_has_all_connections_is_found_by_them() -> None:
         '{"backend": "kv://127.0.0.1:6100"}',
         {probes.CONNECTIONS: "\n".join(row.format(n) for n in range(8))},
     )
-    idea = best(rules_pool.crowded, machine)
+    idea = best(pool.crowded, machine)
     assert idea.category == "pool-exhausted"
     assert idea.fix[0] == "kill 66"
 
@@ -146,10 +145,10 @@ def test_who_holds_a_locked_file_is_found_and_ended() -> None:
         '{"backend": "sqlite:/data/till.db", "path": "/data/till.db"}',
         {
             probes.holders("/data/till.db*"): "/proc/66/fd/3 /data/till.db",
-            rules_pool.LOCKS: "1: POSIX  ADVISORY  WRITE 66 00:2f:9 1073741824 1073741824",
+            pool.LOCKS: "1: POSIX  ADVISORY  WRITE 66 00:2f:9 1073741824 1073741824",
         },
     )
-    idea = best(rules_pool.locked, machine)
+    idea = best(pool.locked, machine)
     assert (idea.category, idea.fix[0]) == ("database-lock", "kill 66")
 
 
@@ -158,11 +157,11 @@ def test_those_left_behind_are_started_anew_once_what_fell_runs() -> None:
     said = "ERROR till: vault: [Errno 32] Broken pipe"
     settings = '{"backend": "kv://127.0.0.1:6100"}'
     machine = case(said, settings, {probes.SUPERVISOR_LOG: log}, age=20)
-    idea = best(rules_cascade.left_behind, machine)
+    idea = best(cascade.left_behind, machine)
     assert (idea.category, idea.component) == ("cascading-failure", "vault")
     assert idea.fix == ("supervisorctl restart till",)
     together = case(said, settings, {probes.SUPERVISOR_LOG: log})
-    assert not list(rules_cascade.left_behind(together))
+    assert not list(cascade.left_behind(together))
 
 
 def test_databases_are_found_however_their_place_is_written() -> None:
@@ -178,27 +177,25 @@ def test_databases_are_found_however_their_place_is_written() -> None:
 
 def test_whoever_waits_before_others_stops_waiting_and_not_whoever_works() -> None:
     settings = '{"database": "host=127.0.0.1 port=5433 dbname=books user=till"}'
-    asked = next(rules_database.database(case("ERROR statement timeout", settings, {})))
+    asked = next(database.database(case("ERROR statement timeout", settings, {})))
     rows = (
         "41|kim|yearly|5001|active|900||select sum(amount) from orders join lines using (id)\n"
         "42|kim|change|5002|active|60|41|alter table orders add column note text\n"
         "43|till|till|5003|active|2|42|insert into orders values (1)\n"
     )
     machine = case("ERROR statement timeout", settings, {asked.wants[0]: rows})
-    chosen = best(rules_database.database, machine)
+    chosen = best(database.database, machine)
     assert "pg_cancel_backend(42)" in chosen.fix[0]
     at_rest = rows.replace("yearly|5001|active", "yearly|5001|idle in transaction")
     machine = case("ERROR statement timeout", settings, {asked.wants[0]: at_rest})
-    assert "pg_terminate_backend(41)" in best(rules_database.database, machine).fix[0]
+    assert "pg_terminate_backend(41)" in best(database.database, machine).fix[0]
 
 
 def test_where_many_work_at_once_nothing_is_started_anew_on_the_off_chance() -> None:
     said = "==> /var/log/supervisor/vault.log <==\n2026-11-15 20:03:11 ERROR something is odd"
     seen = {probes.LOGS: f"==> /var/log/supervisor/till.log <==\nERROR 500\n\n{said}"}
-    anew = {idea.component for idea in rules_last.anew(case("", "{}", seen))}
+    anew = {idea.component for idea in last.anew(case("", "{}", seen))}
     assert anew == {"till", "vault"}
     store = ENTRIES.replace("python3 /opt/vault/vault.py", "/usr/lib/postgresql/15/bin/postgres")
-    anew = {
-        idea.component for idea in rules_last.anew(case("", "{}", {**seen, probes.PROGRAMS: store}))
-    }
+    anew = {idea.component for idea in last.anew(case("", "{}", {**seen, probes.PROGRAMS: store}))}
     assert anew == {"till"}

@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping
 
-from hermes_agent.models.responder import (
-    crowds,
-    pieces,
-    probes,
-    room,
-    rules_flood,
-    rules_inodes,
-    rules_leaks,
-    rules_load,
-    rules_space,
-)
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import (
+    crowds,
+    flood,
+    inodes,
+    leaks,
+    load,
+    pieces,
+    room,
+    space,
+)
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 NOW = 1794772992.0
 ENTRY = """\
@@ -73,7 +73,7 @@ def looked(large: str, **more: str) -> dict[str, str]:
 
 def test_of_many_copies_the_older_ones_are_moved_and_data_stays() -> None:
     seen = looked(rows((2_000_000, 60.0, "/vol/live/seg-1.dat"), *nights(5)))
-    fixes = [idea.fix for idea in rules_space.full_disk(case(seen)) if idea.fix]
+    fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
     assert fixes
     told = " ".join(command for fix in fixes for command in fix)
     assert "all-00.img" in told
@@ -83,7 +83,7 @@ def test_of_many_copies_the_older_ones_are_moved_and_data_stays() -> None:
 def test_what_a_link_leads_to_is_not_moved() -> None:
     found = [(900_000, 8e6 - n, f"/vol/builds/{n}/app.pak") for n in range(20, 26)]
     seen = looked(rows(*found)) | {room.links("/vol"): "/vol/current -> builds/20"}
-    told = " ".join(c for idea in rules_space.full_disk(case(seen)) for c in idea.fix)
+    told = " ".join(c for idea in space.full_disk(case(seen)) for c in idea.fix)
     assert "/vol/builds/21/app.pak" in told
     assert "/vol/builds/20/app.pak" not in told
 
@@ -92,22 +92,22 @@ def test_a_stranger_that_writes_a_large_file_is_ended_before_the_file_is_moved()
     seen = looked(rows((6_000_000, 40.0, "/vol/x.bin"))) | {
         probes.OPEN_FILES: "/proc/90/fd/3 /vol/x.bin"
     }
-    first = next(iter(rules_space.full_disk(case(seen))))
+    first = next(iter(space.full_disk(case(seen))))
     assert first.wants == (room.flags(90, 3),)
     assert not first.fix
     writing = seen | {room.flags(90, 3): "flags:\t0102001"}
-    best = max(rules_space.full_disk(case(writing)), key=lambda idea: idea.score)
+    best = max(space.full_disk(case(writing)), key=lambda idea: idea.score)
     assert best.fix[0] == "kill 90"
     assert any("mv " in command and "/vol/x.bin" in command for command in best.fix)
     reading = seen | {room.flags(90, 3): "flags:\t0100000"}
-    assert not any("kill" in c for idea in rules_space.full_disk(case(reading)) for c in idea.fix)
+    assert not any("kill" in c for idea in space.full_disk(case(reading)) for c in idea.fix)
 
 
 def test_the_folder_that_holds_most_files_is_found_below_folders_that_hold_few() -> None:
-    inodes = FULL.replace("100% /vol", " 99% /vol")
+    filled = FULL.replace("100% /vol", " 99% /vol")
     crowds = "1400 /vol\n1250 /vol/small\n80 /vol/small/a\n79 /vol/small/b\n90 /vol/live"
-    seen = {probes.INODES: inodes, room.crowds("/vol"): crowds}
-    ideas = list(rules_inodes.no_inodes(case(seen)))
+    seen = {probes.INODES: filled, room.crowds("/vol"): crowds}
+    ideas = list(inodes.no_inodes(case(seen)))
     assert {idea.locus for idea in ideas} == {"/vol/small"}
     told = " ".join(command for idea in ideas for command in idea.fix)
     assert "mv " in told
@@ -119,7 +119,7 @@ def test_files_that_a_service_works_with_are_left_alone_however_many_they_are() 
         probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
         room.crowds("/vol"): "1400 /vol\n1300 /vol/live\n50 /vol/small",
     }
-    assert not any(idea.fix for idea in rules_inodes.no_inodes(case(seen)))
+    assert not any(idea.fix for idea in inodes.no_inodes(case(seen)))
 
 
 def test_what_people_may_keep_is_not_moved_however_much_it_is() -> None:
@@ -127,7 +127,7 @@ def test_what_people_may_keep_is_not_moved_however_much_it_is() -> None:
         probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
         room.crowds("/vol"): "1400 /vol\n1300 /vol/letters\n50 /vol/small",
     }
-    told = [command for idea in rules_inodes.no_inodes(case(seen)) for command in idea.fix]
+    told = [command for idea in inodes.no_inodes(case(seen)) for command in idea.fix]
     assert told
     assert all("-type d -empty " in one and "-exec rmdir" in one for one in told)
 
@@ -139,7 +139,7 @@ def test_a_level_is_edited_wherever_it_is_set() -> None:
         probes.PROGRAMS: entry,
         probes.tail("/vol/log/now"): "\n".join([line] * 9),
     }
-    best = max(rules_space.full_disk(case(seen)), key=lambda idea: idea.score)
+    best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
     assert best.category == "log-flood"
     assert any("sed" in c and "info" in c and "depot.conf" in c for c in best.fix)
     assert best.fix[-1] == "truncate -s 0 /vol/log/now"
@@ -154,23 +154,23 @@ def test_work_that_fails_again_and_again_is_set_aside() -> None:
         probes.tail("/vol/log/now"): "\n".join([line] * 9),
         probes.rows(bad): listed,
     }
-    ideas = [idea for idea in rules_space.full_disk(case(seen)) if idea.fix]
+    ideas = [idea for idea in space.full_disk(case(seen)) if idea.fix]
     assert any(any("mv " in c and bad in c for c in idea.fix) for idea in ideas)
 
 
 def test_whoever_is_near_the_end_of_its_memory_leaks_whatever_its_log_says() -> None:
     seen = {probes.VITALS: "7 may have 1024 files open\n7 has 88000000 of 90000000 bytes"}
-    best = max(rules_leaks.leaking(case(seen, "heap?")), key=lambda idea: idea.score)
+    best = max(leaks.leaking(case(seen, "heap?")), key=lambda idea: idea.score)
     assert (best.category, best.component) == ("memory-leak", "depot")
     assert best.fix == ("supervisorctl restart depot",)
     well = {probes.VITALS: "7 has 70000000 of 90000000 bytes", probes.AGAIN: PROCESSES}
-    assert not list(rules_leaks.leaking(case(well, "heap?")))
+    assert not list(leaks.leaking(case(well, "heap?")))
 
 
 def test_open_files_are_counted_where_nobody_speaks_of_them() -> None:
     seen = {probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open", probes.CONNECTIONS: ""}
     seen |= {probes.descriptors(7): "", probes.limits(7): "Max open files  64  64  files"}
-    found = list(rules_leaks.descriptors(case(seen, "cannot go on")))
+    found = list(leaks.descriptors(case(seen, "cannot go on")))
     assert [idea.fix for idea in found] == [("supervisorctl restart depot",)]
 
 
@@ -180,16 +180,16 @@ def test_who_asks_without_end_is_a_stranger_with_connections() -> None:
         probes.CLIENTS: "\n".join(line.format(41000 + n) for n in range(9)),
         probes.LISTENERS: 'LISTEN 0 5 127.0.0.1:7400 0.0.0.0:* users:(("python3",pid=7,fd=3))',
     }
-    best = max(rules_load.hammered(case(seen, "too many at a time")), key=lambda idea: idea.score)
+    best = max(load.hammered(case(seen, "too many at a time")), key=lambda idea: idea.score)
     assert best.fix == ("kill 90",)
-    assert not list(rules_load.hammered(case(seen, "no such file")))
+    assert not list(load.hammered(case(seen, "no such file")))
 
 
 def test_a_log_counts_as_one_by_what_settings_call_it() -> None:
-    assert rules_flood.is_log(case({}), "/vol/log/now")
+    assert flood.is_log(case({}), "/vol/log/now")
     entry = ENTRY.replace("/vol/log/now", "/vol/stream.bin")
-    assert rules_flood.is_log(case({probes.PROGRAMS: entry}), "/vol/stream.bin")
-    assert not rules_flood.is_log(case({}), "/vol/live/seg-1.dat")
+    assert flood.is_log(case({probes.PROGRAMS: entry}), "/vol/stream.bin")
+    assert not flood.is_log(case({}), "/vol/live/seg-1.dat")
 
 
 def test_whoever_comes_and_goes_is_known_by_who_started_it() -> None:
@@ -222,7 +222,7 @@ def test_who_does_not_read_what_is_kept_for_it_is_ended_before_the_service_start
         probes.LISTENERS: 'LISTEN 0 5 127.0.0.1:7400 0.0.0.0:* users:(("python3",pid=7,fd=3))',
     }
     said = "MemoryError: 27 events wait for 127.0.0.1:41000"
-    best = max(rules_leaks.leaking(case(seen, said)), key=lambda idea: idea.score)
+    best = max(leaks.leaking(case(seen, said)), key=lambda idea: idea.score)
     assert best.fix[0] == "kill 90"
     assert best.fix[-1] == "supervisorctl restart depot"
 
@@ -238,7 +238,7 @@ BURNING = "7 takes 4 % of a core itself and {} % by what it started, ready to ru
 
 def spinning(more: Mapping[str, str], burn: str) -> list[Idea]:
     seen = {probes.PROGRAMS: WORKER, probes.BURN: burn, probes.descriptors(7): "", **more}
-    return sorted(rules_load.runaway(case(seen, "not done")), key=lambda idea: -idea.score)
+    return sorted(load.runaway(case(seen, "not done")), key=lambda idea: -idea.score)
 
 
 def test_a_worker_that_spins_is_started_anew_without_what_it_spoke_of_last() -> None:
@@ -283,10 +283,10 @@ def test_marks_among_what_people_keep_are_moved_and_nothing_else() -> None:
         probes.names_in(folder): "note-x7",
         crowds.notes(folder, "/vol"): "==> /vol/README <==\n.*.seen only mark what was imported",
     }
-    best = max(rules_inodes.no_inodes(case(seen)), key=lambda idea: idea.score)
+    best = max(inodes.no_inodes(case(seen)), key=lambda idea: idea.score)
     assert "-name '.*.seen' -empty -mmin +60" in best.fix[-1]
     only = {**seen, crowds.sorted_out(folder): f"900 0 {NOW}2 f||note-| note-x7"}
-    assert not any(idea.fix for idea in rules_inodes.no_inodes(case(only)))
+    assert not any(idea.fix for idea in inodes.no_inodes(case(only)))
 
 
 def test_a_database_that_writes_down_every_statement_is_quietened_and_reads_it_anew() -> None:
@@ -303,7 +303,7 @@ def test_a_database_that_writes_down_every_statement_is_quietened_and_reads_it_a
         LARGE: rows((9_000_000, 1.0, "/vol/server.out")),
         probes.tail("/vol/server.out"): "LOG:  statement: select 1\n" * 9,
     }
-    ideas = [idea for idea in rules_space.full_disk(case(seen)) if idea.fix]
+    ideas = [idea for idea in space.full_disk(case(seen)) if idea.fix]
     best = max(ideas, key=lambda idea: idea.score)
     assert any(one.startswith("sed -i -E") and "none" in one for one in best.fix)
     assert "kill -HUP 7" in best.fix
@@ -330,10 +330,10 @@ def test_a_bound_that_was_taken_away_lately_is_set_again_where_nothing_was_kept(
         probes.copies("/etc/depot.ini"): "",
         probes.copies("/etc/supervisor/conf.d/depot.conf"): "",
     }
-    best = max(rules_leaks.leaking(case(seen, "no")), key=lambda idea: idea.score)
+    best = max(leaks.leaking(case(seen, "no")), key=lambda idea: idea.score)
     assert best.locus == "/etc/depot.ini"
     assert "max[-_]cached" in best.fix[1]
     old = {**seen, probes.CHANGED: ""}
-    assert max(rules_leaks.leaking(case(old, "no")), key=lambda idea: idea.score).fix == (
+    assert max(leaks.leaking(case(old, "no")), key=lambda idea: idea.score).fix == (
         "supervisorctl restart depot",
     )

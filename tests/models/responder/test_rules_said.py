@@ -2,13 +2,13 @@
 
 import pytest
 
-from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.complaints import in_the_way, read
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_said import halted_by, told
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules.complaints import in_the_way, read
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.said import halted_by, told
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 LINES = [
     ('[emerg] unknown directive "proxy_pas" in /etc/nginx/a.conf:7', ("unknown", "proxy_pas", "")),

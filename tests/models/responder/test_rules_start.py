@@ -3,18 +3,12 @@
 import re
 from collections.abc import Callable, Iterator
 
-from hermes_agent.models.responder import (
-    probes,
-    rules_absent,
-    rules_lock,
-    rules_permission,
-    rules_port,
-    rules_start,
-)
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules import absent, lock, permission, port, start
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 CLOCK = "1794772992 2026-11-15 20:03:12 UTC +0000"
 NOW = "2026-11-15T20:03:01Z"
@@ -71,14 +65,14 @@ def fixes(rule: Callable[[Case], Iterator[Idea]], seen: Case) -> list[str]:
 
 
 def test_a_parent_that_lives_on_without_its_child_is_started_anew() -> None:
-    idea = best(rules_start.deaf(case()))
+    idea = best(start.deaf(case()))
     assert (idea.category, idea.component) == ("service-crash", "shop")
     assert idea.fix == ("supervisorctl restart shop",)
 
 
 def test_one_that_listens_somewhere_is_not_taken_for_gone() -> None:
     listens = 'LISTEN 0 64 127.0.0.1:7009 0.0.0.0:* users:(("python3",pid=10,fd=3))\n'
-    assert not list(rules_start.deaf(case((probes.LISTENERS, listens))))
+    assert not list(start.deaf(case((probes.LISTENERS, listens))))
 
 
 def test_what_the_alerting_service_asks_and_is_gone_is_found_by_its_port() -> None:
@@ -87,7 +81,7 @@ def test_what_the_alerting_service_asks_and_is_gone_is_found_by_its_port() -> No
         (probes.show("/opt/shop/etc/shop.json"), asks), (probes.LISTENERS, ""),
         status="shop RUNNING pid 10, uptime 0:10:00\npool:ledger EXITED Nov 15 08:02 PM\n",
     )  # fmt: skip
-    idea = best(rules_start.down(seen))
+    idea = best(start.down(seen))
     assert (idea.component, idea.fix) == ("ledger", ("supervisorctl restart pool:ledger",))
 
 
@@ -104,7 +98,7 @@ def test_whoever_starts_the_holder_of_a_port_again_is_ended_with_it() -> None:
     seen = case(
         (probes.LISTENERS, listens), (probes.PROCESSES, PROCESSES + more), said=TAKEN, status=DOWN
     )
-    idea = best(rules_port.port_taken(seen))
+    idea = best(port.port_taken(seen))
     assert idea.fix[0] == "kill 50 51"
 
 
@@ -118,7 +112,7 @@ def test_a_service_of_ours_is_led_back_to_the_port_at_which_it_is_looked_for() -
     brief = seen.brief
     told = (brief.services[0], BriefService("ledger", about="accounts, at port 7002"))
     seen = Case(Brief("inc-1", service="shop", check=brief.check, services=told), seen.observed)
-    idea = best(rules_port.port_taken(seen))
+    idea = best(port.port_taken(seen))
     assert any(re.search(r"7001.*7002.*ledger\.conf", command) for command in idea.fix)
     assert not any(command.startswith("kill") for command in idea.fix)
 
@@ -126,7 +120,7 @@ def test_a_service_of_ours_is_led_back_to_the_port_at_which_it_is_looked_for() -
 def test_the_port_of_another_that_works_is_left_alone() -> None:
     asks = '{"listen": "127.0.0.1:7001", "server": "127.0.0.1:7002"}'
     seen = case((probes.show("/opt/shop/etc/shop.json"), asks))
-    assert not list(rules_port.port_taken(seen))
+    assert not list(port.port_taken(seen))
 
 
 WAITS = "2026-11-15 20:03:01 another instance has the lock, waiting\n"
@@ -142,7 +136,7 @@ def _locked(
         (probes.show(path), shown), (probes.holders(path), ""), (probes.PROCESSES, processes), more,
         said=WAITS, status=DOWN,
     )  # fmt: skip
-    return fixes(rules_lock.locked, seen)
+    return fixes(lock.locked, seen)
 
 
 ROW = "-rw-r--r-- 1 app app 3 2026-11-15 18:00:00.000000000 +0000 /var/lib/shop/lock"
@@ -201,7 +195,7 @@ def test_a_lock_that_is_called_by_its_bare_name_is_found_where_the_service_keeps
     first = case(said=said, status=DOWN)
     look = next(
         want
-        for idea in rules_lock.locked(first)
+        for idea in lock.locked(first)
         for want in idea.wants
         if want.endswith("-name postmaster.pid 2>/dev/null")
     )
@@ -212,7 +206,7 @@ def test_a_lock_that_is_called_by_its_bare_name_is_found_where_the_service_keeps
         (probes.show(path), "20\n/data/pg/main\n"), (probes.holders(path), ""),
         said=said, status=DOWN,
     )  # fmt: skip
-    idea = best(rules_lock.locked(seen))
+    idea = best(lock.locked(seen))
     assert idea.fix[0] == f"mv -f {path} /var/tmp/postmaster.pid.stale"
     assert "another program" in idea.claim
 
@@ -222,12 +216,12 @@ def test_a_file_is_found_that_its_owner_may_not_use_though_nothing_names_it() ->
     first = case(said=said)
     look = next(
         want
-        for idea in rules_permission.permission(first)
+        for idea in permission.permission(first)
         for want in idea.wants
         if want.startswith("find /opt/shop")
     )
     seen = case((look, "dr-xr-xr-x app /data/shop/objects\n"), said=said)
-    idea = best(rules_permission.permission(seen))
+    idea = best(permission.permission(seen))
     assert idea.locus == "/data/shop/objects"
     assert idea.fix == ("chmod u+rwx /data/shop/objects", "supervisorctl restart shop")
     assert idea.undo == "chmod 555 /data/shop/objects"
@@ -243,14 +237,14 @@ def test_a_key_that_is_too_open_is_closed_to_others_alone() -> None:
     )
     path = "/opt/shop/id.key"
     seen = case((probes.walk(path), walked), (probes.rows(path), "-rw-r--r--"), said=said)
-    idea = best(rules_permission.permission(seen))
+    idea = best(permission.permission(seen))
     assert idea.fix[0] == "chmod go-rwx /opt/shop/id.key"
 
 
 def test_a_place_that_all_share_is_opened_as_it_is_everywhere() -> None:
     said = f"{NOW} ERROR PermissionError: [Errno 13] Permission denied: '/tmp/shop-1'\n"
     modes = "755 /\n555 /tmp\n1777 /var/tmp\n700 /var/log\n"
-    found = list(rules_permission.permission(case((rules_permission.COMMON, modes), said=said)))
+    found = list(permission.permission(case((permission.COMMON, modes), said=said)))
     idea = best(iter(found))
     assert idea.fix[:2] == ("chmod u+rwx /tmp", "chmod 1777 /tmp")
     assert not any("/var/" in command for one in found for command in one.fix)
@@ -258,17 +252,17 @@ def test_a_place_that_all_share_is_opened_as_it_is_everywhere() -> None:
 
 def test_one_that_listens_and_lets_all_wait_is_started_anew_and_the_cause_is_told() -> None:
     full = 'LISTEN 9 64 127.0.0.1:7001 0.0.0.0:* users:(("python3",pid=10,fd=3))\n'
-    idea = best(rules_start.hung(case((probes.LISTENERS, full))))
+    idea = best(start.hung(case((probes.LISTENERS, full))))
     assert (idea.category, idea.fix) == ("service-crash", ("supervisorctl restart shop",))
     busy = full.replace("LISTEN 9", "LISTEN 0")
-    assert not list(rules_start.hung(case((probes.LISTENERS, busy))))
+    assert not list(start.hung(case((probes.LISTENERS, busy))))
 
 
 LOST = f"{NOW} ERROR FileNotFoundError: [Errno 2] No such file or directory: '/data/shop/objects'\n"
 
 
 def _gone(*more: tuple[str, str]) -> Idea:
-    return best(rules_absent.absent(case(*more, said=LOST)))
+    return best(absent.absent(case(*more, said=LOST)))
 
 
 def _listed(*names: str) -> str:
@@ -300,9 +294,9 @@ def test_a_link_that_leads_nowhere_is_led_to_the_release_before() -> None:
     there = "/opt/shop/releases/9\n/opt/shop/releases/11\n"
     seen = case(
         (probes.walk("/opt/shop/current"), walked),
-        (rules_absent.kin("/opt/shop/releases/12"), there), said=said, status=DOWN,
+        (absent.kin("/opt/shop/releases/12"), there), said=said, status=DOWN,
     )  # fmt: skip
-    idea = best(rules_absent.absent(seen))
+    idea = best(absent.absent(seen))
     assert idea.fix[0] == "ln -sfn /opt/shop/releases/11 /opt/shop/current"
     assert idea.undo == "ln -sfn /opt/shop/releases/12 /opt/shop/current"
 
@@ -315,5 +309,5 @@ def test_a_script_with_the_line_ends_of_another_system_is_mended() -> None:
         (probes.PROGRAMS, programs), (probes.walk("/opt/shop/start.sh"), walked),
         ("sed -n '1,3l' /opt/shop/start.sh", "#!/bin/bash\\r$\n"), said=said, status=DOWN,
     )  # fmt: skip
-    idea = best(rules_absent.absent(seen))
+    idea = best(absent.absent(seen))
     assert idea.fix[1] == r"sed -i 's/\r$//' /opt/shop/start.sh"

@@ -1,11 +1,11 @@
 """Settings that lead nowhere, over what commands printed once."""
 
-from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.rules_values import values
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.values import values
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 
 CONFIG = "/etc/shop/shop.toml"
 PROGRAMS = f"""\

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.models.responder.settings import (
+from hermes_agent.models.responder.view.settings import (
     environment,
     filled,
     flags,

@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hermes_agent.models.responder.stamps import is_calm, is_grave, stamp
+from hermes_agent.models.responder.view.stamps import is_calm, is_grave, stamp
 
 NOW = datetime(2026, 11, 16, 2, 0, 30, tzinfo=UTC).timestamp()
 AT = datetime(2026, 11, 16, 2, 0, 1, tzinfo=UTC).timestamp()

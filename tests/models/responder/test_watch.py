@@ -1,10 +1,11 @@
 """Whether what was mended lasts, by what rises within a few seconds."""
 
-from hermes_agent.models.responder import probes, watch
+from hermes_agent.models.responder import watch
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
-from hermes_agent.models.responder.seen import Seen
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
 from tests.models.responder.machine import WELL, Machine, brief, converse
 
 SPACE = """\

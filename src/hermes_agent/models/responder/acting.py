@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import watch
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case, case_of
-from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move
-from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.seen import Seen, quotes, seen
+from hermes_agent.models.responder.rulebook import ideas
+from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.view.case import Case, case_of
+from hermes_agent.models.responder.view.seen import Seen, quotes, seen
 
 LOOKS = 5
 """Times that it looks closer before each remedy."""

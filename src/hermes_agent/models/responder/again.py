@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder import follow, probes
+from hermes_agent.models.responder import follow
 from hermes_agent.models.responder.acting import (
     AT_ONCE,
     CASCADE,
@@ -21,14 +21,15 @@ from hermes_agent.models.responder.acting import (
     terminal,
 )
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.child import closer
-from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move
-from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.rules_config import nginx_test
-from hermes_agent.models.responder.rules_names import DATAGRAMS
-from hermes_agent.models.responder.seen import Seen, seen
+from hermes_agent.models.responder.rulebook import ideas
+from hermes_agent.models.responder.rules.config import nginx_test
+from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.rules.names import DATAGRAMS
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case, case_of
+from hermes_agent.models.responder.view.seen import Seen, seen
 
 CORE = (
     probes.CLOCK, probes.STATUS, probes.PROGRAMS, probes.LOGS, probes.LOG_FILES, probes.PROCESSES,

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.models.responder import probes
 from hermes_agent.models.responder.brief import Brief, BriefService, Look
-from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
-from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.rules_config import nginx_test
-from hermes_agent.models.responder.seen import Seen, seen
+from hermes_agent.models.responder.rulebook import ideas
+from hermes_agent.models.responder.rules.config import nginx_test
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case, case_of
+from hermes_agent.models.responder.view.seen import Seen, seen
 
 ALL_CHARS = 12_000
 """Of what all children of a call tell as data: a result that is longer is cut."""

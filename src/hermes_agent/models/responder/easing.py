@@ -6,11 +6,11 @@ from collections.abc import Generator, Sequence
 
 from hermes_agent.models.responder.acting import Tried, incident, terminal
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case, case_of, paths_in
-from hermes_agent.models.responder.ideas import ACT, Idea
 from hermes_agent.models.responder.moves import Answer, Move
-from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.seen import Seen, quotes
+from hermes_agent.models.responder.rulebook import ideas
+from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.view.case import Case, case_of, paths_in
+from hermes_agent.models.responder.view.seen import Seen, quotes
 
 _UNDONE = re.compile(
     r"(?:\S*on-node \S+ |\S*ip netns exec \S+ )?"

@@ -12,7 +12,7 @@ from hermes_agent.core.messages import ToolMessage
 from hermes_agent.core.skills import Check, Runbook, RunStep
 from hermes_agent.models.responder.brief import Brief, BriefSkill
 from hermes_agent.models.responder.moves import Answer, Call, Move
-from hermes_agent.models.responder.seen import quotes, seen
+from hermes_agent.models.responder.view.seen import quotes, seen
 
 MOST = 3
 """Skills that are opened together."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Generator, Sequence
 
-from hermes_agent.models.responder import follow, parse, probes
+from hermes_agent.models.responder import follow
 from hermes_agent.models.responder.acting import (
     Steps,
     Tried,
@@ -20,13 +20,14 @@ from hermes_agent.models.responder.acting import (
 )
 from hermes_agent.models.responder.again import confirmed, remembered
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.case import Case, case_of
 from hermes_agent.models.responder.child import closer, observations, task_for
 from hermes_agent.models.responder.easing import lasting, looked_back
-from hermes_agent.models.responder.ideas import Idea
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
-from hermes_agent.models.responder.rules import ideas
-from hermes_agent.models.responder.seen import Seen, quotes, seen
+from hermes_agent.models.responder.rulebook import ideas
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case, case_of
+from hermes_agent.models.responder.view.seen import Seen, quotes, seen
 
 INTRODUCTION = (
     "I am the responder that ships with Hermes: a set of rules, not a language model. "

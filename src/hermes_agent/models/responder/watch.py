@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hermes_agent.models.responder import parse, probes
-from hermes_agent.models.responder.case import Case
-from hermes_agent.models.responder.ideas import Idea
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
 
 SECONDS = 4
 """How long it is watched."""

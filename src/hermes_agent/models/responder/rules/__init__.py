@@ -1,0 +1,1 @@
+"""What may be the matter, rule by rule, and what they know of the programs and files concerned."""

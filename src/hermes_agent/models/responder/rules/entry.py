@@ -1,0 +1,356 @@
+"""How a program is started, and cannot be: an option that it does not know, a program that is not
+found by its name, a variable that nobody sets, an entry that the supervisor does not have."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder.rules.complaints import alike, read
+from hermes_agent.models.responder.rules.config import swapped
+from hermes_agent.models.responder.rules.ideas import (
+    Idea,
+    earlier,
+    kept_as,
+    lines,
+    put_back,
+    undo_of,
+)
+from hermes_agent.models.responder.rules.port import reread
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
+
+_OPTION = re.compile(
+    r"(?:unrecogni[sz]ed|unknown|unexpected|invalid|illegal|bad|no such|unsupported|undefined"
+    r"|not defined|ambiguous|wasn't expected)\b.*?(?P<name>--?[A-Za-z][\w:+.-]*)"
+    r"|(?:invalid|illegal|unknown|unrecogni[sz]ed) option(?: --)? ?[\"'`\u2018](?P<short>\w)\b"
+    r"|Found argument '(?P<found>-[^']+)'",
+    re.IGNORECASE,
+)
+_USAGE = re.compile(r"(?<![\w-])(--?[A-Za-z][\w-]*)")
+_BARE = re.compile(
+    r"(?:exec: )?(?<![\w/.-])([A-Za-z][\w.+-]*): (?:command )?not found\b"
+    r"|can't find command '([\w.+-]+)'|couldn't exec ([\w.+-]+): ENOENT"
+    r"|No such file or directory: '([A-Za-z][\w+-]*)'$"
+    r"|env: [\"'`\u2018]?([\w.+-]+)[\"'`\u2019]?: No such file"
+    r"|[Ee]xecutable (?:file )?[\"'`]?([\w.+-]+)[\"'`]? (?:was )?not found"
+)
+_SIMPLE = re.compile(r"[\w.,:%+-]+")
+_REFUSES = re.compile(r"error|CANT_REREAD", re.IGNORECASE)
+_NO_FOLDER = re.compile(r"directory named as part of the path (\S+) does not exist")
+_NO_USER = re.compile(r"[Ii]nvalid user name (\S+)")
+_MODULE = re.compile(r"No module named [\"']?([\w.]+)")
+REREAD = "supervisorctl reread"
+PREVENT = ("try a changed entry before it is rolled out",)
+
+
+def _near(case: Case) -> list[str]:
+    """Services that do not come up."""
+    return [
+        name
+        for name in case.suspects
+        if (program := case.programs.get(name)) is not None and not program.up
+    ]
+
+
+def _texts(case: Case, service: str) -> list[tuple[str, str]]:
+    """The files that say how it is started, with what is in them."""
+    definition = case.definition(service)
+    found = list[tuple[str, str]]()
+    if definition is not None:
+        rows = parse.files(case.text(probes.PROGRAMS)).get(definition.path, [])
+        found.append((definition.path, _section("\n".join(rows), definition.name)))
+    files = dict.fromkeys([*case.wrappers(service), *case.configs(service)])
+    return [*found, *((path, text) for path in files if (text := case.content(path)))]
+
+
+def _section(text: str, name: str) -> str:
+    """What stands of one program in a file of several."""
+    parts = re.split(r"(?m)^(?=\[)", text)
+    return next((one for one in parts if one.startswith(f"[program:{name}]")), text)
+
+
+def _again(case: Case, service: str, path: str) -> tuple[str, ...]:
+    return (*reread(case, service, path), case.restart(service))
+
+
+def option(case: Case) -> Iterator[Idea]:
+    """It is handed an option that it does not know: the one that is meant, or none."""
+    for service in _near(case):
+        said = [line for line in case.troubles(service)[:6] if _OPTION.search(line)]
+        for line in said[:1]:
+            found = _OPTION.search(line)
+            name = (found["name"] or found["found"] or f"-{found['short']}") if found else ""
+            yield from _taken_out(case, service, name.rstrip(".:"), line)
+
+
+def _taken_out(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
+    usage = "\n".join(text for _, text in case.log(service)[-40:] if text != line)
+    known = [one for one in _USAGE.findall(usage) if one != name and one not in line]
+    for path, text in _texts(case, service):
+        row = next((x for x in text.splitlines() if _word(name, x) and not x.startswith("#")), "")
+        if not row:
+            continue
+        copy = earlier(case, path)
+        given = _word(name, row)
+        mends = list[tuple[tuple[str, ...], float]]()
+        if copy.path and any(name in one for one in copy.changes):
+            mends.append((put_back(path, copy.path), 0.92))
+        elif meant := alike(name, known) if name.startswith("--") else "":
+            mends.append((swapped(path, row, row.replace(name, meant, 1)), 0.88))
+        else:
+            mends += [
+                (swapped(path, row, row.replace(old, "", 1)), sure)
+                for old, sure in _with_value(row, given, line)
+            ]
+        for mend, sure in mends:
+            yield Idea(
+                "bad-config", service,
+                f"{service} is handed {given} by {path}, and does not know it", sure,
+                f"{path}: {given}", lines(line, row), copy.wants,
+                (*mend, *_again(case, service, path)), undo_of(path), PREVENT,
+            )  # fmt: skip
+
+
+def _word(name: str, row: str) -> str:
+    """The word of a line that is this option, with a value that is joined to it."""
+    found = re.search(rf"(?<![\w-]){re.escape(name)}(?:=[^\s\"']*)?(?![\w-])", row)
+    return found[0] if found else ""
+
+
+def _with_value(row: str, given: str, line: str) -> Iterator[tuple[str, float]]:
+    """An option as it stands in a line, with the value after it where that is one."""
+    after = row.partition(given)[2].split()[:1]
+    value = after[0].strip("\"'") if after else ""
+    if value and not value.startswith("-") and "=" not in given and _SIMPLE.fullmatch(value):
+        sure = 0.86 if f"{given} {value}" in line or value.isdigit() else 0.7
+        yield f" {given} {after[0]}", sure
+        yield f" {given}", 0.78
+    else:
+        yield f" {given}", 0.86
+
+
+def bare(case: Case) -> Iterator[Idea]:
+    """A program that is called by its name is not found: it is called by its place, or as it is
+    spelt."""
+    for service in _near(case):
+        program = case.programs[service]
+        for line in [program.line, *case.troubles(service)[:4]]:
+            found = _BARE.search(line)
+            name = next((one for one in found.groups() if one), "") if found else ""
+            if name:
+                yield from _called(case, service, name, line)
+                break
+
+
+def _called(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
+    look = (
+        f"find /usr/local /opt /srv /home /root /app -xdev -maxdepth 6 -name {shlex.quote(name)} "
+        r"\( -type f -o -type l \) -perm -u+x 2>/dev/null | head -n 5"
+    )
+    spelt = "ls /usr/local/bin /usr/bin /bin /usr/sbin /opt/bin 2>/dev/null | sort -u"
+    wants = case.missing((look, spelt))
+    there = [row for row in case.text(look).splitlines() if row.startswith("/")]
+    own = [row for row in there if case.owns(service, row)] or there
+    close = alike(name, case.text(spelt).split()) if not there else ""
+    for path, text in _texts(case, service):
+        pattern = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w.=/-])")
+        row = next((x for x in text.splitlines() if pattern.search(x) and x[:1] != "#"), "")
+        if not row:
+            continue
+        copy = earlier(case, path)
+        right = own[0] if own else close
+        mend: tuple[str, ...] = ()
+        if copy.path and any(name in one for one in copy.changes):
+            mend = put_back(path, copy.path)
+        elif right:
+            mend = swapped(path, row, pattern.sub(right.replace("\\", ""), row, count=1))
+        yield Idea(
+            "bad-config", service, f"{path} calls {name}, which is not found",
+            0.87 if mend else 0.6, f"{path}: {name}", lines(line, row, *own[:1]),
+            (*wants, *copy.wants), (*mend, *_again(case, service, path)) if mend else (),
+            undo_of(path), PREVENT,
+        )  # fmt: skip
+        return
+
+
+def module(case: Case) -> Iterator[Idea]:
+    """A module that it needs is not where it looks: it is put there, or it is told where that
+    is."""
+    for service in _near(case):
+        line = next((one for one in case.troubles(service)[:6] if _MODULE.search(one)), "")
+        found = _MODULE.search(line)
+        definition = case.definition(service)
+        if found is None or definition is None:
+            continue
+        name = found[1].partition(".")[0]
+        look = (
+            f"find /opt /srv /usr/local /home /root /var/lib /app -xdev -maxdepth 8 "
+            rf"\( -name {shlex.quote(f'{name}.py')} -o -name {shlex.quote(name)} -type d \) "
+            "! -path '*/__pycache__/*' 2>/dev/null | head -n 8"
+        )
+        there = [row for row in case.text(look).splitlines() if row.startswith("/")]
+        there.sort(key=lambda row: not case.owns(service, row))
+        mend, path = _importable(case, service, there[0]) if there else ((), definition.path)
+        yield Idea(
+            "bad-config", service, f"{service} does not find its module {name}",
+            0.86 if mend else 0.62, f"{path}: {name}" + (f", {there[0]}" if there else ""),
+            lines(line, *there[:1]), case.missing((look,)),
+            (*mend, *_again(case, service, path)) if mend else (), undo_of(path), PREVENT,
+        )  # fmt: skip
+
+
+def _importable(case: Case, service: str, place: str) -> tuple[tuple[str, ...], str]:
+    """What lets a module be found that lies somewhere, and the file that is changed for it."""
+    definition = case.definition(service)
+    entry = definition.path if definition else ""
+    told = definition.settings.get("environment", "") if definition else ""
+    row = f"command={definition.command}" if definition else ""
+    looked = re.search(r"PYTHONPATH=\"?([^\",]+)", told)
+    if looked:
+        folder = shlex.quote(looked[1].split(":")[0])
+        return (f"mkdir -p {folder}", f"cp -rp {shlex.quote(place)} {folder}/"), f"{folder}/"
+    if own := re.match(r"(.+)/lib/python[\d.]+/site-packages/", place):
+        new = re.sub(r"(?<![\w/])python3?(?![\w.])", f"{own[1]}/bin/python", row, count=1)
+        return (swapped(entry, row, new) if new != row else ()), entry
+    value = f'PYTHONPATH="{PurePosixPath(place).parent}"'
+    if told:
+        return swapped(
+            entry, f"environment={told}", f"environment={told.rstrip(',')},{value}"
+        ), entry
+    name = shlex.quote(entry)
+    add = shlex.quote(f"/^\\[program:{service}\\]/a environment={value}")
+    return (f"cp {name} {shlex.quote(kept_as(entry))}", f"sed -i {add} {name}"), entry
+
+
+def variable(case: Case) -> Iterator[Idea]:
+    """A variable that it needs is set nowhere: as it is spelt nearly, or as others have it."""
+    for service in _near(case):
+        for line in case.troubles(service)[:4]:
+            said = read(line)
+            if said is not None and said.kind == "missing" and said.name.isupper():
+                yield from _given(case, service, said.name, line)
+                break
+
+
+def _given(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
+    look = (
+        f"grep -rnsIE --exclude-dir=.git '(^|[ ,;=\"])(export )?{name}=' /etc /opt /srv /home "
+        "/root /usr/local /var/backups /var/lib 2>/dev/null | cut -c 1-300 | head -n 20"
+    )
+    wants = case.missing((look,))
+    texts = [(path, text) for path, text in _texts(case, service) if not path.endswith(".py")]
+    for path, text in texts:
+        names = re.findall(r"(?m)^\s*(?:export\s+)?([A-Z_][A-Z0-9_]*)=", text)
+        names += re.findall(r"[=,]\s*([A-Z_][A-Z0-9_]*)=", text)
+        if (near := alike(name, names)) and near != name:
+            mend = swapped(path, f"{near}=", f"{name}=")
+            yield Idea(
+                "bad-config", service, f"{path} sets {near}, and {service} asks for {name}", 0.86,
+                f"{path}: {name}", lines(line), (), (*mend, *_again(case, service, path)),
+                undo_of(path), PREVENT,
+            )  # fmt: skip
+    own = {path for path, _ in texts}
+    rows = [row for row in case.text(look).splitlines() if row.partition(":")[0] not in own]
+    values = [
+        found[1].strip("\"'")
+        for row in rows
+        if (found := re.search(rf"\b{name}=(\"[^\"]*\"|'[^']*'|[^\s,;]+)", row))
+    ]
+    place = next((path for path, _ in texts if _is_of_variables(path)), "")
+    entry = case.definition(service)
+    if values and place:
+        text = shlex.quote(f"{name}={shlex.quote(values[0])}")
+        own_place = shlex.quote(place)
+        mend = (f"cp {own_place} {shlex.quote(kept_as(place))}", f"echo {text} >> {own_place}")
+    elif values and entry is not None:
+        place = entry.path
+        told = entry.settings.get("environment", "")
+        new = f'{name}="{values[0]}"'
+        changed = f"environment={told},{new}" if told else ""
+        mend = swapped(place, f"environment={told}", changed) if changed else ()
+    else:
+        mend = ()
+    if mend or wants:
+        yield Idea(
+            "bad-config", service, f"nothing sets {name}, which {service} needs",
+            0.84 if mend else 0.62, f"{place}: {name}", lines(line, *rows[:1]), wants,
+            (*mend, *_again(case, service, place)) if mend else (), undo_of(place), PREVENT,
+        )  # fmt: skip
+
+
+def _is_of_variables(path: str) -> bool:
+    return path.startswith(("/etc/default/", "/etc/sysconfig/")) or path.endswith("env")
+
+
+def unlisted(case: Case) -> Iterator[Idea]:
+    """The supervisor has no entry for the service of the alert, or for one that it needs: it was
+    renamed, put aside, never taken in, or cannot be read."""
+    known = {one.name for one in case.brief.services} | {case.brief.service}
+    if not case.supervised:
+        return
+    for service in (name for name in case.suspects if name in known):
+        if service in case.programs:
+            continue
+        look = _entries(service)
+        wants = case.missing((look, REREAD))
+        files = [row for row in case.text(look).splitlines() if row.startswith("/")]
+        if wants:
+            yield Idea("service-crash", service, f"the supervisor has no entry for {service}", 0.66,
+                       service, lines(case.text(probes.STATUS).splitlines()[0]), wants)  # fmt: skip
+        elif files:
+            yield from _taken_in(case, service, files)
+
+
+def _entries(service: str) -> str:
+    return (
+        f"grep -rlsF -- {shlex.quote(f'[program:{service}]')} /etc /opt /srv /root /home "
+        "/var/backups /var/tmp /var/lib/supervisor 2>/dev/null | head -n 10"
+    )
+
+
+def _taken_in(case: Case, service: str, files: Sequence[str]) -> Iterator[Idea]:
+    answer = case.look(REREAD)
+    refused = next(answer.having(_REFUSES.pattern), "") if answer is not None else ""
+    taken = parse.files(case.text(probes.PROGRAMS))
+    folder = next((str(PurePosixPath(path).parent) for path in taken), "/etc/supervisor/conf.d")
+    files = sorted(files, key=lambda path: not path.startswith(f"{folder}/"))
+    here = [path for path in files if path in taken]
+    mend: tuple[str, ...] = ()
+    undo, place = "", (here or files)[0]
+    if refused:
+        mend, undo = _readable(case, place, refused)
+    elif not here:
+        goal = f"{folder}/{service}.conf"
+        mend = (f"cp -p {shlex.quote(files[0])} {shlex.quote(goal)}",)
+        undo = f"mv {goal} {kept_as(goal)}; supervisorctl update"
+    if refused and not mend:
+        yield Idea("bad-config", service, f"the supervisor cannot read {place}", 0.55, place,
+                   lines(refused), earlier(case, place).wants)  # fmt: skip
+        return
+    yield Idea(
+        "bad-config" if refused else "service-crash", service,
+        f"the supervisor has no entry for {service}: it is in {place}", 0.9, place,
+        lines(refused, *(answer.lines if answer else ()), *files), earlier(case, place).wants,
+        (*mend, REREAD, f"supervisorctl update {shlex.quote(service)}", case.restart(service)),
+        undo, PREVENT,
+    )  # fmt: skip
+
+
+def _readable(case: Case, place: str, refused: str) -> tuple[tuple[str, ...], str]:
+    """What makes an entry readable that the supervisor refuses."""
+    if gone := _NO_FOLDER.search(refused):
+        folder = str(PurePosixPath(gone[1]).parent)
+        return (f"mkdir -p {shlex.quote(folder)}",), f"rmdir {folder}"
+    copy = earlier(case, place)
+    if copy.path:
+        return put_back(place, copy.path), undo_of(place)
+    if user := _NO_USER.search(refused):
+        used = [one.settings.get("user", "") for one in case.definitions.values()]
+        others = [one for one in used if one and one != user[1]]
+        row = f"user={user[1]}"
+        return swapped(place, row, f"user={others[0]}" if others else f";{row}"), undo_of(place)
+    return (), ""
+
+
+RULES = (option, bare, module, variable, unlisted)

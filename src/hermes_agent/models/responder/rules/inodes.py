@@ -1,0 +1,168 @@
+"""File systems without room for more files."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from hermes_agent.models.responder.rules import crowds, room, strays
+from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules.load import anew
+from hermes_agent.models.responder.rules.space import FULL, NO_ROOM
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
+
+SHARE = 0.6
+"""Of all files of a file system that a folder must hold to be what fills it."""
+_RETENTION = re.compile(
+    r"keep|retain|retention|expir|ttl|age|days|hours|clean|purge|prune|max|limit|sweep|gc|rotate",
+    re.IGNORECASE,
+)
+"""Settings by which such files are cleared away."""
+AGES = (("-mmin +60", 0.0), ("-mmin +5", 0.05))
+
+
+def no_inodes(case: Case) -> Iterator[Idea]:
+    """Too many files: the old ones in the folder that holds most of them go, or are moved away."""
+    for mount in parse.mounts(case.text(probes.INODES)):
+        if mount.percent < FULL:
+            continue
+        service = room.whose(case, mount.path, NO_ROOM)
+        spoken = next(case.said(service, NO_ROOM), "")
+        told = re.search(NO_ROOM, case.symptom, re.IGNORECASE)
+        near = spoken or told or room.below(case, service, mount.path)
+        known = Idea(
+            "inode-full", service, f"the file system {mount.path} has no room for more files",
+            0.8 if near else 0.6, mount.path, lines(mount.line, spoken),
+            case.missing((room.crowds(mount.path),)),
+            prevent=("expire such files by age", "alert on inodes above 80 %"),
+        )  # fmt: skip
+        folder, line = _crowded(case, mount.path)
+        if not folder:  # they are spread: of one kind they may be all the same
+            wants = (*known.wants, *case.missing(crowds.looks(mount.path, mount.path)))
+            known = replace(known, wants=wants)
+            yield known
+            yield from _some_of(case, known, mount.path, mount.path)
+            continue
+        known = replace(
+            known,
+            claim=f"{known.claim}: {folder} holds too many",
+            locus=folder,
+            evidence=lines(mount.line, line, spoken),
+            wants=case.missing((probes.names_in(folder),)),
+        )
+        yield from _thinned(case, known, folder, mount.path)
+
+
+def _crowded(case: Case, mount: str) -> tuple[str, str]:
+    """The deepest folder that holds most of the files, and the line that shows it."""
+    rows = {
+        path: (count, line) for count, path, line in parse.counted(case.text(room.crowds(mount)))
+    }
+    here = mount
+    while True:
+        inner = [path for path in rows if path.rpartition("/")[0] == here.rstrip("/")]
+        most = max(inner, key=lambda path: rows[path][0], default="")
+        if not most or here not in rows or rows[most][0] < SHARE * rows[here][0]:
+            break
+        here = most
+    return (here, rows[here][1]) if here != mount and here in rows else ("", "")
+
+
+def _thinned(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]:
+    below = folder[len(mount.rstrip("/")) :]
+    passing = room.PASSING.search(f"{folder}/") is not None
+    kept = room.kept_for_good(case, folder, mount) and not passing
+    if passing or (not kept and room.BY_PRODUCTS.search(f"{below}/")):
+        cleared = list(_all_of(known, folder, passing))
+    else:
+        wants = (*known.wants, *case.missing(crowds.looks(folder, mount)))
+        cleared = list(_some_of(case, replace(known, wants=wants), folder, mount))
+    yield from cleared
+    yield from _from_its_source(case, cleared, known.component, folder)
+    empty = f"find {shlex.quote(folder)} -xdev -mindepth 1 -depth -type d -empty"
+    for age, less in () if kept else (("-mmin +60 ", 0.06), ("", 0.08)):
+        yield replace(known, score=known.score - less, fix=(f"{empty} {age}-exec rmdir {{}} +",),
+                      undo="only empty folders are removed")  # fmt: skip
+    if not cleared:
+        wants = (*known.wants, *case.missing(crowds.looks(folder, mount)))
+        yield replace(known, wants=wants)
+
+
+def _moved(folder: str, which: str) -> tuple[str, ...]:
+    """Commands that move files out of the way, and write down where each was."""
+    own = f"find {shlex.quote(folder)} -xdev -type f {which}"
+    return (
+        f"mkdir -p {room.ASIDE}",
+        f"{own} -print >> {room.ASIDE}/moved-from.txt",
+        f"{own} -exec mv --backup=numbered -t {room.ASIDE} -- {{}} +",
+    )
+
+
+def _all_of(known: Idea, folder: str, passing: bool) -> Iterator[Idea]:
+    """All that is old of a folder of passing files, or of what comes off from work."""
+    own = shlex.quote(folder)
+    for age, less in AGES:
+        if passing:
+            yield replace(
+                known, score=known.score + 0.1 - less,
+                fix=(f"find {own} -xdev -type f {age} -delete",),
+                undo="they are passing files, made again when wanted",
+            )  # fmt: skip
+        yield replace(
+            known, score=known.score + 0.04 - less, fix=_moved(folder, age),
+            undo=f"{room.ASIDE}/moved-from.txt tells where each of them was",
+        )  # fmt: skip
+        moving = f"-exec mv --backup=numbered -t {room.ASIDE} -- {{}} +"
+        yield replace(
+            known, score=known.score + 0.02 - less,
+            fix=(f"mkdir -p {room.ASIDE}",
+                 f"find {own} -xdev -mindepth 1 -maxdepth 1 -type d {age} {moving}"),
+            undo=f"what was moved is in {room.ASIDE}, and was in {folder}",
+        )  # fmt: skip
+
+
+def _some_of(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]:
+    """The kind of which there are most, where it is seen that they are not what people keep."""
+    for kind, why in crowds.may_go(case, crowds.kinds(case, folder), folder, mount):
+        said = crowds.told(case, kind, folder, mount)
+        for age, less in AGES:
+            yield replace(
+                known, score=known.score + 0.04 - less, fix=_moved(folder, f"{kind.filter} {age}"),
+                claim=f"{known.claim}: {kind.count} such as {kind.sample}; {why[:120]}",
+                evidence=(*known.evidence[:2], *lines(said or kind.line)),
+                undo=f"{room.ASIDE}/moved-from.txt tells where each of them was",
+            )  # fmt: skip
+
+
+def _from_its_source(case: Case, cleared: list[Idea], service: str, folder: str) -> Iterator[Idea]:
+    """With an end to what makes them: a stranger that works there, or settings by which they were
+    cleared away before."""
+    if not cleared:
+        return
+    best = max(cleared, key=lambda idea: idea.score)
+    for process in case.processes:
+        chain = case.strangers(process.pid, harmful=True)
+        if chain and re.search(rf"(^|[ =]){re.escape(folder)}(/| |$)", process.command):
+            yield replace(
+                best, score=best.score + 0.05, fix=(*strays.ended(chain), *best.fix),
+                claim=f"{best.claim}; process {process.pid} ({process.command[:60]}), which nobody "
+                "looks after, works there",
+                evidence=(*best.evidence[:2], *lines(process.line)),
+            )  # fmt: skip
+            break
+    for path in [one for one in case.configs(service) if one in case.changed(service)][:2]:
+        copy = earlier(case, path)
+        if copy.wants:
+            yield replace(best, wants=(*best.wants, *copy.wants), fix=())
+        elif any(_RETENTION.search(line) for line in copy.changes):
+            yield replace(
+                best, score=best.score + 0.04, undo=undo_of(path),
+                fix=(*put_back(path, copy.path), *anew(case, service, path), *best.fix),
+                claim=f"{best.claim}, since {path} was changed",
+                evidence=(*best.evidence[:2], *lines(copy.change)),
+            )  # fmt: skip
+
+
+RULES = (no_inodes,)

@@ -1,0 +1,310 @@
+"""Two machines that do not reach each other: links, routes, rules and queues, here and there."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hermes_agent.models.responder.rules import wires
+from hermes_agent.models.responder.rules.ideas import ACT, Idea, lines
+from hermes_agent.models.responder.rules.wires import Cut, covers
+from hermes_agent.models.responder.view import needed, probes
+from hermes_agent.models.responder.view.case import Case
+
+_CUT_OFF = re.compile(
+    r"no route to host|network is unreachable|host is down|timed? ?out|unreachable|"
+    r"connect\w* (?:was )?(?:refused|reset)|\[Errno 1[01]\d\]|\[Errno 22\]|invalid argument|"
+    r"ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|i/o timeout|deadline|not permitted|"
+    r"could not connect|cannot connect|can't connect|failed to connect|\b50[234]\b",
+    re.IGNORECASE,
+)
+_SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGNORECASE)
+_TOLD = re.compile(r"addr|inet|ip=|ip:|\bip\b|local", re.IGNORECASE)
+QUEUES = "tc qdisc show"
+SURE = 0.8
+"""From which score on what is in the way is not looked for any further."""
+MOST = 4
+"""How many may be in the way at once."""
+PREVENT = ("change firewalls and routes by review only", "probe paths between machines")
+
+
+class Place(Struct, frozen=True):
+    """A machine whose network can be looked at, and what was seen there."""
+
+    at: str
+    """What commands begin with that run there; empty for this one."""
+    links: str
+    near: str
+    saved: str
+    policy: str
+
+    @property
+    def node(self) -> str:
+        return self.at.split()[-1] if self.at else ""
+
+    @property
+    def own(self) -> list[str]:
+        """Its addresses."""
+        return [one.partition("/")[0] for _, one, _ in wires.addresses(self.links)]
+
+
+def network(case: Case) -> Iterator[Idea]:
+    """Two machines do not reach each other."""
+    for service in case.suspects:
+        spoken = next((x for x in case.troubles(service) if _CUT_OFF.search(x)), "")
+        if not spoken and service == case.brief.service and _CUT_OFF.search(case.symptom):
+            spoken = case.symptom
+        far = _far(case, service) if spoken else []
+        for one in far:
+            if one.port or not any(each.host == one.host and each.port for each in far):
+                yield from _between(case, service, one, spoken)
+
+
+def _far(case: Case, service: str) -> list[needed.Target]:
+    """What it reaches for on other machines, by address or by a name that leads to one."""
+    found = []
+    for one in needed.targets(case, service):
+        answer = case.look(probes.resolved(one.host)) if one.named else None
+        led = answer.output.split(maxsplit=1)[:1] if answer is not None and answer.ok else []
+        there = needed.Target(led[0], one.port, one.url) if led else one
+        found += [there] if there.far else []
+    return list(dict.fromkeys(found))
+
+
+def _between(case: Case, service: str, to: needed.Target, spoken: str) -> Iterator[Idea]:
+    """What stands in the way, here and on other nodes that can be looked at from here."""
+    at_all = ("", *_nodes(case))
+    looks = (probes.LINKS, wires.NEAR, wires.SAVED)
+    wants = case.missing([*(_at(at, look) for at in at_all for look in looks), _route(to.host)])
+    places = [_place(case, at) for at in at_all]
+    found = [(place, cut) for place in places for cut in _cuts(case, place, places, to)]
+    for place, cut in found:
+        yield Idea(
+            "network-partition", service,
+            f"{service} does not reach {to.where}: {cut.claim}", cut.score,
+            f"{to.where}: {cut.line.strip()}", lines(cut.line, spoken), wants,
+            (f"{place.at}{cut.fix}",), f"{place.at}{cut.undo}", PREVENT,
+        )  # fmt: skip
+    every = {f"{place.at}{cut.fix}": (place, cut) for place, cut in found if cut.score >= ACT}
+    if 1 < len(every) <= MOST:
+        each = [cut for _, cut in every.values()]
+        undo = "; ".join(f"{place.at}{cut.undo}" for place, cut in every.values())
+        yield Idea(
+            "network-partition", service,
+            f"{service} does not reach {to.where}: {', and '.join(cut.claim for cut in each)}",
+            min(cut.score for cut in each) - 0.02, f"{to.where}: {each[0].line.strip()}",
+            lines(*(cut.line for cut in each), spoken), wants, tuple(every), undo, PREVENT,
+        )  # fmt: skip
+    if not any(cut.score >= SURE for _, cut in found):
+        more = case.missing([*(_at(at, wires.POLICY) for at in at_all), _written(to.host)])
+        yield Idea(
+            "network-partition", service, f"{service} does not reach {to.where}",
+            0.6 if wants or more else 0.5, to.where, lines(spoken), wants or more,
+        )  # fmt: skip
+
+
+def _place(case: Case, at: str) -> Place:
+    looks = (probes.LINKS, wires.NEAR, wires.SAVED, wires.POLICY)
+    links, near, saved, policy = (case.text(_at(at, look)) for look in looks)
+    return Place(at, links, near, saved or case.text(_at(at, probes.RULES)), policy)
+
+
+def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> Iterator[Cut]:
+    far, others = bool(place.at), [one for one in places if one is not place]
+    wanted = [to.host] if not far else [one for each in others for one in each.own]
+    yield from wires.set_down(place.links)
+    yield from wires.barred(place.links, to.host, far=far)
+    for address in dict.fromkeys(wanted):
+        chosen = case.text(_route(address)) if not far else ""
+        yield from wires.elsewhere(place.links, chosen, address)
+    yield from wires.filtered(place.saved, to.host, to.port, far=far)
+    yield from wires.sent_off(place.policy, to.host)
+    macs = [link.mac for one in others for link in wires.links(one.near) if link.mac]
+    for address in dict.fromkeys(wanted):
+        yield from wires.neighbours(place.near, address, macs)
+        yield from wires.below(place.near, address)
+        if any(address in one.own for one in others) and not address.startswith("127."):
+            yield from wires.doubled(place.links, address)
+    home = next((d for d, own, _ in wires.addresses(place.links) if covers(own, to.host)), "")
+    yield from wires.unjoined(place.near, "", home)
+    usual = max((x.mtu for one in places for x in wires.links(one.near) if x.mac), default=0)
+    yield from wires.narrowed(place.near, usual)
+    yield from wires.lossy(place.near)
+    yield from _unaddressed(case, place, others, to)
+    yield from _unrouted(case, place, to)
+
+
+def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Target) -> Iterator[Cut]:
+    """A machine without the address by which others know it, or with one that is all alone."""
+    free = wires.devices(place.links)
+    taken = [device for device, _, _ in wires.addresses(place.links)]
+    if place.at:
+        known = _should_have(case, place, others, to)
+    else:
+        if any(covers(own, to.host) for _, own, _ in wires.addresses(place.links)):
+            return
+        known = _known_as(case, place, others, to)
+    macs = {one.mac: one.name for one in wires.links(place.near)}
+    seen = [row for one in others for row in _seen_at(one.near)]
+    ports = wires.links(place.near)
+    masters = [one.master for one in ports if one.master]
+    bare = [one for one in free if one not in taken] if taken != free else free
+    likely = [one for one in masters if one in bare]
+    likely += [one for one in bare if one not in _joined(place)] or free
+    for address, length, line in known:
+        told = next((macs[mac] for host, mac in seen if host == address and mac in macs), "")
+        told = next(
+            (x.master for x in wires.links(place.near) if x.name == told and x.master), told
+        )
+        device = likely[0] if likely else told
+        if not device:
+            continue
+        whole = f"{address}/{length}"
+        yield Cut(
+            f"{device} has not the address {whole}", line, f"ip addr add {whole} dev {device}",
+            f"ip addr del {whole} dev {device}", 0.88 if told or place.at else 0.84,
+        )  # fmt: skip
+
+
+def _should_have(
+    case: Case, place: Place, others: list[Place], to: needed.Target
+) -> list[tuple[str, str, str]]:
+    """The address of a node that others look for there: it is gone, or its network is so narrow
+    that they are not in it."""
+    length = _length(others, to.host)
+    if any(to.host in one.own for one in others) or not _lives(case, place, to) or not length:
+        return []
+    rows = [(own, line) for _, own, line in wires.addresses(place.links) if own[:4] != "127."]
+    held = [own for own, _ in rows if own.startswith(f"{to.host}/")]
+    theirs = [one for each in others for one in each.own if covers(f"{to.host}/{length}", one)]
+    if held and all(any(covers(own, one) for own, _ in rows) for one in theirs):
+        return []
+    bare = next((x for x in place.links.splitlines() if not x.startswith("lo ")), "")
+    return [(to.host, length, rows[0][1] if rows else bare)]
+
+
+def _known_as(
+    case: Case, place: Place, others: list[Place], to: needed.Target
+) -> list[tuple[str, str, str]]:
+    """Addresses that this machine should have in the network of another: with their length, and
+    where that is told. Others remember it, a file has it, or it has it with too short a length."""
+    length = next((own for one in others for _, own, _ in wires.addresses(one.links)
+                   if own.startswith(f"{to.host}/")), "/24").partition("/")[2]  # fmt: skip
+    wide = f"{to.host}/{length}"
+    theirs = {each for one in others for each in one.own} | {to.host}
+    found = [
+        (own.partition("/")[0], length, line)
+        for _, own, line in wires.addresses(place.links)
+        if covers(wide, own.partition("/")[0])
+    ]
+    macs = {one.mac for one in wires.links(place.near) if one.mac}
+    for one in others:
+        for line in one.near.splitlines():
+            row = re.match(r"(\S+) dev \S+ lladdr (\S+)", line)
+            if row and row[2] in macs and covers(wide, row[1]):
+                found.append((row[1], length, line))
+    for _, text in _rows(case.text(_written(to.host))):
+        if text.lstrip().startswith("#") or not _TOLD.search(text) or " via " in text:
+            continue
+        for one in wires.ADDRESS.findall(text.partition("#")[0]):
+            address, _, own = one.partition("/")
+            if address not in theirs and covers(wide, address) and not address.endswith(".0"):
+                found.append((address, own or length, text))
+    return list({one[0]: one for one in reversed(found)}.values())[::-1]
+
+
+def _unrouted(case: Case, place: Place, to: needed.Target) -> Iterator[Cut]:
+    """A way that is written down, and that is not there or leads through another machine."""
+    if place.at:
+        return
+    for _, text in _rows(case.text(_written(to.host))):
+        plain = text.partition("#")[0]
+        row = re.search(r"(\d[\d.]+/\d+|\bdefault)\b.*?\b(?:via|gw|gateway)\W+(\d[\d.]+)", plain)
+        if not row or not (row[1] == "default" or covers(row[1], to.host)):
+            continue
+        held = [line for line in place.links.splitlines() if line.startswith(f"{row[1]} ")]
+        if any(f"via {row[2]} " in f"{line} " for line in held):
+            continue
+        before = " ".join(held[0].split()) if held else ""
+        yield Cut(
+            f"the way to {row[1]} does not lead over {row[2]}", text.strip(),
+            f"ip route replace {row[1]} via {row[2]}",
+            f"ip route replace {before}" if before else f"ip route del {row[1]} via {row[2]}",
+            0.84,
+        )  # fmt: skip
+
+
+def _lives(case: Case, place: Place, to: needed.Target) -> bool:
+    """Whether who should answer there runs on this node."""
+    mine = [name for name in case.services if needed.node_of(case, name) == place.at]
+    told = [f"{case.settings(name)} {case.command(name)}" for name in mine]
+    return any(to.port in case.ports(name) for name in mine) or any(to.host in x for x in told)
+
+
+def _length(others: list[Place], address: str) -> str:
+    every = [own for one in others for _, own, _ in wires.addresses(one.links)]
+    return next((own.partition("/")[2] for own in every if covers(own, address)), "")
+
+
+def _joined(place: Place) -> list[str]:
+    """Devices that are ports of a bridge: those have no address."""
+    return [one.name for one in wires.links(place.near) if one.master]
+
+
+def _seen_at(near: str) -> list[tuple[str, str]]:
+    return re.findall(r"(?m)^(\S+) dev \S+ lladdr (\S+)", near)
+
+
+def _written(address: str) -> str:
+    """Where files tell of the network in which an address is."""
+    return probes.mentions(f"{address.rpartition('.')[0]}.")
+
+
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if row := re.match(r"(/[^:]+):\d+:(.*)$", line):
+            yield row[1], row[2]
+
+
+def thin(case: Case) -> Iterator[Idea]:
+    """A link that lets hardly anything through."""
+    for service in case.suspects:
+        spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
+        every = [one for one in needed.targets(case, service) if one.port]
+        far = [one for one in every if one.far] or every
+        if not spoken or not far:
+            continue
+        for at in ("", *_nodes(case)):
+            wants, where = case.missing((f"{at}{QUEUES}",)), far[0].where
+            if wants:
+                yield Idea("slow-dependency", service, f"the link to {where} may be thin", 0.5,
+                           where, lines(spoken), wants)  # fmt: skip
+            for line in case.text(f"{at}{QUEUES}").splitlines():
+                found = re.match(
+                    r"qdisc (?:tbf|netem|htb|hfsc|cake) \S+ dev ([\w.-]+)(?:@\S+)? root", line
+                )
+                if found and (far[0].far or found[1] == "lo"):
+                    yield Idea(
+                        "slow-dependency", "network", f"the link {found[1]} is throttled",
+                        0.9, f"{found[1]} to {where}: {line}", lines(line, spoken), (),
+                        (f"{at}tc qdisc del dev {found[1]} root",), f"{at}tc qdisc add {line[6:]}",
+                        ("change queues of links by review only",),
+                    )  # fmt: skip
+
+
+def _nodes(case: Case) -> list[str]:
+    """What commands begin with that run in the network of another node."""
+    found = [needed.node_of(case, name) for name in case.definitions]
+    return [one for one in dict.fromkeys(found) if one]
+
+
+def _at(node: str, commands: str) -> str:
+    """Commands as they are run on a node, each of them."""
+    return "; ".join(f"{node}{one}" for one in commands.split("; "))
+
+
+def _route(address: str) -> str:
+    return f"ip route get {address}"
+
+
+RULES = (network, thin)

@@ -1,0 +1,167 @@
+"""What there is only so much of, and who has it: connections of any server, and files of databases
+that are locked."""
+
+import re
+from collections.abc import Iterator
+
+from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules.last import STORE
+from hermes_agent.models.responder.view import needed, parse, probes
+from hermes_agent.models.responder.view.case import Case
+
+_FULL = re.compile(
+    r"max(?:imum)? (?:number of )?(?:clients|connections|sessions|users)|too many (?:clients|"
+    r"connections|sessions)|connection (?:limit|slots)|no (?:free|more|available) connection|"
+    r"pool[^.]{0,40}(?:exhaust|timeout|timed out|full|empty|limit)|"
+    r"(?:exhaust|timeout|timed out|waiting)[^.]{0,60}\bpool|QueuePool|client limit|"
+    r"(?:all|every|no (?:free|more|idle|available)) (?:\w+ )?(?:slots?|workers?|threads?|handlers?|"
+    r"permits?|seats?|children|backends?)\b|max_children|MaxRequestWorkers|MaxClients|"
+    r"(?:slots?|workers?|threads?|handlers?) (?:are |is )?(?:all )?(?:in use|busy|taken|exhausted)|"
+    r"worker_connections are not enough|maxclients|max_connections|all connections",
+    re.IGNORECASE,
+)
+_POOL_KEY = re.compile(r"pool|conn|client|max|size|limit|worker|idle", re.IGNORECASE)
+_LOCKED = re.compile(
+    r"database (?:table |schema )?is locked|SQLITE_BUSY|SQLITE_LOCKED|db is locked|"
+    r"(?:could not|unable to|cannot) (?:acquire|obtain|get) (?:\w+ )*lock|"
+    r"lock wait timeout|file is locked|(?:MDB|LMDB|bolt|rocksdb|leveldb)\S*[^.]{0,40}lock",
+    re.IGNORECASE,
+)
+_BASE = re.compile(
+    r"\.(?:db|db3|sqlite|sqlite3|sdb|mdb|dbm|gdbm|dat|rdb|lmdb|bolt)$|/LOCK$", re.IGNORECASE
+)
+LOCKS = "cat /proc/locks"
+
+
+def crowded(case: Case) -> Iterator[Idea]:
+    """All connections of a server are taken: by one that has more than its share, or by a pool
+    that was made too small."""
+    for service in case.suspects:
+        spoken = next(case.said(service, _FULL.pattern), "")
+        if not spoken:
+            continue
+        wants = case.missing((probes.CONNECTIONS,))
+        ports = [one.port for one in needed.targets(case, service) if one.port]
+        ports += [port for port in case.ports(service) if port not in ports]
+        yield Idea("pool-exhausted", service, f"{service} gets no connection any more",
+                   0.5 + 0.12 * bool(wants), service, lines(spoken), wants)  # fmt: skip
+        for port in dict.fromkeys(ports):
+            yield from _takers(case, service, port, spoken)
+        yield from _resized(case, service, spoken)
+
+
+def _takers(case: Case, service: str, port: int, spoken: str) -> Iterator[Idea]:
+    crowd = case.crowd(port)
+    server = case.database_of(port)
+    crowd = [one for one in crowd if case.owner(one[0]) != server or not server]
+    every = sum(count for _, count, _ in crowd)
+    if not crowd and server and case.look(probes.CONNECTIONS) is not None:
+        yield from _unreturned(case, service, server, spoken)
+    for pid, count, line in crowd[:2]:
+        process, owner = case.process(pid), case.owner(pid)
+        strangers = [] if owner else case.strangers(pid, harmful=True)
+        if process is None or not (owner or strangers):
+            continue
+        most = count * 2 >= every
+        fix = (case.restart(owner),) if owner else (f"kill {strangers[0].pid}", "sleep 1")
+        yield Idea(
+            "pool-exhausted", owner or _called(process.command),
+            f"{owner or f'process {pid}'} has {count} connections to port {port}, and others get "
+            "none", 0.6 + 0.2 * most + 0.04 * (owner != service),
+            f"{owner or process.command}, pid {pid}, port {port}",
+            lines(spoken, line, process.line), (), fix,
+            "" if owner else "it was started by hand: start it again",
+            ("give connections back", "limit the connections of each client"),
+        )  # fmt: skip
+
+
+def _unreturned(case: Case, service: str, server: str, spoken: str) -> Iterator[Idea]:
+    """All its places are taken, and nobody is there who takes them: it works for those who went."""
+    program = case.programs.get(server)
+    if program is None or STORE.search(" ".join(case.command(server))):
+        return
+    yield Idea(
+        "pool-exhausted", server, f"{server} still works for clients that are gone",
+        0.6 if server != service else 0.56, server, lines(spoken, program.line), (),
+        (case.restart(server),), "", ("let a server notice when its client goes",),
+    )  # fmt: skip
+
+
+def _called(command: str) -> str:
+    """What somebody's process is called: its script, where it is one of an interpreter."""
+    words = command.split()
+    scripts = [one for one in words[1:3] if re.search(r"\.(?:py|sh|pl|rb|js|php)$", one)]
+    return (scripts or words)[0].rpartition("/")[2]
+
+
+def _resized(case: Case, service: str, spoken: str) -> Iterator[Idea]:
+    """A limit that was changed, on either side."""
+    servers = [case.database_of(one.port) for one in needed.targets(case, service) if one.port]
+    for one in dict.fromkeys([service, *(name for name in servers if name)]):
+        for path in case.configs(one)[:3]:
+            copy = earlier(case, path)
+            changes = [line for line in copy.changes if _POOL_KEY.search(line)]
+            if copy.wants:
+                yield Idea("pool-exhausted", one, f"a limit in {path} may have been changed", 0.5,
+                           path, lines(spoken), copy.wants)  # fmt: skip
+            if changes:
+                yield Idea(
+                    "pool-exhausted", one, f"a limit in {path} was changed", 0.84,
+                    f"{path}: {changes[-1][2:].strip()}", lines(spoken, *changes), (),
+                    (*put_back(path, copy.path), case.restart(one)), undo_of(path),
+                    ("size pools by what their clients need",),
+                )  # fmt: skip
+
+
+def locked(case: Case) -> Iterator[Idea]:
+    """The file of a database is locked by a process that does not let go."""
+    for service in case.suspects:
+        spoken = next(case.said(service, _LOCKED.pattern), "")
+        if not spoken:
+            continue
+        named = [*parse.paths_in(spoken), *case.named(service), *case.opened(service)]
+        named += [row.path for row in case.lying(service)]
+        paths = [path for path in dict.fromkeys(named) if _BASE.search(path)][:3]
+        for path in paths:
+            yield from _held(case, service, path, spoken)
+        if not paths:
+            wants = case.missing((LOCKS, probes.OPEN_FILES))
+            yield Idea("database-lock", service, f"the database of {service} is locked", 0.55,
+                       service, lines(spoken), wants)  # fmt: skip
+
+
+def _held(case: Case, service: str, path: str, spoken: str) -> Iterator[Idea]:
+    look = probes.holders(f"{path}*")
+    wants = case.missing((look, LOCKS))
+    holders = list(dict.fromkeys(parse.holders(case.text(look))))
+    writing = {
+        int(pid)
+        for pid in re.findall(r"(?:POSIX|FLOCK|OFDLCK)\s+\S+\s+WRITE\s+(\d+)", case.text(LOCKS))
+    }
+    holders.sort(key=lambda pid: pid not in writing)
+    own = set(case.pids(service))
+    prevent = ("set a time limit for transactions", "let no script write to a live database")
+    yield Idea("database-lock", service, f"{path} is locked", 0.5 + 0.12 * bool(wants), path,
+               lines(spoken), wants)  # fmt: skip
+    for pid in [one for one in holders if one not in own]:
+        process, owner = case.process(pid), case.owner(pid)
+        strangers = [] if owner else case.strangers(pid, harmful=True)
+        if process is None or not (owner or strangers):
+            continue
+        line = next((row for row in case.text(look).splitlines() if f"/{pid}/" in row), "")
+        fix = (case.restart(owner),) if owner else (f"kill {pid}", "sleep 1")
+        yield Idea(
+            "database-lock", service,
+            f"{owner or f'process {pid} ({process.command[:60]})'} holds a lock on {path}",
+            0.78 + 0.08 * (pid in writing), f"{path}, pid {pid}: {process.command[:80]}",
+            lines(spoken, process.line, line), (), fix,
+            "" if owner else "it was started by hand: start it again", prevent,
+        )  # fmt: skip
+    if own & set(holders):
+        yield Idea(
+            "database-lock", service, f"{service} itself holds a lock on {path}", 0.66, path,
+            lines(spoken), (), (case.restart(service),), "", prevent,
+        )  # fmt: skip
+
+
+RULES = (crowded, locked)

@@ -1,0 +1,189 @@
+"""Room on file systems: what takes it, who holds it, what may go, and where it may be put."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder.rules.ideas import KEEP
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.settings import whole
+
+ASIDE = f"{KEEP}/put-aside"
+"""Where things go that are only moved out of the way."""
+OLD_SECONDS = 3_600.0
+"""What lies in a scratch folder for longer is forgotten."""
+SERIES = 3
+"""From how many files on that differ in numbers only they are a series."""
+NEWEST = 2
+"""How many of a series always stay."""
+_ROTATED = re.compile(r"\.(log|out|err)([.-]\d[\w.-]*|\.old)(\.(gz|xz|bz2|zst))?$")
+_OLD_LOG = re.compile(r"(\.(gz|xz|bz2|zst|old)|[.-]\d{1,3}|[.-]\d{4}-?\d\d-?\d\d\S*)$")
+_DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
+_SCRATCH = ("/tmp/", "/var/tmp/", "/var/cache/", "/var/crash/")  # noqa: S108 - of the machine
+PASSING = re.compile(
+    r"/(sess|session|sessions|cache|caches|tmp|temp|scratch|thumbs|thumbnails|spool|"
+    r"\.cache|http-cache|proxy_cache|opcache|uploads-tmp|work|partial)([-_/]|$)",
+    re.IGNORECASE,
+)
+"""Folders of files that are made again when they are wanted."""
+BY_PRODUCTS = re.compile(
+    r"/(\w*previews?|small|derived|generated|rendered|renditions?|resized|tiles|requests?|traces?|"
+    r"replays?|recordings?|telemetry|metrics|stats|tracks|bounced?|deferred|returned|undelivered|"
+    r"undeliverable|rejected|failed|dead|dead-letters?|queued?|trash|junk|lost|orphans?|quarantine)"
+    r"([-_/]|$)",
+    re.IGNORECASE,
+)
+"""Folders of what comes off from work: it may be moved out of the way. All else may be what people
+keep, however much it is."""
+_HALF_DONE = re.compile(
+    r"\.(part|partial|crdownload|tmp|temp|swp|incomplete|filepart)$"
+    r"|(^|[/._-])(tmp|temp|trace|strace|debug|crash|heap|heapdump|dump|profile|perf|capture|pcap"
+    r"|recording|scratch|trash|export)([/._-]|\d|$)|\.(pcap|pcapng|cap|trace|prof|hprof|rec|dump)$",
+    re.IGNORECASE,
+)
+"""Names of what somebody made for a moment, and forgot."""
+_DATA = re.compile(
+    r"\.(db|sqlite3?|mdb|ibd|frm|kch|rdb|aof|wal|idx|index|ldb|sst|jks|key|pem)$|/pg_|/base/",
+    re.IGNORECASE,
+)
+"""Names of what programs keep for good."""
+
+
+def on(path: str, mount: str) -> bool:
+    return mount == "/" or path == mount or path.startswith(mount.rstrip("/") + "/")
+
+
+def disposable(one: parse.Sized) -> bool:
+    """Whether nobody will miss it: old logs, dumps, and what lies in the machine's own scratch
+    folders."""
+    if _DUMP.search(one.path) or _ROTATED.search(one.path) or one.path.startswith(_SCRATCH):
+        return True
+    return "/log" in one.path and _OLD_LOG.search(one.path) is not None
+
+
+def forgotten(one: parse.Sized, now: float) -> bool:
+    """Whether it lies for long where files are made again when they are wanted."""
+    return PASSING.search(one.path) is not None and now - one.time > OLD_SECONDS
+
+
+def half_done(path: str, mount: str) -> bool:
+    """Whether it looks as if it was made for a moment; what lies above the file system says
+    nothing of it."""
+    below = path[len(mount.rstrip("/")) :]
+    return _HALF_DONE.search(below) is not None and _DATA.search(below) is None
+
+
+def kept_for_good(case: Case, path: str, mount: str) -> bool:
+    """Whether it is what a service works with: its settings name it, or the folder it lies in."""
+    if _DATA.search(path):
+        return True
+    for service in case.suspects:
+        for named in case.named(service):
+            if named == path or (on(path, named) and on(named, mount) and named != mount):
+                return True
+    return False
+
+
+def links(mount: str) -> str:
+    """Where links lead that point into a file system, and what processes run or work in there."""
+    below = shlex.quote(f"{mount.rstrip('/')}/*")
+    return (
+        f"find {shlex.quote(mount)} /srv /opt /app /var/www /home -xdev -maxdepth 4 -type l "
+        r"-printf '%p -> %l\n' 2>/dev/null | sort -u | head -n 60; "
+        f"find /proc/[0-9]*/cwd /proc/[0-9]*/exe -lname {below} -printf '%p -> %l\\n' 2>/dev/null"
+    )
+
+
+def in_use(case: Case, path: str, mount: str) -> bool:
+    """Whether a link leads there, or somebody runs or works there."""
+    for line in case.text(links(mount)).splitlines():
+        own, _, target = line.partition(" -> ")
+        to = whole(target.strip(), own.rpartition("/")[0])
+        if to and to != mount and on(path, to):
+            return True
+    return False
+
+
+def series(case: Case, found: Sequence[parse.Sized], mount: str) -> list[parse.Sized]:
+    """The older ones of files that differ in numbers only and that nobody has open, such as a copy
+    for each night: the newest of each kind stay, and what a service works with does."""
+    kinds: dict[str, list[parse.Sized]] = {}
+    for one in found:
+        spared = held(case, one.path) or in_use(case, one.path, mount)
+        if not spared and not kept_for_good(case, one.path, mount):
+            below = one.path[len(mount.rstrip("/")) :]
+            kinds.setdefault(re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", below), []).append(one)
+    older: list[parse.Sized] = []
+    for kind, rows in kinds.items():
+        if "#" in kind and len(rows) >= SERIES:
+            rows.sort(key=lambda one: (one.time, one.path))
+            older += rows[:-NEWEST]
+    return older
+
+
+def held(case: Case, path: str) -> bool:
+    return bool(holders(case, path))
+
+
+def holders(case: Case, path: str) -> list[tuple[int, int]]:
+    """Processes that have a file open, each with the number of it."""
+    rows = [row for row in case.text(probes.OPEN_FILES).splitlines() if row.endswith(f" {path}")]
+    found = (re.match(r"/proc/(\d{1,9})/fd/(\d{1,9}) ", row) for row in rows)
+    return [(int(one[1]), int(one[2])) for one in found if one]
+
+
+def is_room_aside(case: Case, size: int, mount: str) -> bool:
+    """Whether so many bytes can be put where things are put aside, without it being full then."""
+    places = [one for one in parse.mounts(case.text(probes.SPACE)) if on(KEEP, one.path)]
+    place = max(places, key=lambda one: len(one.path), default=None)
+    if place is None or place.path == mount:
+        return False
+    return place.size * 1024 * (90 - place.percent) // 100 > size
+
+
+def aside(paths: Sequence[str]) -> tuple[str, ...]:
+    """Commands that move files out of the way; copies of one name are all kept."""
+    named = " ".join(shlex.quote(path) for path in paths)
+    return (f"mkdir -p {ASIDE}", f"mv --backup=numbered -- {named} {ASIDE}/")
+
+
+def back(paths: Sequence[str]) -> str:
+    moved = (f"{ASIDE}/{PurePosixPath(path).name}" for path in paths)
+    pairs = zip(moved, paths, strict=True)
+    return "; ".join(f"mv {shlex.quote(new)} {shlex.quote(old)}" for new, old in pairs)
+
+
+def whose(case: Case, mount: str, words: str) -> str:
+    """The service that suffers from it: the one that says so, or whose files are there."""
+    if re.search(words, case.symptom, re.IGNORECASE):
+        return case.brief.service
+    for service in case.suspects:
+        if next(case.said(service, words), ""):
+            return service
+    there = [one for one in case.suspects if mount != "/" and below(case, one, mount)]
+    return there[0] if there else case.brief.service
+
+
+def below(case: Case, service: str, mount: str) -> bool:
+    """Whether a service has files on a file system."""
+    if mount == "/" or not service:
+        return mount == "/"
+    own = [f"/var/log/{service}", *case.named(service)]
+    return any(on(path, mount) for path in own) or service in PurePosixPath(mount).parts
+
+
+def flags(pid: int, number: int) -> str:
+    """How a process has a file open."""
+    return f"grep flags /proc/{pid}/fdinfo/{number}"
+
+
+def writes(case: Case, pid: int, number: int) -> bool:
+    found = re.search(r"flags:\s*\d*([0-7])\b", case.text(flags(pid, number)))
+    return found is not None and int(found[1]) & 3 != 0
+
+
+def crowds(mount: str) -> str:
+    """How many files lie below each folder, all of them counted."""
+    return f"du --inodes -x {shlex.quote(mount)} 2>/dev/null | sort -rn | head -n 40"

@@ -1,0 +1,153 @@
+"""Jobs that are begun and do nothing: their script is elsewhere, cannot be run as it is written, or
+goes away at once because of a file that somebody left."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from hermes_agent.models.responder.rules import crontabs
+from hermes_agent.models.responder.rules.config import swapped
+from hermes_agent.models.responder.rules.crontabs import Job
+from hermes_agent.models.responder.rules.ideas import Idea, kept_as, lines, undo_of
+from hermes_agent.models.responder.rules.tables import PREVENT, WAIT, lies
+from hermes_agent.models.responder.view import parse, probes, settings
+from hermes_agent.models.responder.view.case import Case
+
+_GUARD = re.compile(
+    r"(?:\[\[?|\btest)\s+(!\s+)?-[efsr]\s+[\"']?([^\s\"'\]]+)[\"']?\s*(?:\]\]?)?\s*"
+    r"(?:&&\s*(?:\{\s*)?(?:echo[^;&]*[;&]+\s*)?exit\b|;\s*then\b|$)"
+)
+"""A file that keeps a script from its work while it is there."""
+_LEFT = re.compile(
+    r"pause|maint|disab|stop|hold|skip|\boff\b|freeze|frozen|inhibit|no[-_]?run|suspend|block|quiet"
+    r"|hush|lockout|nocron",
+    re.IGNORECASE,
+)
+_BAD_START = re.compile(r"bad interpreter|exec format|\^M|\\r|not found", re.IGNORECASE)
+
+
+def script(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
+    if job.program.rpartition("/")[2] == "run-parts":
+        yield from _parts(case, name, job)
+    if not job.script:
+        return
+    yield from _moved(case, name, job, said)
+    yield from _started(case, name, job, said)
+    yield from _kept_off(case, name, job)
+
+
+def first_line(path: str) -> str:
+    """How a script begins, with what is not to be seen otherwise; and whether that program is
+    there."""
+    own = shlex.quote(path)
+    return (
+        f"head -n 1 {own} | cat -A; p=$(head -n 1 {own} | sed -n 's/^#! *\\([^ ]*\\).*/\\1/p' | "
+        'tr -d \'\\r\'); [ -z "$p" ] || [ -x "$p" ] || echo "absent $p"'
+    )
+
+
+def _moved(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
+    """It is not where its line says; one of its name lies elsewhere."""
+    if wants := case.missing((probes.walk(job.script),)):
+        yield Idea("job-missed", name, f"{job.script} may be gone", 0.5, job.script,
+                   lines(job.line), wants)  # fmt: skip
+        return
+    if "No such file" not in case.text(probes.walk(job.script)):
+        return
+    stem = PurePosixPath(job.script).stem
+    looks = (lies(PurePosixPath(job.script).name), lies(f"{stem}*"), lies(f"*{stem}*"))
+    claim = f"{job.script}, which {job.table} names, is not there"
+    if wants := case.missing(looks):
+        yield Idea("job-missed", name, claim, 0.75, job.script, lines(job.line), wants)
+        return
+    told = next((line for line in said if job.script in line), "")
+    found = dict.fromkeys(path for look in looks for path in case.text(look).split())
+    taken = [one.script for one in crontabs.jobs(parse.files(case.text(probes.JOBS)))]
+    for path in [one for one in found if one not in taken][:2]:
+        yield Idea(
+            "job-missed", name, f"{claim}: it lies at {path}", 0.9, job.script,
+            lines(told, job.line), (),
+            (*swapped(job.table, job.script, path), f"touch {shlex.quote(job.table)}", WAIT),
+            undo_of(job.table), PREVENT,
+        )  # fmt: skip
+
+
+def _started(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
+    """What is to run it is not there, or its lines end as on another system."""
+    look = first_line(job.script)
+    if wants := case.missing((look,)):
+        yield Idea("job-missed", name, f"{job.script} may not be started", 0.5, job.script,
+                   lines(job.line), wants)  # fmt: skip
+        return
+    told = next((line for line in said if _BAD_START.search(line)), "")
+    text, own = case.text(look), shlex.quote(job.script)
+    keep = f"cp -p {own} {shlex.quote(kept_as(job.script))}"
+    if "^M$" in text:
+        yield Idea(
+            "job-missed", name, f"lines of {job.script} end as on another system", 0.92,
+            job.script, lines(text.splitlines()[0], told), (),
+            (keep, f"sed -i 's/\\r$//' {own}", WAIT), undo_of(job.script), PREVENT,
+        )  # fmt: skip
+    absent = re.search(r"^absent (\S+)$", text, re.MULTILINE)
+    if absent is None:
+        return
+    place = lies(PurePosixPath(absent[1]).name)
+    claim = f"{absent[1]}, which is to run {job.script}, is not there"
+    if wants := case.missing((place,)):
+        yield Idea("job-missed", name, claim, 0.8, job.script, lines(absent[0]), wants)
+    for path in case.text(place).split()[:1]:
+        yield Idea(
+            "job-missed", name, claim, 0.92, job.script, lines(text.splitlines()[0], told), (),
+            (*swapped(job.script, f"#!{absent[1]}", f"#!{path}"), WAIT), undo_of(job.script),
+            PREVENT,
+        )  # fmt: skip
+
+
+def _kept_off(case: Case, name: str, job: Job) -> Iterator[Idea]:
+    """A file makes it go away at once."""
+    text = case.content(job.script)
+    values, _ = settings.script(text)
+    for row in text.splitlines():
+        guard = _GUARD.search(row)
+        if guard is None or guard[1] or re.search(r"\.(?:lock|pid)\b|\block\b", row):
+            continue
+        path = settings.filled(guard[2], values)
+        if not path.startswith("/") or not _LEFT.search(f"{path} {row}"):
+            continue
+        if wants := case.missing((probes.walk(path),)):
+            yield Idea("job-missed", name, f"{path} may keep {name} from its work", 0.6, path,
+                       lines(row), wants)  # fmt: skip
+        elif "No such file" not in case.text(probes.walk(path)):
+            own, away = shlex.quote(path), shlex.quote(kept_as(path))
+            yield Idea(
+                "job-missed", name, f"{path} keeps {name} from its work", 0.9, path,
+                lines(row, *case.text(probes.walk(path)).splitlines()[-1:]), (),
+                (f"mv {own} {away}", WAIT), f"mv {away} {own}", PREVENT,
+            )  # fmt: skip
+
+
+def _parts(case: Case, name: str, job: Job) -> Iterator[Idea]:
+    """It is one of a folder of which all are run that are called plainly and may be run."""
+    folder = next((word.rstrip("/") for word in job.words[1:] if word.startswith("/")), "")
+    if not folder:
+        return
+    if wants := case.missing((probes.rows(folder),)):
+        yield Idea("job-missed", name, f"{folder} may hold what is passed over", 0.6, folder,
+                   lines(job.line), wants)  # fmt: skip
+        return
+    for row in parse.listing(case.text(probes.rows(folder))):
+        stem = row.own.partition(".")[0]
+        if row.mode[0] == "d" or (stem not in name and name not in stem):
+            continue
+        own, new = shlex.quote(f"{folder}/{row.own}"), shlex.quote(f"{folder}/{stem}")
+        plain = crontabs.FILE.fullmatch(row.own) is not None
+        fix: tuple[str, ...] = () if plain else (f"mv {own} {new}",)
+        fix += () if "x" in row.mode else (f"chmod +x {new}",)
+        if fix:
+            why = "may not be run" if plain else "is passed over because of how it is called"
+            yield Idea(
+                "job-missed", name, f"{folder}/{row.own} {why}", 0.9, f"{folder}/{row.own}",
+                lines(row.line, job.line), (), (*fix, WAIT),
+                f"mv {new} {own}" if not plain else f"chmod -x {own}", PREVENT,
+            )  # fmt: skip

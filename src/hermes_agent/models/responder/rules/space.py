@@ -1,0 +1,188 @@
+"""File systems without room."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from hermes_agent.models.responder.rules import room
+from hermes_agent.models.responder.rules.flood import calm, filling, is_log
+from hermes_agent.models.responder.rules.ideas import Idea, lines
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
+
+FULL, ROOMY = 95, 70
+"""Percent: from where on a file system is full, and below which it should come."""
+ENOUGH = 92
+"""Percent below which it is worth a try."""
+GROWING_SECONDS = 120.0
+NO_ROOM = (
+    r"no space left|disk (?:is )?full|ENOSPC|disk quota exceeded|errno 28\b|out of (?:disk )?space"
+)
+_PREVENT = ("rotate and expire what fills it", "alert on disk use above 80 %")
+
+
+def full_disk(case: Case) -> Iterator[Idea]:
+    for mount in parse.mounts(case.text(probes.SPACE)):
+        if mount.percent < FULL or mount.source in ("overlay", "devtmpfs"):
+            continue
+        wants = case.missing(
+            (probes.large(mount.path), probes.DELETED, probes.OPEN_FILES, room.links(mount.path))
+        )
+        service = room.whose(case, mount.path, NO_ROOM)
+        spoken = next(case.said(service, NO_ROOM), "") if service else ""
+        told = re.search(NO_ROOM, case.symptom, re.IGNORECASE)
+        near = spoken or told or room.below(case, service, mount.path)
+        known = Idea(
+            "disk-full", service or case.brief.service,
+            f"the file system {mount.path} has no room left", 0.75 if near else 0.5, mount.path,
+            lines(mount.line, spoken), wants,
+        )  # fmt: skip
+        if wants:
+            yield known
+        else:
+            yield from _freeing(case, mount, known)
+
+
+def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
+    gone = _deleted(case, mount)
+    if gone is not None:
+        yield replace(
+            known, score=min(0.9, known.score + 0.15), locus=gone[1], fix=gone[0],
+            claim=f"{known.claim}: a file that was removed is still open ({gone[1]})",
+            evidence=(*known.evidence[:2], *lines(gone[2])),
+            prevent=("have the log reopened after rotation", "alert on disk use above 80 %"),
+        )  # fmt: skip
+    found = list(parse.sizes(case.text(probes.large(mount.path))))
+    yield from _written_by_strangers(case, mount, known, found)
+    spare = [one for one in found if room.disposable(one)]
+    spare = [one for one in spare if not room.held(case, one.path)]
+    logs = [one for one in found if one not in spare and is_log(case, one.path)]
+    growing = [one for one in logs if case.now - one.time < GROWING_SECONDS]
+    if growing:
+        yield from filling(case, known, growing)
+    yield from _clearing(case, mount, known, found, spare)
+    if logs and _is_worth_it(mount, logs[:3]):
+        freed = _freed(known, logs[:3], ("truncate -s 0 " + _named(logs[:3]),), 0.05)
+        yield replace(freed, proof=calm(growing[0].path) if growing else "")
+    if gone is None and not spare and not logs and found:
+        yield replace(
+            known, score=min(known.score, 0.55), locus=found[0].path,
+            evidence=(*known.evidence[:2], *lines(found[0].line)),
+        )  # fmt: skip
+
+
+def _clearing(
+    case: Case,
+    mount: parse.Mount,
+    known: Idea,
+    found: list[parse.Sized],
+    spare: list[parse.Sized],
+) -> Iterator[Idea]:
+    """What nobody will miss is removed. What was made for a moment, and the older ones of many
+    copies, are only moved to where there is room."""
+    if spare and _is_worth_it(mount, spare):
+        yield _freed(known, spare, ("rm -f -- " + _named(spare),), 0.1)
+    if spare:
+        yield from _moved(case, mount, known, spare, 0.08)
+    rest = [one for one in found if one not in spare and not room.held(case, one.path)]
+    passing = [
+        one
+        for one in rest
+        if (room.half_done(one.path, mount.path) or room.forgotten(one, case.now))
+        and not room.kept_for_good(case, one.path, mount.path)
+        and not room.in_use(case, one.path, mount.path)
+    ]
+    copies = [one for one in room.series(case, rest, mount.path) if one not in passing]
+    yield from _moved(case, mount, known, passing, 0.07)
+    yield from _moved(case, mount, known, copies, 0.06)
+    if passing and copies:
+        yield from _moved(case, mount, known, [*passing, *copies], 0.055)
+
+
+def _moved(
+    case: Case, mount: parse.Mount, known: Idea, rows: list[parse.Sized], more: float
+) -> Iterator[Idea]:
+    chosen = list[parse.Sized]()
+    for one in sorted(rows, key=lambda row: row.time):  # the oldest first, no more than it takes
+        chosen.append(one)
+        if _left(mount, chosen) < ROOMY:
+            break
+    size = sum(one.size for one in chosen)
+    if chosen and _is_worth_it(mount, chosen) and room.is_room_aside(case, size, mount.path):
+        paths = [one.path for one in chosen]
+        moved = _freed(known, chosen, room.aside(paths), more)
+        yield replace(moved, undo=room.back(paths))
+
+
+def _freed(known: Idea, chosen: list[parse.Sized], fix: tuple[str, ...], more: float) -> Idea:
+    return replace(
+        known,
+        score=min(0.88, known.score + more),
+        locus=chosen[0].path,
+        claim=f"{known.claim}: {chosen[0].path} and {len(chosen) - 1} more take it",
+        evidence=(*known.evidence[:2], *lines(chosen[0].line)),
+        fix=fix,
+        undo="nothing of use is lost: rotated logs, dumps and scratch files only",
+        prevent=_PREVENT,
+    )
+
+
+def _named(rows: list[parse.Sized]) -> str:
+    return " ".join(shlex.quote(one.path) for one in rows)
+
+
+def _left(mount: parse.Mount, rows: list[parse.Sized]) -> float:
+    """Percent in use without these."""
+    return mount.percent - 100 * (sum(one.size for one in rows) / 1024) / max(mount.size, 1)
+
+
+def _is_worth_it(mount: parse.Mount, rows: list[parse.Sized]) -> bool:
+    return _left(mount, rows) < ENOUGH
+
+
+def _written_by_strangers(
+    case: Case, mount: parse.Mount, known: Idea, found: list[parse.Sized]
+) -> Iterator[Idea]:
+    """Somebody whom nobody looks after writes a large file there: it is ended first, and then the
+    file is moved away, or emptied where there is no room for it elsewhere."""
+    for one in [row for row in found if _is_worth_it(mount, [row])][:6]:
+        for pid, number in room.holders(case, one.path):
+            chain = case.strangers(pid, harmful=True)
+            if not chain:
+                continue
+            wants = case.missing((room.flags(pid, number),))
+            if not wants and not room.writes(case, pid, number):
+                continue
+            there = room.is_room_aside(case, one.size, mount.path)
+            clear = room.aside([one.path]) if there else (f"truncate -s 0 {shlex.quote(one.path)}",)
+            ids = " ".join(str(each.pid) for each in chain)
+            yield replace(
+                known,
+                score=0.93,
+                locus=f"{one.path}, written by pid {pid}: {chain[-1].command[:80]}",
+                claim=f"{known.claim}: process {pid} ({chain[-1].command[:60]}), which nobody "
+                f"looks after, writes {one.path}",
+                evidence=(*known.evidence[:1], *lines(chain[-1].line, one.line)),
+                wants=wants,
+                fix=() if wants else (f"kill {ids}", "sleep 1", *clear),
+                undo=room.back([one.path]) if there else "it was started by hand: start it again",
+                prevent=("record for a limited time", "alert on disk use above 80 %"),
+            )
+
+
+def _deleted(case: Case, mount: parse.Mount) -> tuple[tuple[str, ...], str, str] | None:
+    """How to free what was removed and is still open; where; and the line that shows it."""
+    for line in case.text(probes.DELETED).splitlines():
+        found = re.match(r"/proc/(\d+)/fd/(\d+) (/.*) \(deleted\)$", line)
+        if found and room.on(found[3], mount.path) and not found[3].startswith(("/dev", "/memfd")):
+            pid = int(found[1])
+            owner = case.owner(pid)
+            if owner:
+                return (case.restart(owner),), f"pid {pid}: {found[3]}", line
+            return (f"truncate -s 0 /proc/{pid}/fd/{found[2]}",), f"pid {pid}: {found[3]}", line
+    return None
+
+
+RULES = (full_disk,)

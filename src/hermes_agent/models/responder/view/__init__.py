@@ -1,0 +1,1 @@
+"""A machine as it was seen: commands that look, readers of what they print, and what follows."""

@@ -1,0 +1,96 @@
+"""What a service reaches for over the network, by its settings and by what it complains of."""
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from hermes_agent.models.responder.view.case import Case
+
+_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_PLAIN = re.compile(r"(?<![\w./@:-])([A-Za-z0-9][\w.-]*):(\d{2,5})(?![\w.:])")
+_HOST_KEY = re.compile(
+    r"^(.*?)[_.-]?(?:host(?:name)?|server|addr(?:ess)?|endpoint|node)$", re.IGNORECASE
+)
+_LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "*", "[::1]", "::1")
+_NODE = re.compile(r"(\S*on-node [\w.-]+|(?:/\S*/)?ip netns exec [\w.-]+)\s")
+_OWN_KEY = re.compile(r"(?:^|[._-])(listen|bind|log\w*|name)$", re.IGNORECASE)
+
+
+class Target(Struct, frozen=True):
+    host: str
+    port: int
+    """0 where it is not known."""
+    url: str = ""
+    """Where it is asked over HTTP."""
+
+    @property
+    def named(self) -> bool:
+        """Whether it is called by a name that must be resolved."""
+        return bool(re.search(r"[A-Za-z]", self.host)) and self.host != "localhost"
+
+    @property
+    def far(self) -> bool:
+        """Whether it is called by an address of another machine."""
+        return bool(_ADDRESS.fullmatch(self.host)) and not self.host.startswith(("127.", "0."))
+
+    @property
+    def where(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
+def node_of(case: Case, service: str) -> str:
+    """What commands begin with that run where a service does; empty where that is here."""
+    definition = case.definition(service)
+    found = _NODE.match(definition.command) if definition is not None else None
+    return f"{found[1]} " if found else ""
+
+
+def targets(case: Case, service: str) -> list[Target]:
+    """What its settings name, then what its log names."""
+    found = [*_set(case, service), *_spoken(case, service)]
+    own = set(case.ports(service))
+    kept = [one for one in found if not (one.port in own and one.host in _LOCAL)]
+    best: dict[tuple[str, int], Target] = {}
+    for one in kept:
+        if not best.get((one.host, one.port), one).url:
+            best[one.host, one.port] = one
+        best.setdefault((one.host, one.port), one)
+    return list(best.values())
+
+
+def in_text(case: Case, text: str) -> Iterator[Target]:
+    """Addresses that a text names."""
+    for host, port, url in case.urls(text):
+        yield Target(host, port, url if url.startswith("http") else "")
+    bare = re.sub(r"\w+://\S+", " ", text)
+    for host, port in _PLAIN.findall(bare):
+        if _ADDRESS.fullmatch(host) or re.search(r"[A-Za-z]", host):
+            yield Target(host, int(port))
+
+
+def _set(case: Case, service: str) -> Iterator[Target]:
+    values = case.settings(service)
+    for key, value in values.items():
+        if _OWN_KEY.search(key):
+            continue
+        yield from in_text(case, value)
+        pair = _HOST_KEY.match(key)
+        if pair and re.fullmatch(r"[A-Za-z0-9][\w.-]*", value):
+            port = next(
+                (
+                    values[one]
+                    for one in values
+                    if one.lower().startswith(pair[1].lower()) and one.lower().endswith("port")
+                ),
+                "",
+            )
+            yield Target(value, int(port) if port.isdigit() and len(port) < 6 else 0)
+
+
+def _spoken(case: Case, service: str) -> Iterator[Target]:
+    for line in case.troubles(service)[:6]:
+        text = re.sub(r"^\S*\d\d:\d\d:\d\d\S*", " ", line)
+        yield from (one for one in in_text(case, text) if not re.fullmatch(r"\d+", one.host))
+        for address in _ADDRESS.findall(text):
+            yield Target(address, 0)
