@@ -65,6 +65,15 @@ def test_the_one_site_of_nginx_that_took_a_port_is_put_aside() -> None:
     assert not any("kill" in one or "stop" in one for one in idea.fix)
 
 
+def test_the_front_by_which_people_come_in_does_not_take_the_port_away() -> None:
+    site = "==> /etc/nginx/sites-enabled/shop.conf <==\nserver {\n  listen 127.0.0.1:7001;\n}\n"
+    inner = (probes.show(CONFIG), SETTINGS.replace("7001", "9004"))
+    front = ((probes.SITES, site), (probes.LISTENERS, listens(7001, 21, "nginx")))
+    gone = "2026-11-15T20:03:01Z fatal the database is not there\n"
+    assert list(port.port_taken(case(gone, inner, *front))) == []
+    assert list(port.port_taken(case(TAKEN, inner, *front)))
+
+
 def test_a_program_that_people_do_not_know_gives_back_the_port_and_no_other() -> None:
     status = DOWN + "shop-next RUNNING pid 30, uptime 0:00:10\n"
     programs = PROGRAMS + (

@@ -164,6 +164,16 @@ def test_those_left_behind_are_started_anew_once_what_fell_runs() -> None:
     assert not list(cascade.left_behind(together))
 
 
+def test_who_gave_up_on_what_fell_is_known_though_nobody_asks_for_it() -> None:
+    settings = '{"backend": "kv://127.0.0.1:6100"}'
+    down = "vault  RUNNING  pid 9, uptime 0:10:00\ntill  FATAL  Exited too quickly\n"
+    machine = case("ERROR till: refused", settings, {probes.STATUS: down})
+    assert cascade.fell_with(machine, "vault") == ["till"]
+    stopped = down.replace("FATAL  Exited too quickly", "STOPPED  Not started")
+    assert cascade.fell_with(case("", settings, {probes.STATUS: stopped}), "vault") == []
+    assert cascade.fell_with(machine, "till") == []
+
+
 def test_databases_are_found_however_their_place_is_written() -> None:
     places = {
         "postgresql+psycopg://me:pw@db1:5544/sales": ("db1", 5544, "sales", "me"),

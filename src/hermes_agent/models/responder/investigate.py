@@ -24,6 +24,7 @@ from hermes_agent.models.responder.child import closer, observations, task_for
 from hermes_agent.models.responder.easing import lasting, looked_back
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rulebook import ideas
+from hermes_agent.models.responder.rules.cascade import fell_with
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, case_of
@@ -203,6 +204,7 @@ def _lasting(tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
 
 def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
     """Say what it was; what is said at the end, or nothing where that was refused."""
+    yield from _raise_others(idea, tried, brief)
     given = report(idea, tried.told)
     calls = (
         incident(
@@ -222,6 +224,20 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
         again = incident("resolve", **{**given, "evidence": left})
         answer = yield Move("Without the quote that does not count.", (again,))
     return ended_by(idea, brief)
+
+
+def _raise_others(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, None]:
+    """Whoever gave up on what was mended is started, though no check asks for it."""
+    before = case_of(brief, tried.seen)
+    fallen = fell_with(before, idea.component)
+    if not fallen:
+        return
+    found = yield from run("Others fell with it: are they up again?", [probes.STATUS])
+    up = {one.name for one in parse.supervised(found[0].output) if one.up}
+    starts = [before.restart(one) for one in fallen if one not in up]
+    if starts:
+        yield from run("They are started, too.", [*starts, "sleep 1"])
+        tried.done += starts
 
 
 def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:

@@ -35,12 +35,12 @@ MARK_BYTES, MARK_SECONDS = 4096, 10_800.0
 
 def left_behind(case: Case) -> Iterator[Idea]:
     """Something below was started anew; what needs it was not, and does not work since."""
-    chain = _chain(case)
+    chain = _chain(case, case.brief.service)
     fallen: list[str] = []
     evidence: list[str] = []
     roots: list[str] = []
     for service in reversed(chain):
-        below = _below(case, service)
+        below = needed_by(case, service)
         renewed = [one for one in below if _is_younger(case, one, service)]
         program = case.programs.get(service)
         if program is None or not (renewed or set(below) & set(fallen)):
@@ -65,14 +65,14 @@ def left_behind(case: Case) -> Iterator[Idea]:
     )  # fmt: skip
 
 
-def _chain(case: Case) -> list[str]:
-    """The service of the alert and all below it, near ones first."""
-    found, waiting = list[str](), [case.brief.service]
+def _chain(case: Case, service: str) -> list[str]:
+    """A service and all below it, near ones first."""
+    found, waiting = list[str](), [service]
     while waiting:
         one = waiting.pop(0)
         if one and one not in found:
             found.append(one)
-            waiting += _below(case, one)
+            waiting += needed_by(case, one)
     return found
 
 
@@ -95,7 +95,7 @@ def resting(case: Case) -> Iterator[Idea]:
             told += list(case.said(service, rf"(?:{_ENTERED}).*{re.escape(path)}"))
             if size > MARK_BYTES or case.now - at > MARK_SECONDS or not told:
                 continue
-            below = _below(case, service)
+            below = needed_by(case, service)
             away = [one for one in below if not _is_up(case, one)]
             root = next(iter([*away, *below]), service)
             own, aside = shlex.quote(path), shlex.quote(kept_as(path))
@@ -105,6 +105,16 @@ def resting(case: Case) -> Iterator[Idea]:
                 lines(spoken, *told), (), (f"mv {own} {aside}", case.restart(service)),
                 f"mv {aside} {own}", ("let what gives up try again by itself",),
             )  # fmt: skip
+
+
+def fell_with(case: Case, root: str) -> list[str]:
+    """Services that need it, near or far, and were given up."""
+    return [
+        program.name
+        for program in case.programs.values()
+        if program.state in ("FATAL", "BACKOFF", "failed") and program.name != root
+        if root in _chain(case, program.name)
+    ]
 
 
 def gave_up(text: str) -> bool:
@@ -152,7 +162,7 @@ def _fell(case: Case, service: str) -> str:
     return next((line for line in reversed(log) if re.search(told, line)), "")
 
 
-def _below(case: Case, service: str) -> list[str]:
+def needed_by(case: Case, service: str) -> list[str]:
     """What a service needs itself: as people wrote it down, or by its settings."""
     told = next((one.needs for one in case.brief.services if one.name == service), ())
     ports = {one.port for one in needed.targets(case, service) if one.port}

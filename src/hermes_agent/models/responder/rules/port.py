@@ -78,10 +78,17 @@ def port_taken(case: Case) -> Iterator[Idea]:
         ]
         for one in held:
             both = up and not spoken and case.listens(service, one.port)
-            if not (both and (case.owner(one.pid) or service != case.brief.service)):
+            front = not spoken and one.port not in told and not _is_set(case, service, one.port)
+            owner = case.owner(one.pid)
+            if not (owner and (both or front)) and not (both and service != case.brief.service):
                 yield from _evicting(case, one)
         if spoken and not held and not up:
             yield from _unheard(case, service, told, spoken)
+
+
+def _is_set(case: Case, service: str, port: int) -> bool:
+    """Whether its own settings say that port: what only the check asks may be that of its front."""
+    return any(port in values.ports for _, values in case.sources(service))
 
 
 def _asked(case: Case, service: str) -> list[int]:
