@@ -8,7 +8,7 @@ from msgspec import Struct
 
 PREVENTION = "-prevention"
 """How the names of skills end that incidents taught."""
-_FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 class BriefCheck(Struct, frozen=True):
@@ -82,7 +82,7 @@ _KINDS: tuple[tuple[str, type[Task]], ...] = (
 
 def task_of(text: str) -> Task | None:
     """The last block of a message that is one of ours."""
-    for block in reversed(_FENCED.findall(text)):
+    for block in reversed(FENCED.findall(text)):
         try:
             value = msgspec.json.decode(block, type=dict[str, Any])
         except (msgspec.MsgspecError, RecursionError):

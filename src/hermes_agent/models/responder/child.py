@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hermes_agent.models.responder.brief import Brief, BriefService, Look
+from hermes_agent.models.responder.brief import FENCED, Brief, BriefService, Look
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.config import nginx_test
@@ -21,7 +21,6 @@ CONFIGS, LOGS, CLOSER = 5, 4, 14
 """Of one service: files of settings and logs that are read, and looks in all."""
 KNOWN = (probes.CLOCK, probes.STATUS, probes.PROGRAMS)
 """What its parent has seen, too."""
-_FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
 def task_for(case: Case, service: str, children: int) -> str:
@@ -120,7 +119,7 @@ def _weight(one: Seen) -> tuple[int, int]:
 def observations(text: str) -> list[Seen]:
     """What children tell that they saw."""
     found: list[Seen] = []
-    for block in _FENCED.findall(text):
+    for block in FENCED.findall(text):
         try:
             value = msgspec.json.decode(block, type=dict[str, list[dict[str, Any]]])
             found += [msgspec.convert(one, Seen) for one in value.get("seen", [])]

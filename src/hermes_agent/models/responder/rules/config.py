@@ -19,7 +19,7 @@ from hermes_agent.models.responder.rules.mending import Row
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SECRET
-from hermes_agent.models.responder.view.settings import Settings, is_config
+from hermes_agent.models.responder.view.settings import is_config
 from hermes_agent.models.responder.view.versions import DEFAULTS, Copy
 
 _BAD_CONFIG = re.compile(
@@ -263,9 +263,10 @@ def _unlike_others(case: Case, service: str) -> Iterator[Idea]:
         )  # fmt: skip
         return
     spoken = " ".join((*case.troubles(service)[:8], case.symptom))
+    told = [_as_here(case, one, service) for one in others]
     for path, mine in case.sources(service):
         for key, value in mine.items():
-            theirs = [_as_here(case, one, service, key) for one in others]
+            theirs = [one.get(key, "") for one in told]
             known = {one for one in theirs if one}
             if len(known) != 1 or value in known or not value:
                 continue
@@ -315,16 +316,14 @@ def _kind(value: str) -> str:
     return next((name for name, form in forms.items() if re.fullmatch(form, value)), "word")
 
 
-def _as_here(case: Case, other: str, service: str, key: str) -> str:
+def _as_here(case: Case, other: str, service: str) -> dict[str, str]:
     """What another instance is told, in the words of this one: names and ports are each's own."""
-    values: Settings = case.settings(other)
-    value = values.get(key, "")
-    if other != service:
-        value = value.replace(other, service)
+    told = {key: value.replace(other, service) for key, value in case.settings(other).items()}
     theirs, mine = case.settings(other).ports[:1], case.settings(service).ports[:1]
     if theirs and mine:
-        value = re.sub(rf"\b{theirs[0]}\b", str(mine[0]), value)
-    return value
+        old, new = re.compile(rf"\b{theirs[0]}\b"), str(mine[0])
+        told = {key: old.sub(new, value) for key, value in told.items()}
+    return told
 
 
 RULES = (configuration,)

@@ -115,9 +115,11 @@ def holding(case: Case) -> Iterator[Idea]:
         for line in [*case.troubles(service)[:4], case.symptom]:
             named = paths_in(line) if _HELD.search(line) else []
             wants = case.missing((probes.OPEN_FILES,)) if named else ()
-            for row in case.text(probes.OPEN_FILES).splitlines():
-                pid, path = re.match(r"/proc/(\d{1,9})/fd/", row), row.partition(" ")[2]
-                chain = case.strangers(int(pid[1]), harmful=True) if pid and path in named else []
+            rows = [
+                (pid, *one) for pid, held in case.held.items() for one in held if one[0] in named
+            ] if named else []  # fmt: skip
+            for pid, path, row in rows:
+                chain = case.strangers(pid, harmful=True)
                 if not chain:
                     continue
                 ids, first = " ".join(str(one.pid) for one in chain), chain[0]
@@ -177,12 +179,10 @@ def _heads(path: str) -> list[str]:
 def _strangers(case: Case) -> Iterator[tuple[str, parse.Process]]:
     """Who is connected to the service or to what it needs, or has its files open: the ids of the
     one who started it all and of the others, and that one."""
+    free = {pid: held for pid, held in case.held.items() if case.strangers(pid)}
     for service in [case.brief.service, *case.needs(case.brief.service)]:
         near = [pid for port in case.ports(service) for pid, _, _ in case.crowd(port, 1)]
-        for line in case.text(probes.OPEN_FILES).splitlines():
-            pid, path = re.match(r"/proc/(\d{1,9})/fd/", line), line.partition(" ")[2]
-            if pid and path.startswith("/") and case.owns(service, path):
-                near.append(int(pid[1]))
+        near += [pid for pid, held in free.items() if any(case.owns(service, x) for x, _ in held)]
         for one in dict.fromkeys(near):
             if (chain := case.strangers(one)) and chain[0].age > YOUNG_SECONDS:
                 yield " ".join(str(process.pid) for process in chain), chain[0]

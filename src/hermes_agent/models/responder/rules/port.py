@@ -17,7 +17,7 @@ from hermes_agent.models.responder.rules.ideas import (
     undo_of,
 )
 from hermes_agent.models.responder.view import needed, parse, probes
-from hermes_agent.models.responder.view.case import YOUNG_SECONDS, Case, paths_in
+from hermes_agent.models.responder.view.case import KEEPERS, YOUNG_SECONDS, Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SYSTEM
 
 _TAKEN = (
@@ -28,11 +28,6 @@ _TAKEN = (
 _PORT = re.compile(r"(?:port\W{1,5}|:)(\d{2,5})\b")
 _LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "[::1]")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
-_KEEPERS = re.compile(
-    r"^(?:/\S*/)?(cron|crond|atd|anacron|init|inetd|xinetd|containerd\S*|dockerd)\b|supervisord\b",
-    re.IGNORECASE,
-)
-"""Those that start others: they stay."""
 _LISTENS = re.compile(
     r"(?:listen|serv|bound|start|ready|running|accept)\w*\b.*?(?::|\bport\W{1,5})(\d{2,5})\b",
     re.IGNORECASE,
@@ -143,7 +138,7 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     chain = case.strangers(held.pid, harmful=True)
     if process is not None and _is_ours(case, process):
         return  # it was only just started anew
-    kept = [at for at, one in enumerate(chain) if _KEEPERS.search(one.command)]
+    kept = [at for at, one in enumerate(chain) if KEEPERS.search(one.command)]
     chain = chain[max(kept, default=-1) + 1 :] or ([process] if process else [])
     family = {one.pid for one in chain}
     evidence = lines(held.line, held.spoken, process.line if process else "")

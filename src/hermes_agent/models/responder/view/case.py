@@ -13,7 +13,7 @@ from hermes_agent.models.responder.view import parse, probes, settings, stamps
 from hermes_agent.models.responder.view.house import LOG, House
 from hermes_agent.models.responder.view.parse import paths_in
 from hermes_agent.models.responder.view.seen import Seen
-from hermes_agent.models.responder.view.sight import CURL, Definition
+from hermes_agent.models.responder.view.sight import CURL, Definition, once
 from hermes_agent.models.responder.view.stamps import stamp
 
 __all__ = ["CURL", "Case", "Definition", "case_of", "paths_in", "stamp"]
@@ -45,7 +45,7 @@ _PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b
 """Processes of people who are logged in, and of whoever looks after the machine."""
 _SCHEDULER = re.compile(r"(\S*/)?(cron|crond|atd|anacron)\b")
 """Those who start what others wrote down, each for itself."""
-_KEEPERS = re.compile(
+KEEPERS = re.compile(
     r"^(?:/\S*/)?(cron|crond|atd|anacron|init|inetd|xinetd|containerd\S*|dockerd)\b|supervisord\b",
     re.IGNORECASE,
 )
@@ -77,12 +77,7 @@ def _is_trouble(line: str) -> bool:
 
 
 class Case(House):
-    """What was seen since the last change. Nothing of it is kept from one request to the next."""
-
-    def __init__(self, brief: Brief, observed: Sequence[Seen]) -> None:
-        super().__init__(brief, observed)
-        self._log: dict[str, list[Line]] = {}
-        self._log_files: dict[str, list[str]] = {}
+    """What was seen since the last change. All of it follows from that alone."""
 
     # logs
 
@@ -108,14 +103,10 @@ class Case(House):
         """Logs that were written today, by path, the newest first."""
         return {row.path: row for row in parse.sizes(self.text(probes.LOG_FILES))}
 
+    @once
     def log_files(self, service: str) -> list[str]:
         """Logs of a service: those that its entry, its settings or people name, that it has open,
         or that are called as it is."""
-        if service not in self._log_files:
-            self._log_files[service] = self._find_logs(service)
-        return self._log_files[service]
-
-    def _find_logs(self, service: str) -> list[str]:
         definition = self.definition(service)
         own = [*(definition.logs if definition else []), *self.opened(service)]
         told = self._told_logs(service)
@@ -145,18 +136,19 @@ class Case(House):
             return not any(parts[-1].startswith(one) for one in longer)
         return any(path.startswith(f"{folder}/") for folder in self.folders(service))
 
+    @once
     def entries(self, service: str) -> list[Line]:
         """The lines of its logs, and those of common logs that are its own."""
-        if service not in self._log:
-            own = self.log_files(service)
-            found = [line for path in own for line in self._lines(path)]
-            tag = re.compile(_TAG.format(re.escape(service.rpartition(":")[2])))
-            for path in self.logs:
-                if path not in own:
-                    found += [line for line in self._lines(path) if tag.search(line.text)]
-            self._log[service] = sorted(found, key=lambda line: line.at or self.now)
-        return self._log[service]
+        own, name = self.log_files(service), service.rpartition(":")[2]
+        found = [line for path in own for line in self._lines(path)]
+        tag = re.compile(_TAG.format(re.escape(name)))
+        for path in self.logs:
+            if path not in own:
+                near = [line for line in self._lines(path) if name in line.text]
+                found += [line for line in near if tag.search(line.text)]
+        return sorted(found, key=lambda line: line.at or self.now)
 
+    @once
     def _lines(self, path: str) -> list[Line]:
         rows = self.logs.get(path, [])
         off = self._zone_of(path, rows)
@@ -185,6 +177,7 @@ class Case(House):
         """The ends of its logs, path and line."""
         return [(line.path, line.text) for line in self.entries(service)]
 
+    @once
     def troubles(self, service: str) -> list[str]:
         """Lines of its logs that tell of something wrong, and are no old story; last first."""
         return [
@@ -221,25 +214,35 @@ class Case(House):
         program = self.programs.get(service)
         if program is None or program.up or self.now - at > DAY:
             return False
-        return max(line.at for line in self.entries(service)) - at < LAST_SECONDS
+        return self._last_word(service) - at < LAST_SECONDS
+
+    @once
+    def _last_word(self, service: str) -> float:
+        return max(line.at for line in self.entries(service))
 
     # who does what
 
     def crowd(self, port: int, least: int = CROWD) -> list[tuple[int, int, str]]:
         """Processes with many connections to a port: the process, how many, and a line of them."""
-        found: dict[int, dict[str, str]] = {}
-        for line in f"{self.text(probes.CONNECTIONS)}\n{self.text(probes.CLIENTS)}".splitlines():
-            words = line.split()
-            if len(words) > 4 and words[4].endswith(f":{port}"):
-                pids = {self._standing(int(pid)) for pid in re.findall(r"pid=(\d{1,9})", line)}
-                for pid in pids:
-                    found.setdefault(pid, {})[words[3]] = line.strip()
         many = [
             (pid, len(rows), next(iter(rows.values())))
-            for pid, rows in found.items()
+            for pid, rows in self._connected.get(str(port), {}).items()
             if len(rows) >= least
         ]
         return sorted(many, key=lambda one: -one[1])
+
+    @cached_property
+    def _connected(self) -> dict[str, dict[int, dict[str, str]]]:
+        """By port and process: from where it is connected, and the line."""
+        found = dict[str, dict[int, dict[str, str]]]()
+        for line in f"{self.text(probes.CONNECTIONS)}\n{self.text(probes.CLIENTS)}".splitlines():
+            words = line.split()
+            if len(words) > 4 and ":" in words[4]:
+                rows = found.setdefault(words[4].rpartition(":")[2], {})
+                pids = {self._standing(int(pid)) for pid in re.findall(r"pid=(\d{1,9})", line)}
+                for pid in pids:
+                    rows.setdefault(pid, {})[words[3]] = line.strip()
+        return found
 
     @cached_property
     def _parents(self) -> dict[int, int]:
@@ -270,7 +273,7 @@ class Case(House):
                 return []
             if (one.nice > 0 and not harmful) or _PEOPLE.search(one.command):
                 return []
-            if found and _KEEPERS.search(one.command):
+            if found and KEEPERS.search(one.command):
                 break
             found.insert(0, one)
             pid = one.parent

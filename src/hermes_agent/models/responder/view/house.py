@@ -2,17 +2,14 @@
 ports."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import PurePosixPath
-from typing import TypeVar
 
-from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.parse import paths_in
-from hermes_agent.models.responder.view.seen import Seen
 from hermes_agent.models.responder.view.settings import Settings
-from hermes_agent.models.responder.view.sight import Sight
+from hermes_agent.models.responder.view.sight import Sight, once
 
 SYSTEM = ("/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/proc/", "/dev/", "/usr/lib/", "/lib/")
 SHARED = frozenset({
@@ -45,31 +42,8 @@ LOG = re.compile(
 )
 
 
-T = TypeVar("T")
-
-
-def once(method: "Callable[[House, str], T]") -> "Callable[[House, str], T]":
-    """What is asked of a service many times is found out once: nothing of a case changes."""
-    name = method.__name__
-
-    @wraps(method)
-    def kept(self: "House", service: str) -> T:
-        key = name, service
-        if key not in self.known:
-            self.known[key] = method(self, service)
-        return self.known[key]  # type: ignore[return-value]  # of this method, by its name
-
-    return kept
-
-
 class House(Sight):
     """What belongs to whom."""
-
-    def __init__(self, brief: Brief, observed: Sequence[Seen]) -> None:
-        super().__init__(brief, observed)
-        self._sources: dict[str, list[tuple[str, Settings]]] = {}
-        self._named: dict[str, list[str]] = {}
-        self.known: dict[tuple[str, str], object] = {}
 
     # how it is started
 
@@ -125,17 +99,15 @@ class House(Sight):
 
     # its files
 
+    @once
     def named(self, service: str) -> list[str]:
         """Files and folders that its command, its wrapper, people and its settings name, the
         nearest first."""
-        if service in self._named:
-            return self._named[service]
-        found = self._named[service] = list(self._started(service))
+        found = list(self._started(service))
         for path, values in self.sources(service):
             base = self.directory(service) or str(PurePosixPath(path).parent)
             found += [settings.whole(one, base) for one in values.paths]
-        found[:] = [one for one in dict.fromkeys(found) if one and one not in SHARED]
-        return found
+        return [one for one in dict.fromkeys(found) if one and one not in SHARED]
 
     @once
     def _started(self, service: str) -> list[str]:
@@ -215,12 +187,11 @@ class House(Sight):
             one for one in found if not probes.BACKUPS.search(one) and not _is_folder(self, one)
         ]
 
+    @once
     def sources(self, service: str) -> list[tuple[str, Settings]]:
         """All its settings with the file that holds them: of its command, its environment, its
         wrapper, and of files as far as they were read."""
-        if service in self._sources:
-            return self._sources[service]
-        found = self._sources[service] = list[tuple[str, Settings]]()
+        found = list[tuple[str, Settings]]()
         definition = self.definition(service)
         place = definition.path if definition else ""
         told = (
@@ -260,6 +231,7 @@ class House(Sight):
         plain = [one for one in dict.fromkeys(found) if re.fullmatch(r"/[\w./@*?+-]+", one)]
         return [one for one in plain if not one.endswith(("mime.types", "_params"))][:4]
 
+    @once
     def settings(self, service: str) -> Settings:
         """What its configuration says, as far as it was read; what a file says before what its
         command does, where both have a key."""
@@ -297,8 +269,16 @@ class House(Sight):
 
     def owner(self, pid: int) -> str:
         """The service whose process this is; empty where nobody looks after it."""
+        return self._owners.get(pid, "")
+
+    @cached_property
+    def _owners(self) -> dict[int, str]:
         known = {id(one): name for name, one in reversed(self.programs.items())}
-        return next((name for name in known.values() if pid in self.pids(name)), "")
+        found = dict[int, str]()
+        for name in known.values():
+            for pid in self.pids(name):
+                found.setdefault(pid, name)
+        return found
 
     @once
     def opened(self, service: str) -> list[str]:
@@ -306,12 +286,19 @@ class House(Sight):
         found = list[str]()
         for pid in self.pids(service):
             found += parse.descriptors(self.text(probes.descriptors(pid))).values()
-            for line in self.text(probes.OPEN_FILES).splitlines():
-                if line.startswith(f"/proc/{pid}/fd/"):
-                    found.append(line.partition(" ")[2])
+            found += [path for path, _ in self.held.get(pid, [])]
         return [
             path for path in dict.fromkeys(found) if path.startswith("/") and path[:5] != "/dev/"
         ]
+
+    @cached_property
+    def held(self) -> dict[int, list[tuple[str, str]]]:
+        """What processes have open, as far as was looked: the file and the line, by process."""
+        found = dict[int, list[tuple[str, str]]]()
+        for line in self.text(probes.OPEN_FILES).splitlines():
+            if row := re.match(r"/proc/(\d{1,9})/fd/", line):
+                found.setdefault(int(row[1]), []).append((line.partition(" ")[2], line))
+        return found
 
     def owns(self, service: str, path: str) -> bool:
         """Whether a file belongs to a service."""
@@ -320,11 +307,11 @@ class House(Sight):
         below = any(path.startswith(f"{folder}/") for folder in self._places(service))
         return below and not self._is_others(service, path)
 
-    def _places(self, service: str) -> Iterator[str]:
-        yield from self.folders(service)
-        for path in self.named(service):
-            if not CODE.search(path) and not settings.is_config(path):
-                yield path
+    @once
+    def _places(self, service: str) -> list[str]:
+        """Folders below which files are its own, and files that it keeps something in."""
+        rest = [one for one in self.named(service) if not CODE.search(one)]
+        return [*self.folders(service), *(one for one in rest if not settings.is_config(one))]
 
     def user_of(self, path: str, otherwise: str) -> str:
         """The service whose file it is, by its name or its configuration."""
@@ -354,11 +341,15 @@ class House(Sight):
         because it lies in a folder that a setting names."""
         if _DATA.search(path) or path in self.opened(service):
             return True
+        inside = any(path.startswith(f"{one}/") for one in self._told_places(service))
+        return inside and not (CODE.search(path) and _LIBRARY.search(path))
+
+    @once
+    def _told_places(self, service: str) -> list[str]:
+        """Places that its settings name, seen from its folder."""
         base = self.directory(service)
         told = [one for _, values in self.sources(service) for one in values.paths]
-        folders = [settings.whole(one, base) for one in told]
-        inside = any(one and path.startswith(f"{one}/") for one in folders)
-        return inside and not (CODE.search(path) and _LIBRARY.search(path))
+        return [place for one in dict.fromkeys(told) if (place := settings.whole(one, base))]
 
     @once
     def ports(self, service: str) -> list[int]:

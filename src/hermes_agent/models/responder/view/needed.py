@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.sight import once
 
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 _PLAIN = re.compile(r"(?<![\w./@:-])([A-Za-z0-9][\w.-]*):(\d{2,5})(?![\w.:])")
@@ -46,6 +47,7 @@ def node_of(case: Case, service: str) -> str:
     return f"{found[1]} " if found else ""
 
 
+@once
 def targets(case: Case, service: str) -> list[Target]:
     """What its settings name, then what its log names."""
     found = [*_set(case, service), *_spoken(case, service)]

@@ -2,8 +2,9 @@
 whom."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, wraps
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,12 +64,32 @@ class Definition(Struct, frozen=True):
         return [one for one in dict.fromkeys(given) if one.startswith("/") and "/dev/" not in one]
 
 
+T = TypeVar("T")
+S = TypeVar("S", bound="Sight")
+
+
+def once(method: Callable[[S, str], T]) -> Callable[[S, str], T]:
+    """What is asked of a service or a file many times is found out once: nothing that was seen
+    changes. Whoever gets a list leaves it as it is."""
+    name = f"{method.__module__}.{method.__qualname__}"
+
+    @wraps(method)
+    def kept(self: S, service: str) -> T:
+        key = name, service
+        if key not in self.known:
+            self.known[key] = method(self, service)
+        return self.known[key]  # type: ignore[return-value]  # of this method, by its name
+
+    return kept
+
+
 class Sight:
-    """What was seen since the last change. Nothing of it is kept from one request to the next."""
+    """What was seen since the last change."""
 
     def __init__(self, brief: Brief, observed: Sequence[Seen]) -> None:
         self.brief = brief
         self.observed = tuple(observed)
+        self.known: dict[tuple[str, str], object] = {}
 
     # what was run
 
@@ -226,4 +247,8 @@ class Sight:
         return self.definitions.get(own) or self.definitions.get(group)
 
     def process(self, pid: int) -> parse.Process | None:
-        return next((one for one in self.processes if one.pid == pid), None)
+        return self._by_pid.get(pid)
+
+    @cached_property
+    def _by_pid(self) -> dict[int, parse.Process]:
+        return {one.pid: one for one in reversed(self.processes)}
