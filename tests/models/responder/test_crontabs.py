@@ -102,7 +102,7 @@ def test_a_file_that_keeps_a_script_from_its_work_is_put_aside() -> None:
         probes.show("/srv/digest"): text,
         probes.walk(flag): f"f: {flag}\n-rw-r--r-- root root paused\n",
     })  # fmt: skip
-    assert found.fix[0].startswith(f"mv {flag} ")
+    assert found.fix[0].startswith(f"mv -T --backup=numbered {flag} ")
 
 
 def test_a_script_is_run_by_what_is_there() -> None:

@@ -79,7 +79,7 @@ async def test_what_did_not_help_is_taken_back_before_people_are_asked() -> None
     machine = Machine(HOUSE)
     await converse(machine, BRIEF)
     back = (
-        "cp /var/tmp/usr-local-lending-etc-lending.yaml.replaced "
+        "cp -p /var/tmp/usr-local-lending-etc-lending.yaml.replaced "
         "/usr/local/lending/etc/lending.yaml"
     )
     assert back in machine.commands
@@ -111,7 +111,7 @@ async def test_a_quote_that_does_not_count_is_left_out_and_the_remedy_stays() ->
     assert machine.refused
     assert said["evidence"]
     assert machine.refused not in said["evidence"]  # type: ignore[operator]
-    assert not [command for command in machine.commands if command.startswith("cp /var/tmp/")]
+    assert not [command for command in machine.commands if command.startswith("cp -p /var/tmp/")]
 
 
 class InTurn(Machine):

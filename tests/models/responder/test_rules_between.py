@@ -160,7 +160,7 @@ def test_a_note_of_giving_up_is_moved_aside_and_one_of_people_is_not() -> None:
     machine = case(said, TO, {cascade.mark(NOTE): failed})
     idea = best(cascade.resting, machine)
     assert idea.category == "cascading-failure"
-    assert idea.fix[0].startswith(f"mv {NOTE} ")
+    assert idea.fix[0].startswith(f"mv -T --backup=numbered {NOTE} ")
     planned = "40 1794772900 root\nkim moves the shelves today, until six\n"
     machine = case(said, TO, {cascade.mark(NOTE): planned})
     assert not [one for one in cascade.resting(machine) if one.fix]

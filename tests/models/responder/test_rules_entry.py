@@ -60,7 +60,7 @@ def test_the_one_site_of_nginx_that_took_a_port_is_put_aside() -> None:
     holders = listens(7001, 21, "nginx") + listens(8080, 21, "nginx")
     seen = case(TAKEN, (probes.SITES, sites), (probes.LISTENERS, holders))
     idea = best(port.port_taken, seen)
-    assert idea.fix[0].startswith(f"mv {mine} /var/tmp/")
+    assert idea.fix[0].startswith(f"mv -T --backup=numbered {mine} /var/tmp/")
     assert idea.fix[1].endswith("nginx -c /etc/nginx/nginx.conf -s reload")
     assert not any("kill" in one or "stop" in one for one in idea.fix)
 
@@ -230,7 +230,8 @@ def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
     seen = case(said, (state.beside(path), rows), (probes.rows(path), ""))
     idea = best(state.damaged, seen)
     assert idea.fix[:2] == (
-        f"cp -p {path} /var/tmp/var-opt-shop-state.json.replaced", f"cp -p {path}.bak {path}",
+        f"cp -p --backup=numbered {path} /var/tmp/var-opt-shop-state.json.replaced",
+        f"cp -p {path}.bak {path}",
     )  # fmt: skip
     shut = case(f"fatal: cannot read {path}: Permission denied\n", (state.beside(path), rows))
     assert not list(state.damaged(shut))
@@ -254,4 +255,4 @@ def test_one_piece_of_work_that_cannot_be_read_is_put_aside() -> None:
     said = f"fatal: cannot parse {path}: unexpected end of input\n"
     rows = (state.beside(path), f"6 1794772000.0 root {path}\n12\n")
     idea = best(state.damaged, case(said, rows, (probes.rows(path), "")))
-    assert idea.fix[0].startswith(f"mv {path} /var/tmp/")
+    assert idea.fix[0].startswith(f"mv -T --backup=numbered {path} /var/tmp/")

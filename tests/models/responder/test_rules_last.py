@@ -64,7 +64,7 @@ def test_what_was_added_last_to_a_folder_of_drop_ins_is_moved_aside() -> None:
     })  # fmt: skip
     idea = acted(list(added(machine)))
     assert idea.component == "nginx"
-    assert idea.fix[0].startswith(f"mv {site} ")
+    assert idea.fix[0].startswith(f"mv -T --backup=numbered {site} ")
     assert f" {site}; " in idea.undo
     assert idea.finish
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
 from hermes_agent.models.responder.rules import absent, lock, permission, port, start
-from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.ideas import Idea, put_away
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -143,7 +143,7 @@ ROW = "-rw-r--r-- 1 app app 3 2026-11-15 18:00:00.000000000 +0000 /var/lib/shop/
 
 
 def test_a_lock_that_only_the_settings_name_is_put_aside_and_not_deleted() -> None:
-    assert _locked(ROW, "4711\n")[0] == "mv -f /var/lib/shop/lock /var/tmp/lock.stale"
+    assert _locked(ROW, "4711\n")[0] == put_away("/var/lib/shop/lock")
 
 
 def test_a_folder_that_is_a_lock_is_put_aside_too() -> None:
@@ -152,7 +152,9 @@ def test_a_folder_that_is_a_lock_is_put_aside_too() -> None:
         "drwxr-xr-x 3 app app 60 2026-11-15 18:00:00.000000000 +0000 ..\n"
     )
     empty = (probes.shown("/var/lib/shop/lock/*"), "")
-    assert _locked(rows, "", more=empty)[0].startswith("mv -f /var/lib/shop/lock ")
+    assert _locked(rows, "", more=empty)[0].startswith(
+        "mv -T --backup=numbered /var/lib/shop/lock "
+    )
 
 
 def test_a_lock_whose_process_is_the_service_itself_stays() -> None:
@@ -182,7 +184,7 @@ def test_a_folder_that_is_a_lock_stays_when_its_owner_is_at_work() -> None:
     job = "     77       1 app      S      0  0.0 20000      90 python3 /opt/shop/bin/import.py\n"
     assert not _locked(rows, "", PROCESSES + job, more=inside)
     gone = (inside[0], inside[1].replace("77", "4711"))
-    assert _locked(rows, "", more=gone)[0].startswith("mv -f /var/lib/shop/lock ")
+    assert _locked(rows, "", more=gone)[0].startswith("mv -T --backup=numbered /var/lib/shop/lock ")
 
 
 def test_a_lock_that_is_called_by_its_bare_name_is_found_where_the_service_keeps_its_files() -> (
@@ -207,7 +209,7 @@ def test_a_lock_that_is_called_by_its_bare_name_is_found_where_the_service_keeps
         said=said, status=DOWN,
     )  # fmt: skip
     idea = best(lock.locked(seen))
-    assert idea.fix[0] == f"mv -f {path} /var/tmp/postmaster.pid.stale"
+    assert idea.fix[0] == put_away(path)
     assert "another program" in idea.claim
 
 

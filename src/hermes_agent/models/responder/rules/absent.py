@@ -12,12 +12,14 @@ from hermes_agent.models.responder.rules.ideas import (
     KEEP,
     Idea,
     earlier,
+    keeping,
     kept_as,
     lines,
     put_back,
     undo_of,
 )
 from hermes_agent.models.responder.rules.port import reread
+from hermes_agent.models.responder.rules.sed import basic
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case, paths_in
 
@@ -133,11 +135,11 @@ def _interpreted(case: Case, service: str, path: str, line: str) -> Iterator[Ide
                    lines(line), wants)  # fmt: skip
         return
     if first.endswith("\\r$"):
-        name, kept = shlex.quote(path), shlex.quote(kept_as(path))
+        name = shlex.quote(path)
         yield Idea(
             "bad-config", service, f"{path} has line ends of another system", 0.9, path,
             lines(line, first), (),
-            (f"cp {name} {kept}", rf"sed -i 's/\r$//' {name}", case.restart(service)),
+            (keeping(path), rf"sed -i 's/\r$//' {name}", case.restart(service)),
             undo_of(path), ("have line ends checked before a script is rolled out",),
         )  # fmt: skip
     elif (reader := re.match(r"#!\s*(/[\w./+-]+)", first)) and reader[1] not in line:
@@ -190,7 +192,7 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
     if source:
         made = (f"mkdir -p {shlex.quote(str(here.parent))}",) if folder_gone else ()
         copied = (*made, f"cp -p {shlex.quote(source)} {shlex.quote(path)}")
-        return Mend(copied, "", 0.87, f"mv {path} {KEEP}/")
+        return Mend(copied, "", 0.87, f"mv {shlex.quote(path)} {shlex.quote(kept_as(path))}")
     for was, now in _instead(case, path):
         for file in telling:
             if was in _text(case, file):
@@ -200,7 +202,7 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
     folder = str(here.parent) if folder_gone else path
     if _MADE_ANEW.search(folder + "/") and not moved:
         sure = 0.7 if _KEPT.search(folder + "/") else 0.84
-        return Mend((f"mkdir -p {shlex.quote(folder)}",), "", sure, f"rmdir {folder}")
+        return Mend((f"mkdir -p {shlex.quote(folder)}",), "", sure, f"rmdir {shlex.quote(folder)}")
     return Mend()
 
 
@@ -232,8 +234,8 @@ def _led(case: Case, service: str, file: str, was: str, now: str, sure: float) -
         return Mend()
     name = shlex.quote(file)
     fix = (
-        f"cp {name} {shlex.quote(kept_as(file))}",
-        f"sed -i 's#{was}#{now}#g' {name}",
+        keeping(file),
+        f"sed -i 's|{basic(was)}|{now}|g' {name}",
         *reread(case, service, file),
     )
     return Mend(fix, file, sure, undo_of(file))
@@ -277,7 +279,7 @@ def _relinked(case: Case, path: str) -> Mend | None:
         return None
     best = max(there, key=lambda row: (_numbers(row) < _numbers(target), _numbers(row)))
     fix = (f"ln -sfn {shlex.quote(best)} {shlex.quote(link)}",)
-    return Mend(fix, link, 0.88, f"ln -sfn {target} {link}")
+    return Mend(fix, link, 0.88, f"ln -sfn {shlex.quote(target)} {shlex.quote(link)}")
 
 
 def relink_wants(case: Case, path: str) -> tuple[str, ...]:

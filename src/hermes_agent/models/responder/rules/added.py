@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.config import blamed
-from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules.ideas import (
+    Idea,
+    earlier,
+    keeping,
+    lines,
+    put_away,
+    put_back,
+    taken_out,
+    undo_of,
+)
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.house import CODE, LOG, SECRET
@@ -40,8 +49,8 @@ def added(case: Case) -> Iterator[Idea]:
             continue  # it was changed, not added
         heard = _heard(case, service, row.path)
         kept, anew = kept_as(row.path), (case.restart(service), *_others(case, service))
-        fix = (f"mv {shlex.quote(row.path)} {shlex.quote(kept)}", *anew)
-        back = "; ".join((f"mv {shlex.quote(kept)} {shlex.quote(row.path)}", *anew))
+        fix = (put_away(row.path), *anew)
+        back = "; ".join((taken_out(row.path), *anew))
         yield Idea(
             "bad-config", service, f"{row.path} was added last, and {service} goes by it since",
             0.42 + 0.25 * bool(heard), row.path, lines(heard, row.line), wants,
@@ -103,13 +112,13 @@ def emptied(case: Case) -> Iterator[Idea]:
         said = next((line for line in case.troubles(service) if name in line), "")
         fix: tuple[str, ...] = ()
         if copy is not None:
-            path, aside = shlex.quote(row.path), shlex.quote(kept_as(row.path))
-            fix = (f"cp -p {path} {aside}", f"cat {shlex.quote(copy.path)} > {path}",
+            path = shlex.quote(row.path)
+            fix = (keeping(row.path), f"cat {shlex.quote(copy.path)} > {path}",
                    case.restart(service))  # fmt: skip
         yield Idea(
             "bad-config", service, f"{row.path}, which {service} goes by, has nothing in it",
             0.66 + 0.16 * bool(said), row.path, lines(said, row.line, copy.line if copy else ""),
-            wants, fix, f"cp {kept_as(row.path)} {row.path}",
+            wants, fix, undo_of(row.path),
             ("write such files anew and rename them",),
         )  # fmt: skip
 

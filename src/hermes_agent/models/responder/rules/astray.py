@@ -5,7 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from hermes_agent.models.responder.rules.ideas import Idea, kept_as, lines, undo_of
+from hermes_agent.models.responder.rules.ideas import Idea, keeping, lines, undo_of
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.needed import targets
@@ -75,7 +75,7 @@ def _leading(
         held = [key for key, value in values.items() if re.search(rf"\b{port}\b", value)]
         if not path or not held:
             continue
-        own, aside = shlex.quote(path), shlex.quote(kept_as(path))
+        own = shlex.quote(path)
         anew: tuple[str, ...] = ()
         if case.supervised and definition is not None and path == definition.path:
             anew = ("supervisorctl reread", f"supervisorctl update {shlex.quote(service)}")
@@ -83,7 +83,7 @@ def _leading(
             "bad-config", service,
             f"{held[0]} of {service} in {path} is wrong: {claim}", 0.78, path,
             lines(spoken, heard), (),
-            (f"cp {own} {aside}",
+            (keeping(path),
              f"sed -i -E 's/(^|[^0-9]){port}([^0-9]|$)/\\1{there}\\2/g' {own}",
              *anew, case.restart(service)), undo_of(path),
             ("check that somebody listens before a setting is rolled out",),

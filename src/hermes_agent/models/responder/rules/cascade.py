@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from hermes_agent.models.responder.rules.ideas import Idea, kept_as, lines
+from hermes_agent.models.responder.rules.ideas import Idea, lines, put_away, taken_out
 from hermes_agent.models.responder.view import needed, parse, probes, settings
 from hermes_agent.models.responder.view.case import Case
 
@@ -98,23 +98,24 @@ def resting(case: Case) -> Iterator[Idea]:
             below = needed_by(case, service)
             away = [one for one in below if not _is_up(case, one)]
             root = next(iter([*away, *below]), service)
-            own, aside = shlex.quote(path), shlex.quote(kept_as(path))
             yield Idea(
                 "cascading-failure", root,
                 f"{claim}, though what it needs is back", 0.5 if away else 0.86, path,
-                lines(spoken, *told), (), (f"mv {own} {aside}", case.restart(service)),
-                f"mv {aside} {own}", ("let what gives up try again by itself",),
+                lines(spoken, *told), (), (put_away(path), case.restart(service)),
+                taken_out(path), ("let what gives up try again by itself",),
             )  # fmt: skip
 
 
 def fell_with(case: Case, root: str) -> list[str]:
-    """Services that need it, near or far, and were given up."""
-    return [
+    """Services that need it, near or far, and were given up; each once, as its supervisor calls
+    it."""
+    found = [
         program.name
-        for program in case.programs.values()
-        if program.state in ("FATAL", "BACKOFF", "failed") and program.name != root
-        if root in _chain(case, program.name)
+        for name, program in case.programs.items()
+        if program.state in ("FATAL", "BACKOFF", "failed") and root not in (name, program.name)
+        if root in _chain(case, name)
     ]
+    return list(dict.fromkeys(found))
 
 
 def gave_up(text: str) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hermes_agent.models.responder.rules import issuing
 from hermes_agent.models.responder.rules.config import is_near
-from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines, put_back
+from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines, put_back, undo_of
 from hermes_agent.models.responder.rules.issuing import Wanted
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
@@ -200,7 +200,7 @@ def _undo(case: Case, fix: Sequence[str]) -> str:
     found = []
     for words in map(shlex.split, fix):
         if words[0] == "cp" and words[-1].startswith(KEEP):
-            found.append(f"cp {shlex.quote(words[2])} {shlex.quote(words[1])}")
+            found.append(undo_of(words[-2]))
         elif words[0] == "ln":
             led = _field(_facts(case, words[-1]), "link")
             found.append(f"ln -sfn {shlex.quote(led)} {shlex.quote(words[-1])}")

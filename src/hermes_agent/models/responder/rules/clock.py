@@ -9,11 +9,12 @@ from hermes_agent.models.responder.rules.config import is_near, reread
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
     put_back,
     undo_of,
 )
+from hermes_agent.models.responder.rules.sed import basic, extended
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, stamp
 
@@ -94,14 +95,14 @@ def _truing(
     definition = case.definition(service)
     is_entry = definition is not None and path == definition.path
     copy = earlier(case, path)
-    own, aside = shlex.quote(path), shlex.quote(kept_as(path))
+    own = shlex.quote(path)
     if copy.path and any(_FAKED.search(one) for one in copy.changes if one[0] == ">"):
         fix = put_back(path, copy.path)
     elif is_entry:
-        fix = (f"cp {own} {aside}", f"{_TRUE_TIME} {own}")
+        fix = (keeping(path), f"{_TRUE_TIME} {own}")
     else:
         gone = f"sed -i -E '/^\\s*(export\\s+)?(LD_PRELOAD|FAKETIME\\w*)=/d' {own}"
-        fix = (f"cp {own} {aside}", gone, f"{_TRUE_TIME} {own}")
+        fix = (keeping(path), gone, f"{_TRUE_TIME} {own}")
     offset = re.search(r"FAKETIME_TIMESTAMP_FILE=\"?(/[^\",\s]+)", line)
     fix += reread(case, service) if is_entry else (case.restart(service),)
     yield Idea(
@@ -152,25 +153,23 @@ def _shifted_by(case: Case, service: str, odd: str, spoken: str) -> Iterator[Ide
             number = re.search(r"[+-]?\d+(?:\.\d+)?", text)
             if len(text) > SHORT or number is None or float(number[0]) == 0:
                 continue
-            own, aside = shlex.quote(value), shlex.quote(kept_as(value))
-            change = f"s/{re.escape(number[0])}/0/"
+            own, change = shlex.quote(value), f"s/{basic(number[0])}/0/"
             yield Idea(
                 "clock-jump", service, f"{value} says by how much {service} lives at another time",
                 0.7 + 0.15 * bool(odd or spoken), value, lines(odd, spoken, *text.splitlines()),
-                (), (f"cp {own} {aside}", f"sed -i {shlex.quote(change)} {own}",
+                (), (keeping(value), f"sed -i {shlex.quote(change)} {own}",
                      case.restart(service)), undo_of(value), PREVENT,
             )  # fmt: skip
 
 
 def _zero(path: str, name: str, value: str) -> tuple[str, ...]:
     """Commands that set a number to 0, and leave out what is none."""
-    own, aside = shlex.quote(path), shlex.quote(kept_as(path))
-    key, old = re.escape(name), re.sub(r"([/&])", r"\\\1", re.escape(value))
+    key, old = extended(name), extended(value)
     if re.fullmatch(r"[+-]?[\d.]+\s*\w{0,4}", value):
         change = f"s/({key}[\"']?[ =:]+[\"']?){old}/\\10/I"
     else:
         change = f"/^\\s*(export\\s+)?[\\w.]*{key}\\s*[=:]/Id"
-    return f"cp {own} {aside}", f"sed -i -E {shlex.quote(change)} {own}"
+    return keeping(path), f"sed -i -E {shlex.quote(change)} {shlex.quote(path)}"
 
 
 def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:

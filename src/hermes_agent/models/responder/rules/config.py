@@ -10,12 +10,13 @@ from hermes_agent.models.responder.rules import mending
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
     put_back,
     undo_of,
 )
 from hermes_agent.models.responder.rules.mending import Row
+from hermes_agent.models.responder.rules.sed import basic, replacement
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SECRET
@@ -145,8 +146,7 @@ def _restoring(case: Case, service: str, path: str, said: str, named: bool) -> I
     if copy.path:
         fix = (*_back(case, service, path, copy), case.restart(service))
     elif row is not None:
-        keep = f"cp {shlex.quote(path)} {shlex.quote(kept_as(path))}"
-        fix = keep, row.command(path), case.restart(service)
+        fix = keeping(path), row.command(path), case.restart(service)
         score += 0.2 if said else 0.3
     else:
         fix = _commented(case, service, path, said)
@@ -193,11 +193,8 @@ def blamed(case: Case, service: str, changes: Sequence[str]) -> str:
 
 def swapped(path: str, old: str, new: str) -> tuple[str, ...]:
     """Commands that put one text in the place of another in a file, which is kept aside."""
-    pattern = re.sub(r"([][\\.*^$|/])", r"\\\1", old.strip())
-    text = re.sub(r"([\\&|])", r"\\\1", new.strip())
-    own = shlex.quote(path)
-    aside = shlex.quote(kept_as(path))
-    return f"cp {own} {aside}", f"sed -i {shlex.quote(f's|{pattern}|{text}|')} {own}"
+    change = f"s|{basic(old.strip())}|{replacement(new.strip(), '|')}|"
+    return keeping(path), f"sed -i {shlex.quote(change)} {shlex.quote(path)}"
 
 
 def _commented(case: Case, service: str, path: str, said: str) -> tuple[str, ...]:
@@ -245,7 +242,8 @@ def reread(case: Case, service: str) -> tuple[str, ...]:
     """Commands that have a changed entry used."""
     if not case.supervised:
         return "systemctl daemon-reload", case.restart(service)
-    return "supervisorctl reread", "supervisorctl update", case.restart(service)
+    group = shlex.quote(service.partition(":")[0])
+    return "supervisorctl reread", f"supervisorctl update {group}", case.restart(service)
 
 
 def _unlike_others(case: Case, service: str) -> Iterator[Idea]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from hermes_agent.models.responder.rules.sed import extended, replacement
 from hermes_agent.models.responder.view.case import Case
-from hermes_agent.models.responder.view.versions import kept_as, undo_of
+from hermes_agent.models.responder.view.versions import keeping, undo_of
 
 _PAUSE = re.compile(
     r"pause|interval|delay|sleep|every|period|wait|backoff|poll|tick|cooldown|throttl|cycle|rest"
@@ -39,8 +40,7 @@ class Edit(Struct, frozen=True):
 
     @property
     def fix(self) -> tuple[str, ...]:
-        own = shlex.quote(self.path)
-        return f"cp {own} {shlex.quote(kept_as(self.path))}", self.command
+        return keeping(self.path), self.command
 
     @property
     def command(self) -> str:
@@ -55,9 +55,9 @@ def changed(path: str, key: str, value: str, better: str) -> str:
     """The command that gives a key another value, in whatever form it stands there; no other line
     is touched."""
     own = key.rpartition(".")[2]
-    name = re.sub(r"\\?[-_]", "[-_]", re.escape(own))
+    name = re.sub(r"\\?[-_]", "[-_]", extended(own))
     gap = "[\"']?[[:space:]]*[=: ][[:space:]]*[\"']?"
-    text = f"s/({name}{gap}){re.escape(value)}([^0-9A-Za-z.]|$)/\\1{better}\\2/I"
+    text = f"s/({name}{gap}){extended(value)}([^0-9A-Za-z.]|$)/\\1{replacement(better)}\\2/I"
     return f"sed -i -E {shlex.quote(text)} {shlex.quote(path)}"
 
 

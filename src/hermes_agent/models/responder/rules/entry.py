@@ -11,8 +11,9 @@ from hermes_agent.models.responder.rules.config import swapped
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
+    put_away,
     put_back,
     undo_of,
 )
@@ -220,7 +221,7 @@ def _importable(case: Case, service: str, place: str) -> tuple[tuple[str, ...], 
         ), entry
     name = shlex.quote(entry)
     add = shlex.quote(f"/^\\[program:{service}\\]/a environment={value}")
-    return (f"cp {name} {shlex.quote(kept_as(entry))}", f"sed -i {add} {name}"), entry
+    return (keeping(entry), f"sed -i {add} {name}"), entry
 
 
 def variable(case: Case) -> Iterator[Idea]:
@@ -262,7 +263,7 @@ def _given(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
     if values and place:
         text = shlex.quote(f"{name}={shlex.quote(values[0])}")
         own_place = shlex.quote(place)
-        mend = (f"cp {own_place} {shlex.quote(kept_as(place))}", f"echo {text} >> {own_place}")
+        mend = (keeping(place), f"echo {text} >> {own_place}")
     elif values and entry is not None:
         place = entry.path
         told = entry.settings.get("environment", "")
@@ -323,7 +324,7 @@ def _taken_in(case: Case, service: str, files: Sequence[str]) -> Iterator[Idea]:
     elif not here:
         goal = f"{folder}/{service}.conf"
         mend = (f"cp -p {shlex.quote(files[0])} {shlex.quote(goal)}",)
-        undo = f"mv {goal} {kept_as(goal)}; supervisorctl update"
+        undo = f"{put_away(goal)}; supervisorctl update {shlex.quote(service)}"
     if refused and not mend:
         yield Idea("bad-config", service, f"the supervisor cannot read {place}", 0.55, place,
                    lines(refused), earlier(case, place).wants)  # fmt: skip
@@ -341,7 +342,7 @@ def _readable(case: Case, place: str, refused: str) -> tuple[tuple[str, ...], st
     """What makes an entry readable that the supervisor refuses."""
     if gone := _NO_FOLDER.search(refused):
         folder = str(PurePosixPath(gone[1]).parent)
-        return (f"mkdir -p {shlex.quote(folder)}",), f"rmdir {folder}"
+        return (f"mkdir -p {shlex.quote(folder)}",), f"rmdir {shlex.quote(folder)}"
     copy = earlier(case, place)
     if copy.path:
         return put_back(place, copy.path), undo_of(place)

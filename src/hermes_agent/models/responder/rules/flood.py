@@ -11,7 +11,7 @@ from hermes_agent.models.responder.rules import edits, pieces, room
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
     put_back,
     undo_of,
@@ -168,8 +168,7 @@ def _quietened(
         )  # fmt: skip
 
     for path, line, edit in _loud(case, writer):
-        aside = f"cp {shlex.quote(path)} {shlex.quote(kept_as(path))}"
-        fix = (aside, edit, *_started_anew(case, writer, path))
+        fix = (keeping(path), edit, *_started_anew(case, writer, path))
         sure = 0.96 if _LOUD_LINE.search(told) else 0.9
         yield idea(f"{line} in {path}", sure, fix, undo_of(path), line)
     wants = list[str]()

@@ -10,15 +10,18 @@ from hermes_agent.models.responder.view.versions import (
     KEEP,
     Copy,
     earlier,
+    keeping,
     kept_as,
+    put_away,
     put_back,
+    taken_out,
     undo_of,
     versions,
 )
 
 __all__ = [
-    "ACT", "KEEP", "Copy", "Idea", "Rule", "earlier", "kept_as", "lines", "put_back", "ranked",
-    "undo_of", "versions",
+    "ACT", "KEEP", "Copy", "Idea", "Rule", "earlier", "keeping", "kept_as", "lines", "put_away",
+    "put_back", "ranked", "taken_out", "undo_of", "versions",
 ]  # fmt: skip
 
 ACT = 0.6

@@ -8,7 +8,15 @@ from pathlib import PurePosixPath
 from hermes_agent.models.responder.rules import crontabs, scripts, tables
 from hermes_agent.models.responder.rules.config import swapped
 from hermes_agent.models.responder.rules.crontabs import Job
-from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules.ideas import (
+    Idea,
+    earlier,
+    lines,
+    put_away,
+    put_back,
+    taken_out,
+    undo_of,
+)
 from hermes_agent.models.responder.rules.tables import PREVENT, WAIT
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
@@ -195,8 +203,8 @@ def _locked(case: Case, name: str, job: Job) -> Iterator[Idea]:
             continue
         yield Idea(
             "job-missed", name, f"{path} is the lock of a run of {name} that is gone", 0.92, path,
-            lines(said, *content.lines), (), (f"rm -f {shlex.quote(path)}", WAIT),
-            f"write {content.output.strip()!r} into {path} again", PREVENT,
+            lines(said, *content.lines), (), (put_away(path), WAIT),
+            taken_out(path), PREVENT,
         )  # fmt: skip
     if wants:
         yield Idea(
@@ -286,7 +294,7 @@ def _lacking(case: Case, name: str, job: Job) -> Iterator[Idea]:
         yield Idea(
             "job-missed", name, f"{path}, which {job.script} needs, is gone", 0.85, path,
             lines(said, *(x for x in script.splitlines() if path in x)), (),
-            (f"mkdir -p {shlex.quote(folder)}", WAIT), f"rmdir {folder}", PREVENT,
+            (f"mkdir -p {shlex.quote(folder)}", WAIT), f"rmdir {shlex.quote(folder)}", PREVENT,
         )  # fmt: skip
 
 

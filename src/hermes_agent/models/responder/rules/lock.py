@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.cascade import gave_up
-from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines
+from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines, put_away, taken_out
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SYSTEM
@@ -135,6 +135,8 @@ def _searching(case: Case, service: str, line: str) -> Iterator[Idea]:
         if _LOCK.search(path) and (inside or name in PurePosixPath(path).name):
             if path.endswith((".log", ".conf", ".py")) or ".lock" in path.rpartition("/")[0]:
                 continue
+            if path.startswith(f"{KEEP}/"):
+                continue  # where things are put aside
             yield from _unlocking(case, service, path, line, False)
 
 
@@ -175,8 +177,8 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
     yield Idea(
         "stale-lock", service, claim + other, 0.93 if named else 0.82, path,
         lines(line, holder.line if holder else "", rows[0].line), wants,
-        (*_away(path), *_again(case, service, line)),
-        f"mv {KEEP}/{PurePosixPath(path).name}.stale {path}",
+        (put_away(path), *_again(case, service, line)),
+        taken_out(path),
         ("take locks with flock, which end with their process",),
     )  # fmt: skip
 
@@ -208,12 +210,6 @@ def _is_kin(case: Case, service: str, holder: parse.Process) -> bool:
         for words in (own, its)
     ]
     return bool(first[0]) and first[0] == first[1].rstrip(":")
-
-
-def _away(path: str) -> tuple[str, ...]:
-    """It is put aside, not deleted: what was wrong about that can be undone."""
-    aside = shlex.quote(f"{KEEP}/{PurePosixPath(path).name}.stale")
-    return (f"mv -f {shlex.quote(path)} {aside}",)
 
 
 def _is_its_own(case: Case, service: str, holder: parse.Process, path: str) -> bool:

@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator
 
 from hermes_agent.models.responder.rules import wires
-from hermes_agent.models.responder.rules.ideas import Idea, kept_as, lines, undo_of
+from hermes_agent.models.responder.rules.ideas import Idea, keeping, lines, undo_of
 from hermes_agent.models.responder.rules.names import DATAGRAMS, NO_NAME, PREVENT, hosts
+from hermes_agent.models.responder.rules.sed import basic
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -94,7 +95,7 @@ def searched(case: Case) -> Iterator[Idea]:
             yield Idea(
                 "dns-failure", service, f"{host} is {host}.{domain}, and no list says so", 0.76,
                 f"{path}: {told or 'search'}", lines(spoken, told), (),
-                (f"cp {path} {kept_as(path)}", edit, case.restart(service)), undo_of(path),
+                (keeping(path), edit, case.restart(service)), undo_of(path),
                 PREVENT,
             )  # fmt: skip
 
@@ -118,13 +119,12 @@ def misasked(case: Case) -> Iterator[Idea]:
                                f"{path}: {key}", lines(spoken), wants)  # fmt: skip
                 if found[1] in here or not here or (found[1], found[2] or "53") in listed:
                     continue
-                own, aside = shlex.quote(path), shlex.quote(kept_as(path))
-                old = re.escape(found[0])
+                own, old = shlex.quote(path), basic(found[0])
                 yield Idea(
                     "dns-failure", service,
                     f"{service} asks {found[0]} for names, where nobody is; {here[0]} answers",
                     0.82, f"{path}: {key} {value}", lines(spoken, f"{key} {value}"), (),
-                    (f"cp {own} {aside}", f"sed -i 's/{old}/{here[0]}/' {own}",
+                    (keeping(path), f"sed -i 's/{old}/{here[0]}/' {own}",
                      case.restart(service)), undo_of(path), PREVENT,
                 )  # fmt: skip
 
@@ -153,7 +153,7 @@ def tardy(case: Case) -> Iterator[Idea]:
                 "dns-failure", service, f"{host} is resolved late: {first} is asked first and does "
                 "not answer", 0.86, f"{path}: {servers[0]}",
                 lines(spoken, servers[0], took[0] if took else ""), (),
-                (f"cp {path} {kept_as(path)}",
+                (keeping(path),
                  f"sed -i -E '/^nameserver\\s+{re.escape(first)}\\s*$/s/^/# /' {path}",
                  case.restart(service)), undo_of(path), PREVENT,
             )  # fmt: skip

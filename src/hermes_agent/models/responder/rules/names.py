@@ -8,7 +8,7 @@ from hermes_agent.models.responder.rules.ideas import (
     Copy,
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
     put_back,
     undo_of,
@@ -159,13 +159,12 @@ def _misforwarded(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator
                 if not named or not others or named[1] in here or not path.startswith("/"):
                     continue
                 quoted = shlex.quote(path)
-                aside = shlex.quote(kept_as(path))
                 yield Idea(
                     "dns-failure", owner,
                     f"{claim}: {owner} asks {named[1]}, where nobody is; {others[0]} answers",
                     0.84, f"{path}: {key} {value}",
                     (*evidence, *lines(f"{key} {value}", *case.troubles(owner)[:1])), (),
-                    (f"cp {quoted} {aside}",
+                    (keeping(path),
                      f"sed -i 's/{re.escape(named[1])}/{others[0]}/' {quoted}",
                      case.restart(owner)), undo_of(path), PREVENT,
                 )  # fmt: skip
@@ -183,7 +182,7 @@ def _order(case: Case, service: str, claim: str, spoken: str) -> Iterator[Idea]:
             yield Idea(
                 "dns-failure", service, f"{claim}: DNS is not asked", 0.88,
                 f"/etc/nsswitch.conf: {line}", lines(line, spoken), (),
-                (f"cp /etc/nsswitch.conf {kept_as('/etc/nsswitch.conf')}",
+                (keeping("/etc/nsswitch.conf"),
                  "sed -i -E 's/^hosts:.*/hosts: files dns/' /etc/nsswitch.conf",
                  case.restart(service)), undo_of("/etc/nsswitch.conf"), PREVENT,
             )  # fmt: skip
@@ -196,16 +195,14 @@ def _other_server(
     working = _dns_listener(case)
     if not working or any(working in line for line in servers[:1]):
         return
-    path, keep = "/etc/resolv.conf", kept_as("/etc/resolv.conf")
+    path = "/etc/resolv.conf"
     told = servers[0] if servers else "what /etc/resolv.conf names"
-    fix = (
-        f"cp {path} {keep}; sed -i -E '/^nameserver /d; 1i nameserver {working}' {path}"
-        if servers
-        else f"cp {path} {keep} 2>/dev/null; printf 'nameserver {working}\\n' >> {path}"
-    )
+    edit = f"printf 'nameserver {working}\\n' >> {path}"
+    if servers:  # those that are asked now stay, after it
+        edit = f"sed -i '1i nameserver {working}' {path}"
     yield Idea(
         "dns-failure", service, f"{claim}: {told} does not answer, {working} does", 0.8,
-        f"{path}: {told}", evidence, (), tuple(fix.split("; ", 1)), undo_of(path), PREVENT,
+        f"{path}: {told}", evidence, (), (keeping(path), edit), undo_of(path), PREVENT,
     )  # fmt: skip
 
 
@@ -234,7 +231,7 @@ def _unlisted(
     yield Idea(
         "dns-failure", service, f"{claim}: /etc/hosts does not have it", 0.66,
         f"/etc/hosts: {host}", (*evidence, *lines(shown)), (),
-        (f"cp /etc/hosts {kept_as('/etc/hosts')}",
+        (keeping("/etc/hosts"),
          f"printf '%s %s\\n' {address} {shlex.quote(host)} >> /etc/hosts", case.restart(service)),
         undo_of("/etc/hosts"), PREVENT,
     )  # fmt: skip
@@ -271,7 +268,7 @@ def _astray(case: Case, service: str, host: str, answer: str) -> Iterator[Idea]:
     if named:
         escaped = re.escape(host).replace("/", "\\/")
         fix = put_back("/etc/hosts", copy.path) if copy.path else (
-            f"cp /etc/hosts {kept_as('/etc/hosts')}",
+            keeping("/etc/hosts"),
             f"sed -i -E '/\\s{escaped}(\\s|$)/s/^/# /' /etc/hosts",
         )  # fmt: skip
         yield Idea(
@@ -303,11 +300,11 @@ def _misled(
     for path, text in _rows(case.text(probes.mentions(host))):
         if led in text and right and probes.BACKUPS.search(path) is None:
             old, mark = re.escape(led), re.escape(host).replace("/", "\\/")
-            quoted, aside = shlex.quote(path), shlex.quote(kept_as(path))
+            quoted = shlex.quote(path)
             yield Idea(
                 "dns-failure", server or service, f"{claim}; it is on {right}", 0.82,
                 f"{path}: {text}", lines(spoken, text), (),
-                (f"cp {quoted} {aside}",
+                (keeping(path),
                  f"sed -i -E '/{mark}/s/{old}/{right}/' {quoted}",
                  *((case.restart(server),) if server else ()), case.restart(service)),
                 undo_of(path), PREVENT,

@@ -110,7 +110,8 @@ def _permitting(case: Case, service: str, path: str, line: str) -> Iterator[Idea
         change = _right_mode(case, one.path, beside) or ("u+rwx" if one.folder else "u+rw")
         change = "u+rx" if runs and one.path == path and not one.folder else change
         fix.append(f"chmod {change} {shlex.quote(one.path)}")
-        undo += [f"chmod {octal(one.mode[1:])} {one.path}"] if "?" not in one.mode else []
+        if "?" not in one.mode:
+            undo.append(f"chmod {octal(one.mode[1:])} {shlex.quote(one.path)}")
     yield Idea(
         "permission-change", service, f"{claim}: the mode of {wrong[0].path} was changed",
         0.7 if guessed else 0.9, wrong[0].path, lines(line, wrong[0].line), wants,
@@ -185,7 +186,7 @@ def _unsaid(case: Case, service: str, line: str) -> Iterator[Idea]:
     fix = [
         f"chmod {'u+rwx' if row[1] == 'd' else 'u+rw'} {shlex.quote(row[4])}" for row in rows[:MOST]
     ]
-    undo = [f"chmod {octal(row[2])} {row[4]}" for row in rows[:MOST]]
+    undo = [f"chmod {octal(row[2])} {shlex.quote(row[4])}" for row in rows[:MOST]]
     yield Idea(
         "permission-change", service,
         f"{service} may not use {first[4]}: its mode was changed", 0.88 if line else 0.66,
@@ -241,7 +242,8 @@ def _closing(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
         "permission-change", service, f"{path} is open to others, and {service} refuses it",
         0.92, path, lines(line, last[0]), (),
         (f"chmod go-rwx {shlex.quote(path)}", case.restart(service)),
-        f"chmod {octal(last[2])} {path}", ("change modes by configuration management only",),
+        f"chmod {octal(last[2])} {shlex.quote(path)}",
+        ("change modes by configuration management only",),
     )  # fmt: skip
 
 
@@ -261,7 +263,9 @@ def _right_mode(case: Case, culprit: str, beside: str) -> str:
 
 def octal(mode: str) -> str:
     bits = [0 if sign in "-ST" else 1 for sign in mode[:9]]
-    return "".join(str(bits[at] * 4 + bits[at + 1] * 2 + bits[at + 2]) for at in (0, 3, 6))
+    plain = "".join(str(bits[at] * 4 + bits[at + 1] * 2 + bits[at + 2]) for at in (0, 3, 6))
+    more = sum(bit for at, bit in ((2, 4), (5, 2), (8, 1)) if mode[at] in "sStT")
+    return f"{more}{plain}" if more else plain
 
 
 RULES = (permission,)

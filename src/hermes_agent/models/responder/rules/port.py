@@ -8,12 +8,13 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from hermes_agent.models.responder.rules.ideas import (
-    KEEP,
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
+    put_away,
     put_back,
+    taken_out,
     undo_of,
 )
 from hermes_agent.models.responder.view import needed, parse, probes
@@ -197,7 +198,7 @@ def _silenced(line: str, place: str) -> tuple[str, ...]:
     name = shlex.quote(place)
     find = f"n=$(grep -nxFm1 -- {shlex.quote(line)} {name} | cut -d: -f1)"
     return (
-        f"cp {name} {shlex.quote(kept_as(place))}",
+        keeping(place),
         f'{find}; [ -n "$n" ] && sed -i "${{n}}s/^/# /" {name}',
     )
 
@@ -231,7 +232,7 @@ def _telling(case: Case, service: str, port: int) -> list[str]:
 
 def _exchanged(path: str, was: int, now: int) -> tuple[str, ...]:
     name = shlex.quote(path)
-    return f"cp {name} {shlex.quote(kept_as(path))}", f"sed -i 's/\\b{was}\\b/{now}/g' {name}"
+    return keeping(path), f"sed -i 's/\\b{was}\\b/{now}/g' {name}"
 
 
 def _site(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
@@ -254,13 +255,12 @@ def _site(case: Case, held: Held, owner: str, evidence: tuple[str, ...]) -> Iter
     ]
     given = "".join(f" -c {shlex.quote(one)}" for one in main[:1])
     for path in fitting[:1]:
-        aside = f"{KEEP}/{path.strip('/').replace('/', '-')}.aside"
         yield Idea(
             "port-conflict", held.service, f"{held.claim}: nginx has it by {path}", 0.9,
             f"{path}, {held.locus}", evidence, wants,
-            (f"mv {shlex.quote(path)} {shlex.quote(aside)}",
+            (put_away(path),
              f"nginx{given} -t && nginx{given} -s reload", "sleep 1", case.restart(held.service)),
-            f"mv {aside} {path}", ("look which ports are taken before a site is enabled",),
+            taken_out(path), ("look which ports are taken before a site is enabled",),
         )  # fmt: skip
     if wants and not fitting:
         yield Idea("port-conflict", held.service, f"{held.claim}, which is nginx", 0.6,

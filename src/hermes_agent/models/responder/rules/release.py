@@ -86,7 +86,7 @@ def _linked(case: Case, service: str) -> Iterator[Idea]:
             now.name,
             lines(code or broken, own.line if own else "", f"{link} -> {target}"), wants,
             (f"ln -sfn {previous} {link_at}", case.restart(service)) if before else (),
-            f"ln -sfn {target} {link}", PREVENT,
+            f"ln -sfn {shlex.quote(target)} {link_at}", PREVENT,
         )  # fmt: skip
 
 
@@ -236,8 +236,8 @@ def _put_aside(case: Case, service: str) -> Iterator[Idea]:
             "bad-deploy", service, f"what is in {folder} is worse than what was put aside",
             min(_score(case, service, here.name), 0.8), folder,
             lines(code or broken, *(row.line for row in kept)), wants,
-            (f"mv {own} {away}", f"cp -a {old} {own}", case.restart(service)) if older else (),
-            f"mv {own} {away}.tried; mv {away} {own}", PREVENT,
+            (f"mv -T {own} {away}", f"cp -a {old} {own}", case.restart(service)) if older else (),
+            f"mv -T {own} {away}.tried; mv -T {away} {own}", PREVENT,
         )  # fmt: skip
 
 

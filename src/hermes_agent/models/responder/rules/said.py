@@ -3,7 +3,6 @@ it would take, by what others have there, or by the word that is nearly the same
 tells what would be right, the line is put out, so that what it does by itself counts."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -17,7 +16,7 @@ from hermes_agent.models.responder.rules.complaints import (
     read,
 )
 from hermes_agent.models.responder.rules.config import PREVENT, is_near, reread, swapped
-from hermes_agent.models.responder.rules.ideas import Idea, kept_as, lines, undo_of
+from hermes_agent.models.responder.rules.ideas import Idea, lines, put_away, taken_out, undo_of
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.house import CODE
@@ -78,14 +77,13 @@ def halted_by(case: Case) -> Iterator[Idea]:
             if not wants and (not rows or parse.holders(case.text(open_by))):
                 continue
             small = len(rows) == 1 and rows[0].mode[0] == "-" and rows[0].size <= MARK_BYTES
-            kept = kept_as(path)
-            fix = (f"mv {shlex.quote(path)} {shlex.quote(kept)}", case.restart(service))
+            fix = (put_away(path), case.restart(service))
             lock = re.search(r"lock|pid", path, re.IGNORECASE) is not None
             yield Idea(
                 "stale-lock" if lock else "cascading-failure", service,
                 f"{service} does nothing as long as {path} is there", 0.61, path,
                 lines(line, rows[0].line if rows else ""), wants, fix if small else (),
-                f"mv {kept} {path}", ("let marks of this kind end by themselves",),
+                taken_out(path), ("let marks of this kind end by themselves",),
             )  # fmt: skip
             break
 

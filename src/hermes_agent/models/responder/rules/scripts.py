@@ -9,7 +9,14 @@ from pathlib import PurePosixPath
 from hermes_agent.models.responder.rules import crontabs
 from hermes_agent.models.responder.rules.config import swapped
 from hermes_agent.models.responder.rules.crontabs import Job
-from hermes_agent.models.responder.rules.ideas import Idea, kept_as, lines, undo_of
+from hermes_agent.models.responder.rules.ideas import (
+    Idea,
+    keeping,
+    lines,
+    put_away,
+    taken_out,
+    undo_of,
+)
 from hermes_agent.models.responder.rules.tables import PREVENT, WAIT, lies
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case
@@ -82,7 +89,7 @@ def _started(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]
         return
     told = next((line for line in said if _BAD_START.search(line)), "")
     text, own = case.text(look), shlex.quote(job.script)
-    keep = f"cp -p {own} {shlex.quote(kept_as(job.script))}"
+    keep = keeping(job.script)
     if "^M$" in text:
         yield Idea(
             "job-missed", name, f"lines of {job.script} end as on another system", 0.92,
@@ -119,11 +126,10 @@ def _kept_off(case: Case, name: str, job: Job) -> Iterator[Idea]:
             yield Idea("job-missed", name, f"{path} may keep {name} from its work", 0.6, path,
                        lines(row), wants)  # fmt: skip
         elif "No such file" not in case.text(probes.walk(path)):
-            own, away = shlex.quote(path), shlex.quote(kept_as(path))
             yield Idea(
                 "job-missed", name, f"{path} keeps {name} from its work", 0.9, path,
                 lines(row, *case.text(probes.walk(path)).splitlines()[-1:]), (),
-                (f"mv {own} {away}", WAIT), f"mv {away} {own}", PREVENT,
+                (put_away(path), WAIT), taken_out(path), PREVENT,
             )  # fmt: skip
 
 

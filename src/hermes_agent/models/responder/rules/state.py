@@ -6,7 +6,15 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder.rules.ideas import KEEP, Idea, kept_as, lines
+from hermes_agent.models.responder.rules.ideas import (
+    KEEP,
+    Idea,
+    keeping,
+    lines,
+    put_away,
+    taken_out,
+    undo_of,
+)
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, LOG, SECRET, SHARED, SYSTEM
@@ -114,20 +122,20 @@ def _mending(case: Case, service: str, path: str, line: str, said: bool) -> Iter
         return
     copy = _best([row for row in rows if row.path != path and row.size], own)
     row = next(iter(parse.listing(case.text(probes.rows(path)))), None)
-    name, aside = shlex.quote(path), shlex.quote(kept_as(path))
+    name = shlex.quote(path)
     seen = lines(line, row.line if row else own.line, copy.line if copy else "")
     if copy is not None:
         yield Idea(
             "service-crash", service, f"{claim}; {copy.path} is the last good one",
             0.87 if said else 0.72, f"{path}, from {copy.path}", seen, (),
-            (f"cp -p {name} {aside}", f"cp -p {shlex.quote(copy.path)} {name}",
+            (keeping(path), f"cp -p {shlex.quote(copy.path)} {name}",
              case.restart(service)),
-            f"cp -p {aside} {path}", ("write such files anew and rename them, and keep the last",),
+            undo_of(path), ("write such files anew and rename them, and keep the last",),
         )  # fmt: skip
     elif said and _is_one_of_many(case, service, path, look):
         yield Idea(
             "service-crash", service, f"{service} ends on {path}, one piece of its work", 0.8, path,
-            seen, (), (f"mv {name} {aside}", case.restart(service)), f"mv {aside} {path}",
+            seen, (), (put_away(path), case.restart(service)), taken_out(path),
             ("let what cannot be read be put aside by itself",),
         )  # fmt: skip
 

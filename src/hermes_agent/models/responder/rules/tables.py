@@ -11,11 +11,12 @@ from hermes_agent.models.responder.rules.crontabs import Job
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
-    kept_as,
+    keeping,
     lines,
     put_back,
     undo_of,
 )
+from hermes_agent.models.responder.rules.permission import octal
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -72,12 +73,12 @@ def _lying(case: Case, name: str, job: Job) -> Iterator[Idea]:
     if row is not None and (row.mode[5] == "w" or row.mode[8] == "w"):
         claim = f"cron does not read {job.table}: others may write it"
         yield _idea(name, job, claim, 0.92, (f"chmod go-w {own}",), row.line, job.line,
-                    undo=f"chmod g+w {own}")  # fmt: skip
+                    undo=f"chmod {octal(row.mode[1:])} {own}")  # fmt: skip
     if row is not None and row.user != "root" and crontabs.is_system(job.table):
         claim = f"cron does not read {job.table}: it is {row.user}'s"
         yield _idea(name, job, claim, 0.92, (f"chown root {own}",), row.line, job.line,
-                    undo=f"chown {row.user} {own}")  # fmt: skip
-    keep = f"cp {own} {shlex.quote(kept_as(job.table))}"
+                    undo=f"chown {shlex.quote(row.user)} {own}")  # fmt: skip
+    keep = keeping(job.table)
     if seen.unended:
         claim = f"cron does not read {job.table}: its last line has no end"
         yield _idea(name, job, claim, 0.92, (keep, f"echo >> {own}"), f"unended {job.table}",
@@ -233,9 +234,8 @@ def _elsewhere(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Ide
         row = next((x for x in rows if re.match(r"\s*PATH\s*=", x)), "")
         fix = swapped(job.table, row, f"PATH={folders[0]}:{':'.join(job.path)}")
         if not row:
-            keep = f"cp {shlex.quote(job.table)} {shlex.quote(kept_as(job.table))}"
             more = f"1i PATH={folders[0]}:/usr/local/sbin:/usr/local/bin:{crontabs.PATH}"
-            fix = keep, f"sed -i {shlex.quote(more)} {shlex.quote(job.table)}"
+            fix = keeping(job.table), f"sed -i {shlex.quote(more)} {shlex.quote(job.table)}"
         claim = f"{word}, which {name} calls, lies in {folders[0]}, where cron does not look"
         yield _idea(name, job, claim, 0.9, fix, told, row, job.line)
 

@@ -185,7 +185,7 @@ def kept_as(path: str) -> str:
 def put_back(path: str, copy: str) -> tuple[str, ...]:
     """Commands that put an earlier version in the place of a file."""
     here = PurePosixPath(path)
-    keep = f"cp {shlex.quote(path)} {shlex.quote(kept_as(path))}"
+    keep = keeping(path)
     if copy.startswith(GIT):
         revision = re.sub(r"[^0-9A-Za-z~^]", "", copy.removeprefix(GIT))
         git = f"git -c safe.directory='*' -C {shlex.quote(str(here.parent))}"
@@ -199,5 +199,21 @@ def put_back(path: str, copy: str) -> tuple[str, ...]:
     return keep, f"cp {shlex.quote(copy)} {shlex.quote(path)}"
 
 
+def keeping(path: str) -> str:
+    """The command that keeps a copy, which nobody may read who may not read the file. What is there
+    by that name is not written to, whoever put it there, and a copy of before stays."""
+    return f"cp -p --backup=numbered {shlex.quote(path)} {shlex.quote(kept_as(path))}"
+
+
 def undo_of(path: str) -> str:
-    return f"cp {shlex.quote(kept_as(path))} {shlex.quote(path)}"
+    return f"cp -p {shlex.quote(kept_as(path))} {shlex.quote(path)}"
+
+
+def put_away(path: str) -> str:
+    """The command that moves a file to where copies are kept, over nothing that is there."""
+    return f"mv -T --backup=numbered {shlex.quote(path)} {shlex.quote(kept_as(path))}"
+
+
+def taken_out(path: str) -> str:
+    """The command that moves back what was put away."""
+    return f"mv -T {shlex.quote(kept_as(path))} {shlex.quote(path)}"
