@@ -91,6 +91,14 @@ def incident(action: str, **given: object) -> Call:
     return Call("incident", {"action": action, **given})
 
 
+def hypothesis(idea: Idea, confidence: float, **state: str) -> Call:
+    """What is believed, for the board; `state`, where it is settled."""
+    return incident(
+        "hypothesis", claim=idea.claim, component=idea.component, category=idea.category,
+        confidence=confidence, evidence=list(quotes(idea.evidence)), **state,
+    )  # fmt: skip
+
+
 def run(text: str, commands: Sequence[str], more: Sequence[Call] = ()) -> Steps:
     """Run commands, and whatever else goes with them; what they came to."""
     answer = yield Move(text, (*(terminal(command) for command in commands), *more))
@@ -163,16 +171,7 @@ def _posts(fresh: Sequence[Idea], written: dict[str, str]) -> list[Call]:
         if written.get(idea.claim) == mark or not idea.evidence:
             continue
         written[idea.claim] = mark
-        calls.append(
-            incident(
-                "hypothesis",
-                claim=idea.claim,
-                component=idea.component,
-                category=idea.category,
-                confidence=round(idea.score, 2),
-                evidence=list(quotes(idea.evidence)),
-            )
-        )
+        calls.append(hypothesis(idea, round(idea.score, 2)))
     return calls
 
 

@@ -1,15 +1,12 @@
 """What is learned from an incident: a skill with a runbook, written from the playbook of its
 category."""
 
-from collections.abc import Sequence
-
-from hermes_agent.core.messages import Message
 from hermes_agent.models.responder.brief import Aftermath
 from hermes_agent.models.responder.moves import Call, Move, Work
 from hermes_agent.models.responder.playbooks import playbook
 
 
-def aftermath(task: Aftermath, _before: Sequence[Message]) -> Work:
+def aftermath(task: Aftermath) -> Work:
     book = playbook(task.category)
     if book is None or not task.skill_wanted or task.known:
         return f"There is no more to learn from this: {task.category} is known."

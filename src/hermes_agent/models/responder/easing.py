@@ -4,13 +4,13 @@ back where it did not."""
 import re
 from collections.abc import Generator, Sequence
 
-from hermes_agent.models.responder.acting import Tried, incident, terminal
+from hermes_agent.models.responder.acting import Tried, hypothesis, terminal
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.view.case import Case, case_of, paths_in
-from hermes_agent.models.responder.view.seen import Seen, quotes
+from hermes_agent.models.responder.view.seen import Seen
 
 _UNDONE = re.compile(
     r"(?:\S*on-node \S+ |\S*ip netns exec \S+ )?"
@@ -66,17 +66,7 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
         return False
     starts = tuple(command for command in idea.fix if _READS.search(command))
     calls = [terminal(command) for command in (*back, *starts)]
-    calls.append(
-        incident(
-            "hypothesis",
-            claim=idea.claim,
-            component=idea.component,
-            category=idea.category,
-            confidence=0.05,
-            state="refuted",
-            evidence=list(quotes(idea.evidence)),
-        )
-    )
+    calls.append(hypothesis(idea, 0.05, state="refuted"))
     yield Move("That eased nothing: I take it back.", tuple(calls))
     tried.done = [command for command in tried.done if command not in idea.fix]
     tried.done.append(f"taken back: {idea.claim}")

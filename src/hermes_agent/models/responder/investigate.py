@@ -10,6 +10,7 @@ from hermes_agent.models.responder.acting import (
     ended_by,
     held,
     holds,
+    hypothesis,
     incident,
     lasts,
     mend,
@@ -43,6 +44,8 @@ SHOWN = 40
 """Letters by which a quote is known that was refused."""
 LIKELY = 0.5
 """From which score on what was not tried yet is told before what did not help."""
+_DOWN = ("FATAL", "BACKOFF", "EXITED", "failed")
+"""States of what neither runs nor was stopped by anybody."""
 CHILDREN, UNITS = 6, 30
 NEAR, MORE, OTHERS, ROUNDS = 4, 24, 8, 2
 """Services that are looked at once more, looks at them, logs that are nobody's, and how often."""
@@ -207,12 +210,9 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
     yield from _raise_others(idea, tried, brief)
     given = report(idea, tried.told)
     calls = (
-        incident(
-            "hypothesis", claim=idea.claim, component=idea.component, category=idea.category,
-            confidence=0.95, state="confirmed", evidence=given["evidence"],
-        ),
+        hypothesis(idea, 0.95, state="confirmed"),
         incident("resolve", **given),
-    )  # fmt: skip
+    )
     answer = yield Move("The checks hold again.", calls)
     left = list(quotes(idea.evidence))
     while answer.results and not answer.results[-1].ok:
@@ -227,17 +227,20 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
 
 
 def _raise_others(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, None]:
-    """Whoever gave up on what was mended is started, though no check asks for it."""
+    """Whoever gave up on what was mended and is seen to be still down is started, though no check
+    asks for it."""
     before = case_of(brief, tried.seen)
     fallen = fell_with(before, idea.component)
     if not fallen:
         return
-    found = yield from run("Others fell with it: are they up again?", [probes.STATUS])
-    up = {one.name for one in parse.supervised(found[0].output) if one.up}
-    starts = [before.restart(one) for one in fallen if one not in up]
+    status = probes.STATUS if before.supervised else probes.UNITS
+    found = yield from run("Others fell with it: are they up again?", [status])
+    now = case_of(brief, found).programs
+    starts = [before.restart(one) for one in fallen if one in now and now[one].state in _DOWN]
     if starts:
-        yield from run("They are started, too.", [*starts, "sleep 1"])
-        tried.done += starts
+        found = yield from run("They are started, too.", [*starts, "sleep 1"])
+        went = [one for one in found if one.ok or ": started" in one.output]
+        tried.done += [one.command for one in went if one.command in starts]
 
 
 def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:

@@ -71,7 +71,7 @@ def _next(messages: Sequence[Message]) -> Move:
         return Move(WHAT_IT_IS)
     if sum(not isinstance(message, UserMessage) for message in since) > 20 * MOST_REPLIES:
         return Move("I have come to no end, and stop here: people must go on.")
-    return next_move(_work(task, messages[: at + 1]), since)
+    return next_move(_work(task), since)
 
 
 def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:
@@ -83,12 +83,12 @@ def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:
     return len(messages) - 1, None
 
 
-def _work(task: Task, before: Sequence[Message]) -> Work:
+def _work(task: Task) -> Work:
     match task:
         case Brief():
             return investigation(task)
         case Aftermath():
-            return aftermath(task, before)
+            return aftermath(task)
         case Look():
             return child(task)
 

@@ -136,7 +136,7 @@ def _unindexed(
     row = next((x for x in _rows(case, place, user, "index") if x[0] == table), None)
     found = re.search(r"\bwhere\s+\(?\"?(?:\w+\.)?(\w+)\"?\s*(?:=|<|>|in\b|like\b|between\b)",
                       late.query, re.IGNORECASE)  # fmt: skip
-    if row is None or found is None or not 0 <= parse.number(row[1]) >= ROWS:
+    if row is None or found is None or parse.number(row[1]) < ROWS:
         return
     column = found[1]
     if re.search(rf"\(\"?{re.escape(column)}\b", row[2] if len(row) > 2 else ""):

@@ -73,9 +73,7 @@ def addresses(text: str) -> list[tuple[str, str, str]]:
     """Device, address with its length, and line of `ip -br addr`."""
     found = []
     for line in text.splitlines():
-        if row := re.match(
-            r"([^@\s]+)(?:@\S+)?\s+(?:UP|DOWN|UNKNOWN|LOWERLAYERDOWN)\s+(.*)$", line
-        ):
+        if row := re.match(rf"([^@\s]+)(?:@\S+)?\s+{_STATE}\s+(.*)$", line):
             found += [(row[1], one, line) for one in ADDRESS.findall(row[2]) if "/" in one]
     return found
 

@@ -108,8 +108,7 @@ def units(text: str) -> Iterator[Program]:
     """`systemctl list-units --type=service --all --plain --no-legend`."""
     for line in text.splitlines():
         if found := _UNIT.match(line):
-            state = "active" if found[3] == "active" else found[3]
-            yield Program(found[1].removesuffix(".service"), state, 0, line)
+            yield Program(found[1].removesuffix(".service"), found[3], 0, line)
 
 
 def unit_facts(text: str) -> Iterator[dict[str, str]]:

@@ -1,0 +1,125 @@
+"""What keeps one machine from another, as tools of the network show it, and how it is put back."""
+
+import pytest
+
+from hermes_agent.models.responder.rules import wires
+from hermes_agent.models.responder.rules.wires import Cut
+
+LOOP = "1: lo: <LOOPBACK,UP> mtu 65536 state UNKNOWN\\    link/loopback 00:00:00:00:00:00 brd 0\n"
+ETH = "2: eth0@if9: <BROADCAST,UP> mtu 1500 state UP\\    link/ether 02:00:00:00:00:02 brd ff:ff\n"
+TO = "10.9.0.7"
+MAC = "02:00:00:00:00:07"
+
+
+def done(cuts: list[Cut]) -> list[tuple[str, str]]:
+    return [(one.fix, one.undo) for one in cuts]
+
+
+def test_a_link_with_smaller_packets_than_the_others_gets_theirs() -> None:
+    small = ETH.replace("mtu 1500", "mtu 600")
+    assert done(list(wires.narrowed(LOOP + small, 1500))) == [
+        ("ip link set eth0 mtu 1500", "ip link set eth0 mtu 600")
+    ]
+    assert not list(wires.narrowed(LOOP + ETH, 1500))
+
+
+def test_a_link_that_does_not_ask_who_is_where_asks_again() -> None:
+    silent = ETH.replace("BROADCAST,UP", "BROADCAST,NOARP,UP")
+    assert done(list(wires.narrowed(silent, 1500))) == [
+        ("ip link set eth0 arp on", "ip link set eth0 arp off")
+    ]
+
+
+def test_a_queue_that_loses_much_is_taken_away_and_one_that_only_waits_is_not() -> None:
+    loses = "qdisc netem 8001: dev eth0 root refcnt 2 limit 1000 loss 90%"
+    assert done(list(wires.lossy(loses))) == [
+        ("tc qdisc del dev eth0 root", "tc qdisc add dev eth0 root netem limit 1000 loss 90%")
+    ]
+    assert list(wires.lossy(loses.replace("loss 90%", "loss random 40%")))
+    assert list(wires.lossy("qdisc blackhole 8001: dev eth0 root"))
+    for well in ("loss 2%", "delay 20ms"):
+        assert not list(wires.lossy(loses.replace("loss 90%", well)))
+    assert not list(wires.lossy("qdisc noqueue 0: dev eth0 root refcnt 2"))
+
+
+def test_rules_below_those_for_addresses_are_known_by_the_tool_that_lists_them() -> None:
+    rule = f"-A INPUT -j DROP -d {TO}"
+    listed = f"= arptables\n*filter\n:INPUT ACCEPT\n{rule}\n= ebtables\n-A FORWARD -j DROP\n"
+    assert done(list(wires.below(listed, TO))) == [
+        (f"arptables -D INPUT -j DROP -d {TO}", f"arptables {rule}"),
+        ("ebtables -D FORWARD -j DROP", "ebtables -A FORWARD -j DROP"),
+    ]
+    assert len(list(wires.below(listed, "10.9.0.8"))) == 1
+
+
+@pytest.mark.parametrize("odd", ["; rm -rf /", "$(reboot)", "`reboot`", "> /etc/passwd", "& x"])
+def test_a_rule_with_letters_that_a_shell_heeds_is_left_alone(odd: str) -> None:
+    row = f'-A INPUT -d {TO} -m comment --comment "x{odd}" -j DROP'
+    assert not list(wires.below(f"= ebtables\n{row}", TO))
+    assert not list(wires.filtered(f"*filter\n{row}", TO, 6100, far=False))
+
+
+def test_of_the_rules_of_a_table_only_those_that_are_for_it_count() -> None:
+    saved = (
+        "*nat\n:PREROUTING ACCEPT [0:0]\n"
+        f"[3:180] -A OUTPUT -d {TO}/32 -p tcp -m tcp --dport 6000:6200 -j REDIRECT --to-ports 9\n"
+        "COMMIT\n*filter\n:INPUT ACCEPT [1:1]\n"
+        f"[0:0] -A INPUT -s {TO}/32 -p tcp -m multiport --dports 22,80 -j DROP\n"
+        f"[0:0] -A INPUT ! -s {TO} -i lo -j DROP\nCOMMIT\n"
+    )
+    found = list(wires.filtered(saved, TO, 6100, far=False))
+    assert [one.fix.split(" -d ")[0] for one in found] == ["iptables -t nat -D OUTPUT"]
+    assert "turns it away" in found[0].claim
+
+
+def test_a_chain_that_is_closed_lets_through_only_what_is_asked_for() -> None:
+    closed = "*filter\n:OUTPUT DROP [5:300]\nCOMMIT\n"
+    rule = f"OUTPUT -d {TO} -p tcp --dport 6100 -j ACCEPT"
+    assert done(list(wires.filtered(closed, TO, 6100, far=False))) == [
+        (f"iptables -I {rule}", f"iptables -D {rule}")
+    ]
+    unused = closed.replace("[5:300]", "[0:0]")
+    assert not list(wires.filtered(unused, TO, 6100, far=False))
+
+
+def test_routes_and_rules_for_routes_that_lead_nowhere_are_taken_away() -> None:
+    routes = f"default via 10.9.0.1 dev eth0\nblackhole {TO}\nunreachable 10.8.0.0/16\n"
+    assert done(list(wires.barred(routes, TO, far=False))) == [
+        (f"ip route del blackhole {TO}", f"ip route add blackhole {TO}")
+    ]
+    rules = f"0:\tfrom all lookup local\n90:\tfrom all to {TO} lookup 66\n32766:\tfrom all\n"
+    assert [one.fix for one in wires.sent_off(rules, TO)] == [
+        f"ip rule del pref 90 from all to {TO} lookup 66"
+    ]
+    assert not list(wires.sent_off(rules, "10.9.0.8"))
+
+
+def test_a_narrower_route_past_the_network_in_which_it_is_leads_astray() -> None:
+    text = (
+        "eth0@if9 UP 10.9.0.1/24\nveth1 UP 10.7.0.1/24\n"
+        f"10.9.0.0/24 dev eth0 proto kernel scope link\n{TO} dev veth1 scope link linkdown\n"
+    )
+    found = list(wires.elsewhere(text, f"{TO} dev veth1 src 10.7.0.1", TO))
+    assert [one.fix for one in found] == [f"ip route del {TO} dev veth1 scope link"]
+    assert found[0].score > next(wires.elsewhere(text, f"{TO} dev eth0", TO)).score
+
+
+def test_an_interface_that_somebody_set_down_is_set_up_and_one_without_a_cable_is_not() -> None:
+    text = "eth0@if9 DOWN 02:00 <BROADCAST,MULTICAST>\neth1 DOWN 02:01 <NO-CARRIER,BROADCAST,UP>\n"
+    assert done(list(wires.set_down(text))) == [("ip link set eth0 up", "ip link set eth0 down")]
+
+
+def test_a_neighbour_is_only_wrong_where_it_is_known_who_is_there() -> None:
+    row = f"{TO} dev eth0 lladdr 02:aa:aa:aa:aa:aa STALE"
+    assert not list(wires.neighbours(row, TO, []))
+    assert [one.fix for one in wires.neighbours(row, TO, [MAC])] == [f"ip neigh del {TO} dev eth0"]
+    right = f"{TO} dev eth0 lladdr {MAC} PERMANENT"
+    assert not list(wires.neighbours(right, TO, [MAC]))
+
+
+def test_a_port_of_a_bridge_that_hands_nothing_on_is_opened_and_can_be_shut_again() -> None:
+    port = "3: veth0@if2: <BROADCAST,UP> mtu 1500 master br0 state {} priority 32 cost 2"
+    assert done(list(wires.unjoined(port.format("disabled"), "annex", "br0"))) == [
+        ("bridge link set dev veth0 state 3", "bridge link set dev veth0 state 0")
+    ]
+    assert not list(wires.unjoined(port.format("forwarding"), "annex", "br0"))
