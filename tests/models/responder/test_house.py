@@ -261,6 +261,8 @@ def test_a_remedy_is_judged_by_what_is_said_afterwards() -> None:
     assert undoing(idea) == (idea.undo,)
     assert not eased(before, still, idea)
     assert eased(before, calm, idea)
+    nobody = Idea("stale-lock", "nightly", "it is left behind", 0.7, undo="mv /var/tmp/x /run/x")
+    assert not eased(before, calm, nobody)
     assert undoing(Idea("a", "b", "c", 0.5, undo="start it again")) == ()
 
 

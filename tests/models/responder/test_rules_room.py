@@ -103,6 +103,31 @@ def test_a_stranger_that_writes_a_large_file_is_ended_before_the_file_is_moved()
     assert not any("kill" in c for idea in space.full_disk(case(reading)) for c in idea.fix)
 
 
+def test_what_a_database_keeps_is_never_moved_whoever_writes_it() -> None:
+    for path in ("/vol/x.sqlite3-wal", "/vol/x.db-journal", "/vol/live/x.bin"):
+        seen = looked(rows((6_000_000, 40.0, path))) | {
+            probes.OPEN_FILES: f"/proc/90/fd/3 {path}",
+            room.flags(90, 3): "flags:\t0102001",
+        }
+        told = [command for idea in space.full_disk(case(seen)) for command in idea.fix]
+        assert "kill 90" in told
+        assert not any(path in command for command in told)
+
+
+def test_what_lies_in_a_cache_is_only_moved_and_what_there_is_much_of_first() -> None:
+    full = FULL.replace("/vol", "/var/cache")
+    looks = (probes.large("/var/cache"), room.links("/var/cache"), *CLOSELY[1:3])
+    many = [(700_000, 9000.0 - n, f"/var/cache/web/temp/{n:010}") for n in range(9)]
+    large = rows((2_000_000, 9e5, "/var/cache/web/assets/bundle.bin"), *many)
+    seen = {**dict.fromkeys(looks, ""), probes.SPACE: full, looks[0]: large}
+    fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
+    assert fixes
+    told = " ".join(command for fix in fixes for command in fix)
+    assert "/temp/0000000001" in told
+    assert "bundle.bin" not in told
+    assert "rm " not in told
+
+
 def test_the_folder_that_holds_most_files_is_found_below_folders_that_hold_few() -> None:
     filled = FULL.replace("100% /vol", " 99% /vol")
     crowds = "1400 /vol\n1250 /vol/small\n80 /vol/small/a\n79 /vol/small/b\n90 /vol/live"

@@ -56,6 +56,17 @@ def test_open_files_that_become_more_and_more_are_a_leak_still() -> None:
     assert "2 open files" in watch.unrest(leaks, before(), idea("descriptor-leak"))
 
 
+def test_files_that_are_opened_for_each_request_are_counted_while_the_checks_ask() -> None:
+    first, more, steady = (f"{AFTER}  {count} /proc/30/fd\n" for count in (9, 15, 11))
+    leak = idea("descriptor-leak")
+    assert watch.is_asked(leak)
+    assert "6 more files open" in watch.grown(first, more, before(), leak)
+    assert not watch.grown(first, steady, before(), leak)
+    other = f"{AFTER}  9 /proc/30/fd\n  90 /proc/1/fd\n"
+    assert not watch.grown(first, other, before(), leak)
+    assert not watch.is_asked(idea("disk-full"))
+
+
 def test_others_may_have_much_to_do_by_right() -> None:
     spins = f"ticks 30 10 190 370 0\n{AFTER}"
     other = Idea("runaway-process", "edge", "process 9 spins", 0.7, "pid 9: bash loop.sh")

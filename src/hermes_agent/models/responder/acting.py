@@ -261,11 +261,19 @@ def lasts(
     if not due and not _is_watched(brief, idea, tried):
         return True
     turns = (terminal("sleep 1"), incident("verify")) * (TURNS if tried.fickle else 0)
-    looks = (terminal(watch.WATCH), incident("verify"), *turns)
+    asking = (
+        (terminal(watch.COUNT), *(incident("verify"),) * watch.ASKED, terminal(watch.COUNT))
+        if watch.is_asked(idea)
+        else ()
+    )
+    looks = (terminal(watch.WATCH), incident("verify"), *turns, *asking)
     answer = yield Move("The checks hold. I look whether that lasts.", looks)
     told = ""
     if answer.results and answer.results[0].ok:
         told = watch.unrest(answer.results[0].text, case_of(brief, tried.seen), idea)
+    if not told and asking and len(answer.results) == len(looks):
+        counts = answer.results[-len(asking)].text, answer.results[-1].text
+        told = watch.grown(*counts, case_of(brief, tried.seen), idea)
     tried.doubted = bool(told)
     if told:
         tried.doubts.append(told)

@@ -13,18 +13,20 @@ from hermes_agent.models.responder.view.case import Case, case_of, paths_in
 from hermes_agent.models.responder.view.seen import Seen
 
 _UNDONE = re.compile(
-    r"(?:\S*on-node \S+ |\S*ip netns exec \S+ )?"
+    r"(?:[\w./-]*on-node [\w.-]+ |[\w./-]*ip netns exec [\w.-]+ )?"
     r"(cp|mv|chmod|chown|chgrp|ln -sfn|ip|iptables|arptables|ebtables|bridge|tc|kill -STOP"
-    r"|kill -CONT|git|sed -i|psql) "
+    r"|kill -CONT|git|sed -i|psql|supervisorctl (?:start|update)|systemctl start) "
 )
 """How an undo begins that can be carried out as it is written."""
-_READS = re.compile(r" restart |\breload\b|_reload_conf|kill -HUP |supervisorctl (?:reread|update)")
+_PARTS = re.compile(r"(?:'[^']*'|\"[^\"]*\"|;(?! )|[^;'\"])+")
+"""Commands that are joined by `; `: in quotes that is part of a name."""
+_READS = re.compile(r" restart | signal HUP |\breload\b|_reload_conf|kill -HUP |supervisorctl (?:reread|update)")
 """By what a service comes to know what was changed: it is told again once that is taken back."""
 
 
 def undoing(idea: Idea) -> tuple[str, ...]:
     """Commands that take a remedy back; none where it cannot be."""
-    parts = [part for part in idea.undo.split("; ") if part]
+    parts = [part.strip() for part in _PARTS.findall(idea.undo)]
     return tuple(parts) if parts and all(_UNDONE.match(part) for part in parts) else ()
 
 
@@ -39,14 +41,14 @@ def eased(before: Case, after: Case, idea: Idea) -> bool:
         return True
     old = {_gist(line) for line in before.troubles(idea.component)}
     new = {_gist(line) for line in after.troubles_since(idea.component, before.now)}
-    if undoing(idea) and old and not new:
+    if now is not None and undoing(idea) and old and not new:
         return True
     again = [one for one in ideas(after) if one.score >= ACT and one.evidence]
     if any((one.category, one.component) == (idea.category, idea.component) for one in again):
         return False
     if not undoing(idea):
         return idea.score >= ACT
-    return bool(old) and not old & new
+    return now is not None and bool(old) and not old & new
 
 
 def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[Move, Answer, bool]:

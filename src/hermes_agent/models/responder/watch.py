@@ -31,6 +31,13 @@ WATCH = (
     "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-pcpu | head -n 40"
 )
 """What rises on the machine within a few seconds: room that is taken, memory, work, open files."""
+COUNT = (
+    "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args; "
+    r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c"
+)
+"""Who runs, and how many files each has open."""
+ASKED = 6
+"""How often the checks ask between two counts."""
 RUNS_OUT = frozenset({
     "disk-full", "inode-full", "log-flood", "memory-leak", "descriptor-leak", "runaway-process",
     "pool-exhausted", "unknown",
@@ -78,6 +85,27 @@ def rises(text: str) -> Iterator[Rise]:
         if found := _ROW.match(line):
             first, middle, last, left = (parse.number(found[at]) for at in (3, 4, 5, 6))
             yield Rise(found[1], found[2], first, middle, last, left, line)
+
+
+def is_asked(idea: Idea) -> bool:
+    """Whether the checks themselves are to show if it goes on: files that are opened for each
+    request do not become more while nobody asks."""
+    return idea.category == "descriptor-leak"
+
+
+def grown(first: str, last: str, before: Case, idea: Idea) -> str:
+    """What was opened and not closed while the checks asked; empty where nothing was."""
+    names = {one.command for one in before.processes if _is_meant(one, before, idea)}
+    more = _held_open(last, names) - _held_open(first, names)
+    if more < ASKED - 1:
+        return ""
+    return f"{idea.component} has {more} more files open after it was asked {ASKED} times"
+
+
+def _held_open(text: str, names: set[str]) -> int:
+    pids = {one.pid for one in parse.processes(text) if one.command in names}
+    found = re.findall(r"^\s*(\d+) /proc/(\d{1,9})/fd$", text, re.MULTILINE)
+    return sum(int(count) for count, pid in found if int(pid) in pids)
 
 
 def is_due(idea: Idea, before: Case) -> bool:

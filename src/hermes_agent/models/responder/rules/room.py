@@ -21,7 +21,7 @@ NEWEST = 2
 _ROTATED = re.compile(r"\.(log|out|err)([.-]\d[\w.-]*|\.old)(\.(gz|xz|bz2|zst))?$")
 _OLD_LOG = re.compile(r"(\.(gz|xz|bz2|zst|old)|[.-]\d{1,3}|[.-]\d{4}-?\d\d-?\d\d\S*)$")
 _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
-_SCRATCH = ("/tmp/", "/var/tmp/", "/var/cache/", "/var/crash/")  # noqa: S108 - of the machine
+_SCRATCH = ("/tmp/", "/var/tmp/", "/var/crash/")  # noqa: S108 - of the machine
 PASSING = re.compile(
     r"/(sess|session|sessions|cache|caches|tmp|temp|scratch|thumbs|thumbnails|spool|"
     r"\.cache|http-cache|proxy_cache|opcache|uploads-tmp|work|partial)([-_/]|$)",
@@ -45,7 +45,8 @@ _HALF_DONE = re.compile(
 )
 """Names of what somebody made for a moment, and forgot."""
 _DATA = re.compile(
-    r"\.(db|sqlite3?|mdb|ibd|frm|kch|rdb|aof|wal|idx|index|ldb|sst|jks|key|pem)$|/pg_|/base/",
+    r"\.(db|sqlite3?|mdb|ibd|frm|kch|rdb|aof|wal|idx|index|ldb|sst|jks|key|pem)(-wal|-shm|-journal)?$"
+    r"|-(wal|shm|journal)$|/pg_|/base/",
     re.IGNORECASE,
 )
 """Names of what programs keep for good."""
@@ -66,6 +67,15 @@ def disposable(one: parse.Sized) -> bool:
 def forgotten(one: parse.Sized, now: float) -> bool:
     """Whether it lies for long where files are made again when they are wanted."""
     return PASSING.search(one.path) is not None and now - one.time > OLD_SECONDS
+
+
+def crowded_first(rows: Sequence[parse.Sized]) -> list[parse.Sized]:
+    """Those of which there are many of a kind before single ones, which somebody may have put
+    there; of each the oldest first."""
+    kinds = [re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", one.path) for one in rows]
+    pairs = zip(rows, kinds, strict=True)
+    order = sorted(pairs, key=lambda pair: (kinds.count(pair[1]) < SERIES, pair[0].time))
+    return [one for one, _ in order]
 
 
 def half_done(path: str, mount: str) -> bool:

@@ -105,7 +105,7 @@ def _moved(
     case: Case, mount: parse.Mount, known: Idea, rows: list[parse.Sized], more: float
 ) -> Iterator[Idea]:
     chosen = list[parse.Sized]()
-    for one in sorted(rows, key=lambda row: row.time):  # the oldest first, no more than it takes
+    for one in room.crowded_first(rows):  # no more than it takes
         chosen.append(one)
         if _left(mount, chosen) < ROOMY:
             break
@@ -157,6 +157,8 @@ def _written_by_strangers(
                 continue
             there = room.is_room_aside(case, one.size, mount.path)
             clear = room.aside([one.path]) if there else (f"truncate -s 0 {shlex.quote(one.path)}",)
+            if room.kept_for_good(case, one.path, mount.path):
+                there, clear = False, ()  # it is what a service keeps: only its writer is ended
             ids = " ".join(str(each.pid) for each in chain)
             yield replace(
                 known,
