@@ -28,7 +28,6 @@ class BriefService(Struct, frozen=True):
 class BriefSkill(Struct, frozen=True):
     name: str
     state: str = ""
-    description: str = ""
     fits: bool | None = None
     """Whether the signs in its runbook are there; None where nobody has looked."""
 
@@ -42,10 +41,7 @@ class Brief(Struct, frozen=True):
     """An incident to be worked on."""
 
     incident: str
-    severity: str = "P2"
-    title: str = ""
     service: str = ""
-    terminal: str = ""
     check: BriefCheck | None = None
     services: tuple[BriefService, ...] = ()
     skills: tuple[BriefSkill, ...] = ()
@@ -59,7 +55,6 @@ class Aftermath(Struct, frozen=True):
     component: str = ""
     skill_wanted: str = ""
     known: bool = False
-    drill: bool = False
 
 
 class Look(Struct, frozen=True):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_agent.models.responder.rules import room
-from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 
 _KIND = re.compile(r"^(\d+) (\d+) ([\d.]+) (\w)\|(\.?)\|([^|]*)\|([^| ]*) (.*)$")
@@ -42,7 +42,6 @@ class Kind(Struct, frozen=True):
 
     count: int
     empty: int
-    newest: float
     hidden: bool
     begin: str
     ending: str
@@ -76,7 +75,7 @@ def kinds(case: Case, folder: str) -> list[Kind]:
     """The kinds of a folder's files, the most frequent first."""
     rows = (_KIND.match(line.strip()) for line in case.text(sorted_out(folder)).splitlines())
     found = [
-        Kind(int(row[1]), int(row[2]), parse.number(row[3]), bool(row[5]), *row.group(6, 7, 8, 0))
+        Kind(int(row[1]), int(row[2]), bool(row[5]), *row.group(6, 7, 8, 0))
         for row in rows
         if row
     ]
