@@ -65,6 +65,9 @@ def test_files_that_are_opened_for_each_request_are_counted_while_the_checks_ask
     other = f"{AFTER}  9 /proc/30/fd\n  90 /proc/1/fd\n"
     assert not watch.grown(first, other, before(), leak)
     assert not watch.is_asked(idea("disk-full"))
+    grew = first.replace("93328", "93828")
+    assert "500 kilobytes more" in watch.grown(first, grew, before(), idea("memory-leak"))
+    assert not watch.grown(first, grew, before(), leak)
 
 
 def test_others_may_have_much_to_do_by_right() -> None:

@@ -36,8 +36,8 @@ COUNT = (
     r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c"
 )
 """Who runs, and how many files each has open."""
-ASKED = 6
-"""How often the checks ask between two counts."""
+ASKED, KEPT = 6, 64
+"""How often the checks ask between two counts, and how many kilobytes of each are a leak."""
 RUNS_OUT = frozenset({
     "disk-full", "inode-full", "log-flood", "memory-leak", "descriptor-leak", "runaway-process",
     "pool-exhausted", "unknown",
@@ -88,24 +88,31 @@ def rises(text: str) -> Iterator[Rise]:
 
 
 def is_asked(idea: Idea) -> bool:
-    """Whether the checks themselves are to show if it goes on: files that are opened for each
-    request do not become more while nobody asks."""
-    return idea.category == "descriptor-leak"
+    """Whether the checks themselves are to show if it goes on: what is kept of each request does
+    not become more while nobody asks."""
+    return idea.category in ("descriptor-leak", "memory-leak")
 
 
 def grown(first: str, last: str, before: Case, idea: Idea) -> str:
-    """What was opened and not closed while the checks asked; empty where nothing was."""
+    """What was taken and not given back while the checks asked; empty where nothing was."""
     names = {one.command for one in before.processes if _is_meant(one, before, idea)}
-    more = _held_open(last, names) - _held_open(first, names)
-    if more < ASKED - 1:
+    (files, memory), (more_files, more_memory) = (_taken(text, names) for text in (first, last))
+    if idea.category == "descriptor-leak" and more_files - files >= ASKED - 1:
+        what = f"{more_files - files} more files open"
+    elif idea.category == "memory-leak" and more_memory - memory >= ASKED * KEPT:
+        what = f"{more_memory - memory} kilobytes more"
+    else:
         return ""
-    return f"{idea.component} has {more} more files open after it was asked {ASKED} times"
+    return f"{idea.component} has {what} after it was asked {ASKED} times"
 
 
-def _held_open(text: str, names: set[str]) -> int:
-    pids = {one.pid for one in parse.processes(text) if one.command in names}
+def _taken(text: str, names: set[str]) -> tuple[int, int]:
+    """Files and kilobytes of those who run so."""
+    mine = [one for one in parse.processes(text) if one.command in names]
+    pids = {one.pid for one in mine}
     found = re.findall(r"^\s*(\d+) /proc/(\d{1,9})/fd$", text, re.MULTILINE)
-    return sum(int(count) for count, pid in found if int(pid) in pids)
+    files = sum(int(count) for count, pid in found if int(pid) in pids)
+    return files, sum(one.rss for one in mine)
 
 
 def is_due(idea: Idea, before: Case) -> bool:
