@@ -90,7 +90,7 @@ def test_what_was_unpacked_is_taken_from_the_archive_before() -> None:
     })  # fmt: skip
     found = best(machine)
     assert f"tar xf {old} -C " in found.fix[1]
-    assert found.fix[3].endswith(f"cp -a --parents shop.py {folder}")
+    assert found.fix[3].endswith(f"cp -a --parents -t {folder} -- shop.py")
 
 
 def test_a_file_that_says_the_number_of_a_release_says_the_one_before() -> None:

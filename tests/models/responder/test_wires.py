@@ -84,7 +84,7 @@ def test_a_chain_that_is_closed_lets_through_only_what_is_asked_for() -> None:
 
 def test_routes_and_rules_for_routes_that_lead_nowhere_are_taken_away() -> None:
     routes = f"default via 10.9.0.1 dev eth0\nblackhole {TO}\nunreachable 10.8.0.0/16\n"
-    assert done(list(wires.barred(routes, TO, far=False))) == [
+    assert done(list(wires.barred(routes, [TO]))) == [
         (f"ip route del blackhole {TO}", f"ip route add blackhole {TO}")
     ]
     rules = f"0:\tfrom all lookup local\n90:\tfrom all to {TO} lookup 66\n32766:\tfrom all\n"

@@ -20,7 +20,9 @@ _UNDONE = re.compile(
 """How an undo begins that can be carried out as it is written."""
 _PARTS = re.compile(r"(?:'[^']*'|\"[^\"]*\"|;(?! )|[^;'\"])+")
 """Commands that are joined by `; `: in quotes that is part of a name."""
-_READS = re.compile(r" restart | signal HUP |\breload\b|_reload_conf|kill -HUP |supervisorctl (?:reread|update)")
+_READS = re.compile(
+    r" restart | signal HUP |\breload\b|_reload_conf|kill -HUP |supervisorctl (?:reread|update)"
+)
 """By what a service comes to know what was changed: it is told again once that is taken back."""
 
 

@@ -28,7 +28,8 @@ _LOCKS = (
 _PREPARED = (
     "select gid, owner, database, extract(epoch from now() - prepared)::int from pg_prepared_xacts"
 )
-IDLE_SECONDS = 1
+IDLE_SECONDS, PREPARED_SECONDS = 5, 10
+"""How long one does nothing for whom nobody waits, and a prepared one was left, at least."""
 _LATE = re.compile(r"timed? ?out|too slow|slow|deadline|\b504\b|took \d", re.IGNORECASE)
 
 
@@ -150,12 +151,12 @@ def _holding(case: Case, service: str, place: Place, user: str, spoken: str) -> 
         return
     prevent = ("set idle_in_transaction_session_timeout", "alert on transactions over a minute")
     for row in parse.table(case.text(prepared)):
-        if len(row) == 4 and "'" not in row[0]:
+        if len(row) == 4 and parse.number(row[3]) >= PREPARED_SECONDS:
             yield Idea(
                 "database-lock", component,
                 f"the prepared transaction {row[0]} was never ended", 0.85, row[0],
                 lines("|".join(row), spoken), (),
-                (psql(place, f"rollback prepared '{row[0]}'", user),),
+                (psql(place, f"rollback prepared {postgres.literal(row[0])}", user),),
                 "its coordinator begins it again", prevent,
             )  # fmt: skip
     strong = [row for row in parse.table(case.text(held)) if len(row) == 6 and row[0].isdigit()]

@@ -41,6 +41,11 @@ _REFUSES = re.compile(r"error|CANT_REREAD", re.IGNORECASE)
 _NO_FOLDER = re.compile(r"directory named as part of the path (\S+) does not exist")
 _NO_USER = re.compile(r"[Ii]nvalid user name (\S+)")
 _MODULE = re.compile(r"No module named [\"']?([\w.]+)")
+_RUNS = re.compile(
+    r"LD_|PATH$|PYTHON|PERL|RUBY|NODE_|JAVA_TOOL|GIT_|BASH_|ENV$|IFS$|SHELL$|EDITOR|PAGER|DYLD_"
+)
+"""How variables are called that say which code is run."""
+_SIMPLE_VALUE = re.compile(r"[\w ./:@+=,?&-]*")
 REREAD = "supervisorctl reread"
 PREVENT = ("try a changed entry before it is rolled out",)
 
@@ -147,7 +152,7 @@ def bare(case: Case) -> Iterator[Idea]:
 def _called(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
     look = (
         f"find /usr/local /opt /srv /home /root /app -xdev -maxdepth 6 -name {shlex.quote(name)} "
-        r"\( -type f -o -type l \) -perm -u+x 2>/dev/null | head -n 5"
+        rf"\( -type f -o -type l \) -perm -u+x {probes.TRUSTED} 2>/dev/null | head -n 5"
     )
     spelt = "ls /usr/local/bin /usr/bin /bin /usr/sbin /opt/bin 2>/dev/null | sort -u"
     wants = case.missing((look, spelt))
@@ -188,7 +193,7 @@ def module(case: Case) -> Iterator[Idea]:
         look = (
             f"find /opt /srv /usr/local /home /root /var/lib /app -xdev -maxdepth 8 "
             rf"\( -name {shlex.quote(f'{name}.py')} -o -name {shlex.quote(name)} -type d \) "
-            "! -path '*/__pycache__/*' 2>/dev/null | head -n 8"
+            f"! -path '*/__pycache__/*' {probes.TRUSTED} 2>/dev/null | head -n 8"
         )
         there = [row for row in case.text(look).splitlines() if row.startswith("/")]
         there.sort(key=lambda row: not case.owns(service, row))
@@ -229,14 +234,19 @@ def variable(case: Case) -> Iterator[Idea]:
     for service in _near(case):
         for line in case.troubles(service)[:4]:
             said = read(line)
-            if said is not None and said.kind == "missing" and said.name.isupper():
+            if said is not None and said.kind == "missing" and _is_plain(said.name):
                 yield from _given(case, service, said.name, line)
                 break
 
 
+def _is_plain(name: str) -> bool:
+    """Whether it is a variable by which nobody says what is run."""
+    return name.isupper() and name.isidentifier() and _RUNS.match(name) is None
+
+
 def _given(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
     look = (
-        f"grep -rnsIE --exclude-dir=.git '(^|[ ,;=\"])(export )?{name}=' /etc /opt /srv /home "
+        f"grep -rnsIE --exclude-dir=.git '(^|[ ,;=\"])(export )?{name}=' /etc /opt /srv "
         "/root /usr/local /var/backups /var/lib 2>/dev/null | cut -c 1-300 | head -n 20"
     )
     wants = case.missing((look,))
@@ -264,7 +274,7 @@ def _given(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
         text = shlex.quote(f"{name}={shlex.quote(values[0])}")
         own_place = shlex.quote(place)
         mend = (keeping(place), f"echo {text} >> {own_place}")
-    elif values and entry is not None:
+    elif values and entry is not None and _SIMPLE_VALUE.fullmatch(values[0]):
         place = entry.path
         told = entry.settings.get("environment", "")
         new = f'{name}="{values[0]}"'

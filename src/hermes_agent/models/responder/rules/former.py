@@ -197,8 +197,10 @@ def _out_of(
     spoken = next((line for line in troubles if _is_of_code(line)), "")
     plain = [one.removeprefix("./").removeprefix(prefix) for one in members]
     kept = [one for one in plain if not is_config(one) and not case.is_data(service, one)]
+    kept = [one for one in kept if one[:1] != "/" and ".." not in PurePosixPath(one).parts]
     where = f"{KEEP}/{folder.strip('/').replace('/', '-')}"
-    new, old = f"{where}.former", f"{where}.replaced"
+    new, old = shlex.quote(f"{where}.former"), shlex.quote(f"{where}.replaced")
+    inside = shlex.quote(f"{where}.former/{prefix}")
     names = " ".join(shlex.quote(one) for one in kept[:MEMBERS])
     own = shlex.quote(folder)
     tool = "unzip -oq {} -d {}" if archive.endswith(".zip") else "tar xf {} -C {}"
@@ -209,13 +211,13 @@ def _out_of(
         "bad-deploy", service, claim, min(score + 0.05 * (path in case.changed(service)), 0.86),
         path, lines(spoken, told, changes[-1]), (),
         (
-            f"mkdir -p {shlex.quote(new)} {shlex.quote(old)}",
-            tool.format(shlex.quote(archive), shlex.quote(new)),
-            f"cd {own} && cp -a --parents {names} {shlex.quote(old)}",
-            f"cd {shlex.quote(f'{new}/{prefix}')} && cp -a --parents {names} {own}",
+            f"mkdir -p -m 700 {new} {old}",
+            tool.format(shlex.quote(archive), new),
+            f"[ -O {old} ] && cd {own} && cp -a --parents -t {old} -- {names}",
+            f"[ -O {new} ] && cd {inside} && cp -a --parents -t {own} -- {names}",
             case.restart(service),
         ),
-        f"cp -a {shlex.quote(old)}/. {own}/", PREVENT,
+        f"cp -a {old}/. {own}/", PREVENT,
     )  # fmt: skip
 
 

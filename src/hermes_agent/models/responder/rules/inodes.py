@@ -20,6 +20,8 @@ _RETENTION = re.compile(
     re.IGNORECASE,
 )
 """Settings by which such files are cleared away."""
+_WORK = re.compile(r"/(spool|work|partial|uploads-tmp)([-_/]|$)", re.IGNORECASE)
+"""Passing files that may be work which waits: they are moved, never deleted."""
 AGES = (("-mmin +60", 0.0), ("-mmin +5", 0.05))
 
 
@@ -94,9 +96,9 @@ def _moved(folder: str, which: str) -> tuple[str, ...]:
     """Commands that move files out of the way, and write down where each was."""
     own = f"find {shlex.quote(folder)} -xdev -type f {which}"
     return (
-        f"mkdir -p {room.ASIDE}",
-        f"{own} -print >> {room.ASIDE}/moved-from.txt",
-        f"{own} -exec mv --backup=numbered -t {room.ASIDE} -- {{}} +",
+        room.MAKE_ASIDE,
+        f"{room.IS_OWN} && {own} -print >> {room.ASIDE}/moved-from.txt",
+        f"{room.IS_OWN} && {own} -exec mv --backup=numbered -t {room.ASIDE} -- {{}} +",
     )
 
 
@@ -104,7 +106,7 @@ def _all_of(known: Idea, folder: str, passing: bool) -> Iterator[Idea]:
     """All that is old of a folder of passing files, or of what comes off from work."""
     own = shlex.quote(folder)
     for age, less in AGES:
-        if passing:
+        if passing and not less and not _WORK.search(f"{folder}/"):
             yield replace(
                 known, score=known.score + 0.1 - less,
                 fix=(f"find {own} -xdev -type f {age} -delete",),
@@ -115,10 +117,10 @@ def _all_of(known: Idea, folder: str, passing: bool) -> Iterator[Idea]:
             undo=f"{room.ASIDE}/moved-from.txt tells where each of them was",
         )  # fmt: skip
         moving = f"-exec mv --backup=numbered -t {room.ASIDE} -- {{}} +"
+        found = f"find {own} -xdev -mindepth 1 -maxdepth 1 -type d {age}"
         yield replace(
             known, score=known.score + 0.02 - less,
-            fix=(f"mkdir -p {room.ASIDE}",
-                 f"find {own} -xdev -mindepth 1 -maxdepth 1 -type d {age} {moving}"),
+            fix=(room.MAKE_ASIDE, f"{room.IS_OWN} && {found} {moving}"),
             undo=f"what was moved is in {room.ASIDE}, and was in {folder}",
         )  # fmt: skip
 

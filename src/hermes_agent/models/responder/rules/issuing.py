@@ -12,7 +12,8 @@ from hermes_agent.models.responder.view.case import Case
 
 TOOLS = (
     r"find /opt /srv /etc /usr/local/bin /usr/local/sbin /usr/local/lib /root /home /data /app "
-    r"-xdev -maxdepth 4 -type f -perm -u+x \( -iname '*renew*' -o -iname '*cert*' "
+    r"-xdev -maxdepth 4 -type f -perm -u+x ! -perm -o+w \( ! -path '/home/*' -o -user root \) "
+    r"\( -iname '*renew*' -o -iname '*cert*' "
     r"-o -iname '*issue*' -o -iname '*acme*' -o -iname '*sign*' -o -iname '*tls*' -o -iname '*ssl*'"
     r" -o -iname '*pki*' -o -iname '*mkca*' -o -iname 'ca' -o -iname 'ca[-._]*' "
     r"-o -iname '*[-_]ca' -o -iname '*[-_]ca.*' \) 2>/dev/null | head -n 8 | "

@@ -31,8 +31,8 @@ _ABSENT = re.compile(
     r"can't cd to|cd: |no such file|nonexistent|does not exist|not found|cannot (?:open|create)",
     re.IGNORECASE,
 )
-LONG_SECONDS = 1800
-"""A run that takes longer than so many, where the next was due long ago, hangs."""
+_OF_ANYBODY = ("/home/", "/var/lib/", "/run/")
+"""Where others than people who look after the machine may write: no table comes from there."""
 _AT_WORK = re.compile(r"still (?:at work|running)|already running|lock", re.IGNORECASE)
 _LOCK = re.compile(r"(/(?:run|var/run|var/lock|tmp|var/lib)/[\w./-]*(?:lock|pid)[\w.-]*)")
 
@@ -122,12 +122,12 @@ def _taken_out(case: Case, name: str) -> Iterator[Idea]:
         row = rest.partition(":")[2]
         there = f"{crontabs.FOLDER}/x" if "/cron" not in path else path
         jobs = crontabs.jobs({there: [row]})
-        if not jobs or path.startswith(f"{crontabs.FOLDER}/") or not jobs[0].user:
+        if not jobs or path.startswith((f"{crontabs.FOLDER}/", *_OF_ANYBODY)) or not jobs[0].user:
             continue
         new = shlex.quote(f"{crontabs.FOLDER}/{crontabs.legal(PurePosixPath(path).name, name)}")
         yield Idea(
             "job-missed", name, f"the table of {name} was taken out: it lies at {path}", 0.8, path,
-            lines(row), (), (f"cp {shlex.quote(path)} {new}", f"chmod 644 {new}", WAIT),
+            lines(row), (), (f"cp -n {shlex.quote(path)} {new}", f"chmod 644 {new}", WAIT),
             f"mv {new} /var/tmp/", PREVENT,
         )  # fmt: skip
 
@@ -239,16 +239,15 @@ def _at_work(case: Case, name: str, job: Job, path: str, pids: Sequence[int]) ->
     if not runs:
         return
     halted = [one for one in runs if one.state.startswith("T")]
-    hangs = min(one.age for one in runs) > LONG_SECONDS
     look = stirs([one.pid for one in runs])
-    if not halted and not hangs and (wants := case.missing((look,))):
+    if not halted and (wants := case.missing((look,))):
         yield Idea("job-missed", name, f"a run of {name} holds {path}", 0.6, path,
                    lines(runs[0].line), wants)  # fmt: skip
         return
     before, _, after = case.text(look).partition("--")
     still = bool(before.strip()) and before.strip() == after.strip()
-    if not halted and not hangs and not still:
-        return
+    if not halted and not still:
+        return  # however long it takes, it is at work
     named = " ".join(str(one.pid) for one in runs)
     shown = (halted or runs)[0]
     yield Idea(

@@ -113,11 +113,12 @@ def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> I
     far, others = bool(place.at), [one for one in places if one is not place]
     wanted = [to.host] if not far else [one for each in others for one in each.own]
     yield from wires.set_down(place.links)
-    yield from wires.barred(place.links, to.host, far=far)
+    yield from wires.barred(place.links, wanted)
     for address in dict.fromkeys(wanted):
         chosen = case.text(_route(address)) if not far else ""
         yield from wires.elsewhere(place.links, chosen, address)
-    yield from wires.filtered(place.saved, to.host, to.port, far=far)
+    every = [one for each in places for one in each.own]
+    yield from wires.filtered(place.saved, to.host, to.port, far=far, others=every if far else ())
     yield from wires.sent_off(place.policy, to.host)
     macs = [link.mac for one in others for link in wires.links(one.near) if link.mac]
     for address in dict.fromkeys(wanted):
@@ -161,8 +162,9 @@ def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Targe
             continue
         whole = f"{address}/{length}"
         yield Cut(
-            f"{device} has not the address {whole}", line, f"ip addr add {whole} dev {device}",
-            f"ip addr del {whole} dev {device}", 0.88 if told or place.at else 0.84,
+            f"{device} has not the address {whole}", line,
+            f"ip addr add {whole} dev {wires.quoted(device)}",
+            f"ip addr del {whole} dev {wires.quoted(device)}", 0.88 if told or place.at else 0.84,
         )  # fmt: skip
 
 
@@ -225,7 +227,7 @@ def _unrouted(case: Case, place: Place, to: needed.Target) -> Iterator[Cut]:
         held = [line for line in place.links.splitlines() if line.startswith(f"{row[1]} ")]
         if any(f"via {row[2]} " in f"{line} " for line in held):
             continue
-        before = " ".join(held[0].split()) if held else ""
+        before = wires.quoted(held[0]) if held else ""
         yield Cut(
             f"the way to {row[1]} does not lead over {row[2]}", text.strip(),
             f"ip route replace {row[1]} via {row[2]}",
@@ -287,7 +289,8 @@ def thin(case: Case) -> Iterator[Idea]:
                     yield Idea(
                         "slow-dependency", "network", f"the link {found[1]} is throttled",
                         0.9, f"{found[1]} to {where}: {line}", lines(line, spoken), (),
-                        (f"{at}tc qdisc del dev {found[1]} root",), f"{at}tc qdisc add {line[6:]}",
+                        (f"{at}tc qdisc del dev {found[1]} root",),
+                        f"{at}tc qdisc add {wires.quoted(line[6:])}",
                         ("change queues of links by review only",),
                     )  # fmt: skip
 

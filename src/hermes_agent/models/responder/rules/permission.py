@@ -10,7 +10,7 @@ from msgspec import Struct
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case, paths_in
-from hermes_agent.models.responder.view.house import SHARED, SYSTEM
+from hermes_agent.models.responder.view.house import SECRET, SHARED, SYSTEM
 
 _DENIED = re.compile(
     r"permission denied|access (?:is )?denied|EACCES|EPERM|\bErrno 13\b|not permitted|\(?\b13: |"
@@ -104,10 +104,13 @@ def _permitting(case: Case, service: str, path: str, line: str) -> Iterator[Idea
     if path.startswith(("/var/", "/srv/", "/opt/", "/data/")) and parent not in SHARED:
         wants += case.missing((alike,))
         known = {one.path for one in wrong}
-        others = [one for one in case.text(alike).splitlines() if one.startswith("/")]
-        fix += [f"chmod u+rw {shlex.quote(one)}" for one in others[:20] if one not in known]
+        rows = re.findall(r"(?m)^([0-7]{1,4}) (/.+)$", case.text(alike))
+        for mode, other in [row for row in rows if row[1] not in known][:20]:
+            fix.append(f"chmod u+rw {shlex.quote(other)}")
+            undo.append(f"chmod {mode} {shlex.quote(other)}")
     for one in wrong:
-        change = _right_mode(case, one.path, beside) or ("u+rwx" if one.folder else "u+rw")
+        others = "" if SECRET.search(one.path) else _right_mode(case, one.path, beside)
+        change = others or ("u+rwx" if one.folder else "u+rw")
         change = "u+rx" if runs and one.path == path and not one.folder else change
         fix.append(f"chmod {change} {shlex.quote(one.path)}")
         if "?" not in one.mode:
@@ -122,7 +125,8 @@ def _permitting(case: Case, service: str, path: str, line: str) -> Iterator[Idea
 
 def _alike(path: str) -> str:
     """Files beside it that their owner may not use, either."""
-    return f"find {shlex.quote(str(PurePosixPath(path).parent))} -maxdepth 1 ! -perm -u=rw"
+    folder = shlex.quote(str(PurePosixPath(path).parent))
+    return f"find {folder} -maxdepth 1 ! -perm -u=rw -printf '%m %p\\n'"
 
 
 def _lacking(walked: Sequence[str], path: str, *, runs: bool = False) -> list[Barred]:

@@ -137,16 +137,14 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
     """Nobody looks after it: it is ended, with whatever would start it again."""
     process = case.process(held.pid)
     chain = case.strangers(held.pid, harmful=True)
-    if process is not None and _is_ours(case, process):
-        return  # it was only just started anew
+    if process is None or case.is_of_people(process) or _is_ours(case, process):
+        return  # nothing is known of it, somebody works with it, or it was only just started anew
     kept = [at for at, one in enumerate(chain) if KEEPERS.search(one.command)]
-    chain = chain[max(kept, default=-1) + 1 :] or ([process] if process else [])
+    chain = chain[max(kept, default=-1) + 1 :] or [process]
     family = {one.pid for one in chain}
-    evidence = lines(held.line, held.spoken, process.line if process else "")
-    if (
-        chain
-        and chain[-1].command.startswith("nginx")
-        and any(one.pid in family and one.port != held.port for one in case.listeners)
+    evidence = lines(held.line, held.spoken, process.line)
+    if chain[-1].command.startswith("nginx") and any(
+        one.pid in family and one.port != held.port for one in case.listeners
     ):
         yield from _site(case, held, "", evidence)
         return
@@ -162,7 +160,7 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
         0.92 if held.spoken else 0.8, f"{held.locus}: {told}{f', {place}' if place else ''}",
         lines(held.line, held.spoken, line, *(one.line for one in chain)),
         (*wants, *case.missing((cwd,))),
-        (*stop, f"{how} {' '.join(str(one) for one in sorted(family)) or held.pid}", "sleep 1",
+        (*stop, f"{how} {' '.join(str(one) for one in sorted(family))}", "sleep 1",
          case.restart(held.service)),
         undo_of(place) if place else f"start process {held.pid} again",
         ("start programs by the supervisor only", "alert on strangers that listen"),

@@ -93,8 +93,24 @@ def _port(text: str | None) -> int:
 def psql(place: Place, query: str, user: str = "") -> str:
     host, port, database, own = place
     name = user or own or "postgres"
-    where = f"host={host} port={port} user={name} dbname={database} connect_timeout=3"
-    return f"psql -X -At -d '{where}' -c {shlex.quote(query)}"
+    where = (
+        f"host={_value(host)} port={port} user={_value(name)} dbname={_value(database)} "
+        "connect_timeout=3"
+    )
+    return f"psql -X -At -d {shlex.quote(where)} -c {shlex.quote(query)}"
+
+
+def _value(text: str) -> str:
+    """A value of a place as libpq reads it: other words beside it are none of its own."""
+    if re.fullmatch(r"[\w./-]+", text):
+        return text
+    return "'" + re.sub(r"(['\\])", r"\\\1", text) + "'"
+
+
+def literal(text: str) -> str:
+    """A text in a statement."""
+    plain = text.replace("'", "''")
+    return f"E'{plain.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{plain}'"
 
 
 def asked(case: Case, place: Place) -> tuple[tuple[str, ...], str, str]:

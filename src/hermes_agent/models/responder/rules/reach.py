@@ -73,7 +73,7 @@ def _hurrying(
     wants += case.missing((probes.CONNECTIONS,))
     for pid, count, line in case.crowd(port):
         process = case.process(pid)
-        if not case.owner(pid) and process is not None:
+        if case.strangers(pid, harmful=True) and process is not None:
             yield Idea(
                 "slow-dependency", other or f"{host}:{port}",
                 f"process {pid} ({process.command[:60]}), which nobody looks after, keeps {count} "

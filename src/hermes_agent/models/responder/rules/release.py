@@ -146,11 +146,15 @@ def _homes(case: Case, service: str) -> list[str]:
     return [one for one in dict.fromkeys(found) if one.startswith("/") and one not in SHARED][:2]
 
 
+_GIT = (
+    "git -c safe.directory='*' -c core.hooksPath=/dev/null -c core.fsmonitor=false "
+    "-c log.showSignature=false"
+)
+"""A working copy is looked at, and nothing is run that its owner left in it."""
+
+
 def history(folder: str) -> str:
-    return (
-        f"git -c safe.directory='*' -C {shlex.quote(folder)} log -n 5 "
-        "--format='commit %h %ct %s' --name-only"
-    )
+    return f"{_GIT} -C {shlex.quote(folder)} log -n 5 --format='commit %h %ct %s' --name-only"
 
 
 def _checked_out(case: Case, service: str) -> Iterator[Idea]:
@@ -168,7 +172,7 @@ def _checked_out(case: Case, service: str) -> Iterator[Idea]:
         code, broken = _trouble(case, service)
         named = any(PurePosixPath(name).name in code for name in names)
         recent = case.now - time < RECENT_SECONDS
-        git = f"git -c safe.directory='*' -C {shlex.quote(folder)} checkout -q"
+        git = f"{_GIT} -C {shlex.quote(folder)} checkout -q"
         yield Idea(
             "bad-deploy", service, f"commit {now} of {service} ({title}) is worse than the one "
             "before", min(_score(case, service, now) + 0.15 * recent + 0.1 * named, 0.86),

@@ -12,6 +12,9 @@ from hermes_agent.models.responder.view.settings import whole
 
 ASIDE = f"{KEEP}/put-aside"
 """Where things go that are only moved out of the way."""
+MAKE_ASIDE = f"mkdir -p -m 700 {ASIDE}"
+IS_OWN = f"[ -O {ASIDE} ]"
+"""It lies where everybody may make folders: one that somebody else made is not used."""
 OLD_SECONDS = 3_600.0
 """What lies in a scratch folder for longer is forgotten."""
 SERIES = 3
@@ -22,6 +25,7 @@ _ROTATED = re.compile(r"\.(log|out|err)([.-]\d[\w.-]*|\.old)(\.(gz|xz|bz2|zst))?
 _OLD_LOG = re.compile(r"(\.(gz|xz|bz2|zst|old)|[.-]\d{1,3}|[.-]\d{4}-?\d\d-?\d\d\S*)$")
 _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
 _SCRATCH = ("/tmp/", "/var/tmp/", "/var/crash/")  # noqa: S108 - of the machine
+_KEPT = re.compile(rf"^{KEEP}/.*\.(replaced|former)(\.~\d+~|/|$)")
 PASSING = re.compile(
     r"/(sess|session|sessions|cache|caches|tmp|temp|scratch|thumbs|thumbnails|spool|"
     r"\.cache|http-cache|proxy_cache|opcache|uploads-tmp|work|partial)([-_/]|$)",
@@ -59,6 +63,8 @@ def on(path: str, mount: str) -> bool:
 def disposable(one: parse.Sized) -> bool:
     """Whether nobody will miss it: old logs, dumps, and what lies in the machine's own scratch
     folders."""
+    if one.path.startswith(f"{ASIDE}/") or _KEPT.search(one.path):
+        return False  # it is a copy of what was replaced, or was only moved there
     if _DUMP.search(one.path) or _ROTATED.search(one.path) or one.path.startswith(_SCRATCH):
         return True
     return "/log" in one.path and _OLD_LOG.search(one.path) is not None
@@ -156,7 +162,7 @@ def is_room_aside(case: Case, size: int, mount: str) -> bool:
 def aside(paths: Sequence[str]) -> tuple[str, ...]:
     """Commands that move files out of the way; copies of one name are all kept."""
     named = " ".join(shlex.quote(path) for path in paths)
-    return (f"mkdir -p {ASIDE}", f"mv --backup=numbered -- {named} {ASIDE}/")
+    return MAKE_ASIDE, f"{IS_OWN} && mv --backup=numbered -- {named} {ASIDE}/"
 
 
 def back(paths: Sequence[str]) -> str:

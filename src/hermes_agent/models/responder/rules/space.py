@@ -183,7 +183,8 @@ def _deleted(case: Case, mount: parse.Mount) -> tuple[tuple[str, ...], str, str]
             owner = case.owner(pid)
             if owner:
                 return (case.restart(owner),), f"pid {pid}: {found[3]}", line
-            return (f"truncate -s 0 /proc/{pid}/fd/{found[2]}",), f"pid {pid}: {found[3]}", line
+            if is_log(case, found[3]) or room.half_done(found[3], mount.path):
+                return (f"truncate -s 0 /proc/{pid}/fd/{found[2]}",), f"pid {pid}: {found[3]}", line
     return None
 
 

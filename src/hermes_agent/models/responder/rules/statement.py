@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from hermes_agent.models.responder.rules import postgres
 from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
-from hermes_agent.models.responder.rules.postgres import Place, Session, psql
+from hermes_agent.models.responder.rules.postgres import Place, Session, literal, psql
 from hermes_agent.models.responder.view import parse
 from hermes_agent.models.responder.view.case import Case
 
@@ -114,13 +114,13 @@ def _lingering(case: Case, place: Place, user: str, late: Session, slow: str) ->
     ]
     for at, row in enumerate(own if writes else []):
         waits = bool(_WAITS.search(row[3])) if len(row) > 3 else False
-        if not re.fullmatch(r"\w+", row[1]) or (not waits and len(own) < 2):
-            continue
+        if not re.fullmatch(r"\w+", row[1]) or not waits:
+            continue  # what it does may be what people count on
         turn = f"alter table {table[1]} {{}} trigger {row[1]}"
         yield Idea(
             "slow-dependency", component,
             f"the trigger {row[1]} of {table[1]} takes its time with each row",
-            (0.9 if waits else 0.7) - 0.05 * min(at, 3), f"trigger {row[1]} on {table[1]}",
+            0.9 - 0.05 * min(at, 3), f"trigger {row[1]} on {table[1]}",
             lines("|".join(row), late.line, slow), (),
             (psql(place, turn.format("disable"), user),),
             psql(place, turn.format("enable"), user), ("try triggers out with load first",),
@@ -167,14 +167,11 @@ def _alone(case: Case, place: Place, user: str, late: Session, slow: str) -> Ite
     copy = earlier(case, told[2])
     change = next((x for x in copy.changes if "synchronous" in x), "")
     reload = psql(place, "select pg_reload_conf()", user)
-    fix: tuple[str, ...] = (
-        psql(place, "alter system set synchronous_standby_names = ''", user),
-        reload,
-    )
-    undo = psql(place, "alter system reset synchronous_standby_names", user)
+    fix, undo = tuple[str, ...](), ""  # whether a copy may be lacking is for people to say
     if told[2].endswith("auto.conf"):
-        fix = (undo, reload)
-        undo = psql(place, f"alter system set synchronous_standby_names = '{told[1]}'", user)
+        fix = (psql(place, "alter system reset synchronous_standby_names", user), reload)
+        before = f"alter system set synchronous_standby_names = {literal(told[1])}"
+        undo = psql(place, before, user)
     elif copy.path and change:
         fix, undo = (*put_back(told[2], copy.path), reload), undo_of(told[2])
     yield Idea(
@@ -206,14 +203,13 @@ def _settings(
             continue
         whose = f"role {row[0]}" if row[0] else f"database {row[1]}"
         kind = f"alter {whose}" + (f" in database {row[1]}" if row[0] and row[1] else "")
-        quoted = value.strip('"').replace("'", "''")
         yield Idea(
             "bad-config", case.database_of(place[1]) or case.brief.service,
             f"{whose} is told {key} = {value}", score, f"{whose}: {key}={value}",
             lines("|".join(["set", *row]), spoken), (),
             (_changed(place, f"{kind} reset {key}", user),
              *(case.restart(one) for one in _clients(case, place))),
-            _changed(place, f"{kind} set {key} = '{quoted}'", user),
+            _changed(place, f"{kind} set {key} = {literal(value.strip(chr(34)))}", user),
             ("review what roles are told",),
         )  # fmt: skip
 

@@ -33,7 +33,10 @@ class Client(Struct, frozen=True):
 def ended(chain: Sequence[parse.Process]) -> tuple[str, ...]:
     """Commands that end processes, the highest first, and those that do not heed it for sure."""
     ids = " ".join(str(one.pid) for one in chain)
-    surely = f"sleep 1; for p in {ids}; do if kill -0 $p 2>/dev/null; then kill -9 $p; fi; done"
+    surely = (
+        f"for i in 1 2 3 4 5; do kill -0 {ids} 2>/dev/null || break; sleep 1; done; "
+        f"for p in {ids}; do if kill -0 $p 2>/dev/null; then kill -9 $p; fi; done"
+    )
     return f"kill {ids}", surely
 
 

@@ -209,8 +209,8 @@ def lies(word: str) -> str:
     """Where a program of this name lies, if it may be run."""
     return (
         "find /usr/local /opt /srv /home /root /usr/bin /bin /usr/sbin /sbin /data /app /usr/lib "
-        f"-xdev -maxdepth 5 -name {shlex.quote(word)} -perm -u+x ! -type d -printf '%p\\n' "
-        "2>/dev/null | head -n 8"
+        f"-xdev -maxdepth 5 -name {shlex.quote(word)} -perm -u+x ! -perm -o+w ! -type d "
+        f"{probes.TRUSTED} -printf '%p\\n' 2>/dev/null | head -n 8"
     )
 
 

@@ -106,11 +106,13 @@ def set_down(text: str) -> Iterator[Cut]:
             yield Cut(f"{own} is down", line, f"ip link set {own} up", f"ip link set {own} down")
 
 
-def barred(text: str, address: str, *, far: bool) -> Iterator[Cut]:
-    """Routes that lead nowhere on purpose."""
+def barred(text: str, wanted: Sequence[str]) -> Iterator[Cut]:
+    """Routes that lead nowhere on purpose, to where somebody should be reached."""
     for line in text.splitlines():
         words = line.split()
-        if len(words) > 1 and words[0] in _BARRED and (far or covers(words[1], address)):
+        if len(words) < 2 or words[0] not in _BARRED:
+            continue
+        if words[1] == "default" or any(covers(words[1], one) for one in wanted):
             kind, to = words[0], shlex.quote(words[1])
             yield Cut(f"a {kind} route", line, f"ip route del {kind} {to}",
                       f"ip route add {kind} {to}")  # fmt: skip
@@ -127,43 +129,76 @@ def elsewhere(text: str, chosen: str, address: str) -> Iterator[Cut]:
         device = re.search(r"\bdev (\S+)", line)
         if home and ((device and device[1] not in home) or " via " in line):
             sure = used is not None and device is not None and used[1] == device[1]
-            plain = " ".join(re.sub(r"\blinkdown\b|\bonlink\b", "", line).split())
+            plain = quoted(re.sub(r"\blinkdown\b|\bonlink\b", "", line))
             yield Cut(f"the route {to} leads elsewhere", line, f"ip route del {plain}",
                       f"ip route add {plain}", 0.88 if sure else 0.7)  # fmt: skip
 
 
-def filtered(text: str, host: str, port: int, *, far: bool) -> Iterator[Cut]:
-    """Rules of a firewall that drop or turn away what is meant for it. One that was for nothing
-    yet is hardly it; one that was for something may be it, whatever it goes by."""
+def filtered(
+    text: str, host: str, port: int, *, far: bool, others: Sequence[str] = ()
+) -> Iterator[Cut]:
+    """Rules of a firewall that drop or turn away what is meant for it, or what comes from `others`.
+    One that was for nothing yet is hardly it; one that was for something may be it, whatever it
+    goes by, unless it is the last word of a chain that lets some through: that stays."""
     every = rules(text)
     for one in every:
         target = re.search(r" -j (DROP|REJECT|DNAT|REDIRECT|TARPIT)\b", one.line)
-        if not target or not _SAFE.fullmatch(one.line):
+        rule = parted(one.line) if _SAFE.fullmatch(one.line) else ""
+        if not target or not rule:
             continue
         named = re.findall(r"(?<!! )-[sd] (\S+)", one.line)
         ports = re.findall(r"--[ds]ports? ([\d:,]+)", one.line)
         bound = bool(re.search(r" -[io] (?!lo\b)\S+", one.line))
-        fits = far or not named or any(covers(each, host) for each in named)
+        fits = not named or any(covers(each, x) for each in named for x in (host, *others))
         fits = fits and (not ports or any(_has_port(each, port) for each in ports))
         if not fits or not (named or ports or bound or one.packets):
+            continue
+        if not named and not ports and _is_last_word(one, every):
             continue
         score = 0.9 if named or ports else 0.72
         if one.packets is not None:
             score = (0.92 if named or ports else 0.86) if one.packets else 0.62
-        option = f"-t {one.table} " if one.table != "filter" else ""
+        option = f"-t {quoted(one.table)} " if one.table != "filter" else ""
         word = "turns it away" if target[1] in ("DNAT", "REDIRECT") else "drops it"
         yield Cut(f"a firewall rule {word} ({one.line})", one.line,
-                  f"iptables {option}-D {one.line.removeprefix('-A ')}",
-                  f"iptables {option}{one.line}", score)  # fmt: skip
+                  f"iptables {option}-D {rule.removeprefix('-A ')}",
+                  f"iptables {option}{rule}", score)  # fmt: skip
     for one in every:
         closed = re.fullmatch(r"-P (INPUT|OUTPUT) DROP", one.line)
+        if one.line.startswith("-A ") and _is_last_word(one, every):
+            closed = re.fullmatch(
+                r"-A (INPUT|OUTPUT)(?: -[io] \S+)? -j (?:DROP|REJECT)\b.*", one.line
+            )
         if closed and one.table == "filter" and port and one.packets != 0:
             chain, side = closed[1], "-d" if closed[1] == "OUTPUT" else "-s"
-            where = "" if far else f"{side} {host} "
-            rule = f"{chain} {where}-p tcp --{'d' if far or chain == 'OUTPUT' else 's'}port {port}"
+            theirs = [x for x in others if x != host and not x.startswith("127.")]
+            whom = ",".join(theirs) if far else host
+            end = "d" if far == (chain == "INPUT") else "s"
+            rule = f"{chain} {f'{side} {whom} ' if whom else ''}-p tcp --{end}port {port}"
             yield Cut(f"{chain} lets through only what is named", one.line,
                       f"iptables -I {rule} -j ACCEPT", f"iptables -D {rule} -j ACCEPT",
                       0.75)  # fmt: skip
+
+
+def _is_last_word(rule: Rule, every: Sequence[Rule]) -> bool:
+    """Whether a rule is for all that those before it did not let through."""
+    chain = rule.line.split()[1]
+    own = [one for one in every if one.table == rule.table and one.line.startswith(f"-A {chain} ")]
+    before = own[: own.index(rule)]
+    return own[-1] is rule and any(" -j ACCEPT" in one.line for one in before)
+
+
+def quoted(text: str) -> str:
+    """Words as a shell takes them, each for itself."""
+    return " ".join(map(shlex.quote, text.split()))
+
+
+def parted(rule: str) -> str:
+    """A rule as a shell takes it, with what it has in quotes; empty where it cannot be read."""
+    try:
+        return " ".join(map(shlex.quote, shlex.split(rule)))
+    except ValueError:
+        return ""
 
 
 def sent_off(text: str, address: str) -> Iterator[Cut]:
@@ -174,7 +209,7 @@ def sent_off(text: str, address: str) -> Iterator[Cut]:
             continue
         to = re.search(r"\bto (\S+)", row[2])
         if to is None or covers(to[1], address):
-            rule = f"pref {row[1]} {row[2].strip()}"
+            rule = f"pref {row[1]} {quoted(row[2])}"
             yield Cut(f"a rule for routes applies ({line.strip()})", line, f"ip rule del {rule}",
                       f"ip rule add {rule}", 0.84 if to else 0.66)  # fmt: skip
 
@@ -192,8 +227,10 @@ def neighbours(near: str, address: str, macs: Sequence[str]) -> Iterator[Cut]:
         if row[4] in _STEADY and not wrong:
             continue
         yield Cut(
-            f"{address} is looked for at {row[3]}", line, f"ip neigh del {address} dev {row[2]}",
-            f"ip neigh replace {address} lladdr {row[3]} nud permanent dev {row[2]}",
+            f"{address} is looked for at {row[3]}", line,
+            f"ip neigh del {address} dev {quoted(row[2])}",
+            f"ip neigh replace {address} lladdr {quoted(row[3])} nud permanent "
+            f"dev {quoted(row[2])}",
             0.92 if row[4] in _STEADY else 0.7,
         )  # fmt: skip
 
@@ -204,7 +241,8 @@ def doubled(text: str, address: str) -> Iterator[Cut]:
         if own.partition("/")[0] == address:
             yield Cut(
                 f"{address}, which is another machine's, is on {device} here, too", line,
-                f"ip addr del {own} dev {device}", f"ip addr add {own} dev {device}", 0.9,
+                f"ip addr del {own} dev {quoted(device)}",
+                f"ip addr add {own} dev {quoted(device)}", 0.9,
             )  # fmt: skip
 
 
@@ -216,7 +254,8 @@ def unjoined(near: str, node: str, bridge: str) -> Iterator[Cut]:
         if one.master or not one.node or not bridges or node not in ("", one.node):
             continue
         name, into = shlex.quote(one.name), bridges[0]
-        yield Cut(f"{one.name} is not in {into}", one.line, f"ip link set {name} master {into}",
+        yield Cut(f"{one.name} is not in {into}", one.line,
+                  f"ip link set {name} master {quoted(into)}",
                   f"ip link set {name} nomaster", 0.88)  # fmt: skip
     for line in near.splitlines():
         row = re.match(r"\d+: ([^:@\s]+)\S*: <.*\bstate (disabled|blocking|listening)\b", line)
@@ -250,8 +289,8 @@ def lossy(near: str) -> Iterator[Cut]:
         lost = re.search(r"\b(?:loss|corrupt)(?: \w+)*? ([\d.]+)%", line)
         if row and (row[1] == "blackhole" or (lost and float(lost[1]) >= LOSS)):
             yield Cut(f"{row[2]} loses what is sent ({' '.join(line.split())})", line,
-                      f"tc qdisc del dev {row[2]} root",
-                      f"tc qdisc add dev {row[2]} root {row[1]}{row[3].rstrip()}",
+                      f"tc qdisc del dev {quoted(row[2])} root",
+                      f"tc qdisc add dev {quoted(row[2])} root {quoted(row[1] + row[3])}",
                       0.93)  # fmt: skip
 
 
@@ -267,9 +306,10 @@ def below(near: str, address: str) -> Iterator[Cut]:
         named = ADDRESS.findall(row[1])
         if named and not any(covers(one, address) for one in named):
             continue
-        rule = row[1].strip()
-        yield Cut(f"a rule of {tool} drops it ({rule})", rule, f"{tool} -D {rule[3:]}",
-                  f"{tool} {rule}", 0.88)  # fmt: skip
+        rule, plain = row[1].strip(), parted(row[1])
+        if plain and tool in ("arptables", "ebtables"):
+            yield Cut(f"a rule of {tool} drops it ({rule})", rule, f"{tool} -D {plain[3:]}",
+                      f"{tool} {plain}", 0.88)  # fmt: skip
 
 
 def covers(network: str, address: str) -> bool:

@@ -43,6 +43,7 @@ _LOG_KEY = re.compile(
 )
 _PEOPLE = re.compile(r"^-|\b(sshd|login|tmux|screen|sudo|su|systemd|hermes\w*)\b")
 """Processes of people who are logged in, and of whoever looks after the machine."""
+_LOGGED_IN = re.compile(r"^-\w*sh\b|\b(sshd|login|tmux|screen)\b")
 _SCHEDULER = re.compile(r"(\S*/)?(cron|crond|atd|anacron)\b")
 """Those who start what others wrote down, each for itself."""
 KEEPERS = re.compile(
@@ -278,6 +279,17 @@ class Case(House):
             found.insert(0, one)
             pid = one.parent
         return found
+
+    def is_of_people(self, process: parse.Process) -> bool:
+        """Whether somebody who is logged in started it."""
+        here: parse.Process | None = process
+        seen = set[int]()
+        while here is not None and here.pid not in seen:
+            if _LOGGED_IN.search(here.command):
+                return True
+            seen.add(here.pid)
+            here = self.process(here.parent)
+        return False
 
     def _is_kept(self, process: parse.Process, harmful: bool) -> bool:
         """Whether somebody looks after it. Of what a scheduler starts nobody looks how it goes."""

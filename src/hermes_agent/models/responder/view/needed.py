@@ -14,7 +14,7 @@ _HOST_KEY = re.compile(
     r"^(.*?)[_.-]?(?:host(?:name)?|server|addr(?:ess)?|endpoint|node)$", re.IGNORECASE
 )
 _LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "*", "[::1]", "::1")
-_NODE = re.compile(r"(\S*on-node [\w.-]+|(?:/\S*/)?ip netns exec [\w.-]+)\s")
+_NODE = re.compile(r"([\w./-]*on-node [\w.-]+|(?:/[\w./-]*/)?ip netns exec [\w.-]+)\s")
 _OWN_KEY = re.compile(r"(?:^|[._-])(listen|bind|log\w*|name)$", re.IGNORECASE)
 
 
@@ -93,6 +93,9 @@ def _set(case: Case, service: str) -> Iterator[Target]:
 def _spoken(case: Case, service: str) -> Iterator[Target]:
     for line in case.troubles(service)[:6]:
         text = re.sub(r"^\S*\d\d:\d\d:\d\d\S*", " ", line)
-        yield from (one for one in in_text(case, text) if not re.fullmatch(r"\d+", one.host))
+        for one in in_text(case, text):
+            if not re.fullmatch(r"\d+", one.host):  # who writes a line does not say what is asked
+                url = re.match(r"https?://[^/?#]*", one.url)
+                yield Target(one.host, one.port, f"{url[0]}/" if url else "")
         for address in _ADDRESS.findall(text):
             yield Target(address, 0)
