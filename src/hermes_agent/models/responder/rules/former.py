@@ -276,7 +276,8 @@ def _is_kin(one: str, other: str) -> bool:
 def _led(
     case: Case, front: str, path: str, row: str, rows: Sequence[str], target: str, recent: bool
 ) -> Iterator[Idea]:
-    ports = [port for port in case.ports(target) if re.search(rf":{port}\b", row)]
+    near = [port for port in case.ports(target) if f":{port}" in row]
+    ports = [port for port in near if re.search(rf":{port}\b", row)]
     if not ports:
         return
     told = journal(case, target)

@@ -194,8 +194,9 @@ class Case(House):
 
     def said(self, service: str, pattern: str) -> Iterator[str]:
         """Recent lines of its logs that hold a pattern, whatever their level; last first."""
+        wanted = re.compile(pattern, re.IGNORECASE)
         for line in reversed(self.entries(service)):
-            if re.search(pattern, line.text, re.IGNORECASE) and self._is_recent(line.at, service):
+            if wanted.search(line.text) and self._is_recent(line.at, service):
                 yield line.text
 
     def said_ever(self, service: str, pattern: str) -> Iterator[str]:
