@@ -74,7 +74,7 @@ def test_services_with_other_names_are_no_instances_of_each_other() -> None:
 
 def test_a_text_is_replaced_as_it_is_written() -> None:
     _, command = swapped("/etc/x.conf", "a.b = [1|2]", "a.b = R&D")
-    assert command == r"sed -i 's|a\.b = \[1\|2\]|a.b = R\&D|' /etc/x.conf"
+    assert command == r"sed -i 's/a\.b = \[1|2\]/a.b = R\&D/' /etc/x.conf"
 
 
 def test_releases_are_ordered_by_their_numbers() -> None:

@@ -193,7 +193,8 @@ def blamed(case: Case, service: str, changes: Sequence[str]) -> str:
 
 def swapped(path: str, old: str, new: str) -> tuple[str, ...]:
     """Commands that put one text in the place of another in a file, which is kept aside."""
-    change = f"s|{basic(old.strip())}|{replacement(new.strip(), '|')}|"
+    mark = "/" if "|" in old else "|"
+    change = f"s{mark}{basic(old.strip())}{mark}{replacement(new.strip(), mark)}{mark}"
     return keeping(path), f"sed -i {shlex.quote(change)} {shlex.quote(path)}"
 
 

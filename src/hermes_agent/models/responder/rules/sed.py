@@ -7,8 +7,8 @@ _NEVER = "[^[:print:][:cntrl:]]"
 
 
 def basic(text: str) -> str:
-    """A text as a pattern of `sed`, between `/` or `|`."""
-    return _NEVER if _breaks(text) else re.sub(r"([][\\.*^$/|])", r"\\\1", text)
+    """A text as a pattern of `sed`, between `/`, or `|` where it has none."""
+    return _NEVER if _breaks(text) else re.sub(r"([][\\.*^$/])", r"\\\1", text)
 
 
 def extended(text: str) -> str:
