@@ -34,7 +34,7 @@ from hermes_agent.models.responder.rules import entry as entry_rules
 from hermes_agent.models.responder.rules.config import swapped
 from hermes_agent.models.responder.rules.flood import calm
 from hermes_agent.models.responder.rules.ideas import Idea
-from hermes_agent.models.responder.rules.mending import Row
+from hermes_agent.models.responder.rules.mending import Row, mended
 from hermes_agent.models.responder.rules.release import history
 from hermes_agent.models.responder.rules.sed import basic, extended, replacement
 from hermes_agent.models.responder.view import needed, parse, probes
@@ -269,3 +269,9 @@ def test_jobs_of_others_are_not_run_for_them() -> None:
     )  # fmt: skip
     run = {one for idea in certificate.certificate(case) for one in idea.fix if "renew" in one}
     assert run == {"/opt/tls/renew shop.example"}
+
+
+def test_a_row_is_changed_only_where_all_count_alike() -> None:
+    broken = '{\n"a": 1,\n}\n'
+    assert mended(broken, "/etc/a.json") is not None
+    assert mended(f"\f\n{broken}", "/etc/a.json") is None

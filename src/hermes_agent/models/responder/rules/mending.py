@@ -134,7 +134,10 @@ class Row(Struct, frozen=True):
 
 
 def mended(text: str, path: str, said: str = "") -> Row | None:
-    """The row that makes a file readable; None where it is readable, or no single row does."""
+    """The row that makes a file readable; None where it is readable, or no single row does, or
+    where others would count its rows otherwise."""
+    if len(text.splitlines()) != len(text.removesuffix("\n").split("\n")) and text:
+        return None
     if re.search(r"\bin \S+:\d+", said) and path in said:
         return _by_complaint(text, said)
     reader = _reader(text, path)
