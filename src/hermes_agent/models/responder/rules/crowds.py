@@ -75,9 +75,7 @@ def kinds(case: Case, folder: str) -> list[Kind]:
     """The kinds of a folder's files, the most frequent first."""
     rows = (_KIND.match(line.strip()) for line in case.text(sorted_out(folder)).splitlines())
     found = [
-        Kind(int(row[1]), int(row[2]), bool(row[5]), *row.group(6, 7, 8, 0))
-        for row in rows
-        if row
+        Kind(int(row[1]), int(row[2]), bool(row[5]), *row.group(6, 7, 8, 0)) for row in rows if row
     ]
     return sorted(found, key=lambda one: -one.count)
 
