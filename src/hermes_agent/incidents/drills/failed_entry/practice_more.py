@@ -1,5 +1,7 @@
 """An entry that somebody put aside, and a module that is looked for in the wrong place."""
 
+import re
+
 from msgspec.structs import replace
 
 from hermes_agent.incidents.drills import parts
@@ -32,7 +34,7 @@ def put_aside(pick: Pick) -> Scene:
         healthy=_supervised(service),
         truth=Truth(
             component=(name,), category=("service-crash", "bad-config"), locus=service.entry,
-            evidence=rf"{name}|removed|available|No config updates",
+            evidence=rf"{re.escape(aside)}|removed|available|No config updates",
         ),
         inject=lines(f"mv {service.entry} {aside}", "supervisorctl reread; supervisorctl update"),
         fix=(f"mv {aside} {service.entry}", "supervisorctl reread", "supervisorctl update"),

@@ -203,7 +203,7 @@ def closed_feed(pick: Pick) -> Scene:
         check=WatchedCheck(f"previews of {main}", check, main, severity="P2"),
         healthy=healthy,
         truth=Truth(
-            (consumer, feed), ("runaway-process",), rf"{consumer}|previews\.py|{feed}",
+            (consumer, feed), ("runaway-process",), rf"^{consumer}$|previews\.py|{feed}",
             r"previews\.py|recv",
         ),
         inject=inject,
