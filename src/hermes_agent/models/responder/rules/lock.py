@@ -119,7 +119,10 @@ def search(name: str, folders: tuple[str, ...]) -> str:
 
 
 def _searching(case: Case, service: str, line: str) -> Iterator[Idea]:
-    """It speaks of a lock and not where that is: one that lies where its files are."""
+    """It speaks of a lock and not where that is: one that lies where its files are. Of a service
+    that the alert is not about, nothing is guessed."""
+    if service not in (case.brief.service, *case.needs(case.brief.service)):
+        return
     name = service.rpartition(":")[2]
     folders = tuple(case.folders(service)[:4])
     look = search(name, folders)

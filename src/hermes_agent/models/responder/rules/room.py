@@ -75,13 +75,18 @@ def forgotten(one: parse.Sized, now: float) -> bool:
     return PASSING.search(one.path) is not None and now - one.time > OLD_SECONDS
 
 
+def many(one: parse.Sized, rows: Sequence[parse.Sized]) -> bool:
+    """Whether there are more of its kind: a single file somebody may have put there."""
+    return sum(_kind(other.path) == _kind(one.path) for other in rows) >= SERIES
+
+
+def _kind(path: str) -> str:
+    return re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", path)
+
+
 def crowded_first(rows: Sequence[parse.Sized]) -> list[parse.Sized]:
-    """Those of which there are many of a kind before single ones, which somebody may have put
-    there; of each the oldest first."""
-    kinds = [re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", one.path) for one in rows]
-    pairs = zip(rows, kinds, strict=True)
-    order = sorted(pairs, key=lambda pair: (kinds.count(pair[1]) < SERIES, pair[0].time))
-    return [one for one, _ in order]
+    """Those of which there are many of a kind before single ones; of each the oldest first."""
+    return sorted(rows, key=lambda one: (not many(one, rows), one.time))
 
 
 def half_done(path: str, mount: str) -> bool:

@@ -90,7 +90,10 @@ def _clearing(
     passing = [
         one
         for one in rest
-        if (room.half_done(one.path, mount.path) or room.forgotten(one, case.now))
+        if (
+            room.half_done(one.path, mount.path)
+            or (room.forgotten(one, case.now) and room.many(one, rest))
+        )
         and not room.kept_for_good(case, one.path, mount.path)
         and not room.in_use(case, one.path, mount.path)
     ]
