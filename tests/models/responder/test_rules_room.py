@@ -126,6 +126,8 @@ def test_what_lies_in_a_cache_is_only_moved_and_what_there_is_much_of_first() ->
     assert "/temp/0000000001" in told
     assert "bundle.bin" not in told
     assert "rm " not in told
+    alone = {**seen, looks[0]: rows((9_000_000, 9e5, "/var/cache/web/assets/bundle.bin"))}
+    assert not any(idea.fix for idea in space.full_disk(case(alone)))
 
 
 def test_the_folder_that_holds_most_files_is_found_below_folders_that_hold_few() -> None:
