@@ -1,5 +1,7 @@
 """A report as people read it: nothing in it steers a terminal."""
 
+from msgspec.structs import replace
+
 from hermes_agent.core.incidents import Diagnosis, Entry
 from hermes_agent.incidents.report import Action, Pointer, Report
 from hermes_agent.incidents.report_text import markdown
@@ -26,3 +28,11 @@ def test_what_would_steer_a_terminal_is_shown_and_not_sent() -> None:
 def test_a_false_alarm_has_no_time_to_recover() -> None:
     assert "| time to recover | 1 min 0 s |" in markdown(report("resolved"))
     assert "time to recover" not in markdown(report("closed"))
+
+
+def test_a_long_command_is_shown_in_short() -> None:
+    long = Action(1_010.0, f"terminal: {'x' * 900}", True, "", "s", 4, "call")
+    text = markdown(replace(report("resolved"), actions=(long,)))
+    (line,) = [line for line in text.splitlines() if "terminal: xxx" in line]
+    assert "x…" in line
+    assert line.count("x") < 400

@@ -189,7 +189,8 @@ def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
 
     variant = drill.choose(seed, options.variant, held=options.held)
     if lacking := drill.lacking(variant):
-        raise HermesError(f"this drill needs {', '.join(lacking)}", advice(lacking))
+        needed = f"this drill needs {', '.join(lacking)} for {variant!r}"
+        raise HermesError(needed, advice(lacking))
     manner = Manner(
         options.variant, options.held, not options.no_learning, options.model, options.keep,
         options.quiet or options.json, options.runbook,

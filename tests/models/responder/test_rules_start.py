@@ -146,6 +146,15 @@ def test_a_lock_that_only_the_settings_name_is_put_aside_and_not_deleted() -> No
     assert _locked(ROW, "4711\n")[0] == put_away("/var/lib/shop/lock")
 
 
+def test_of_a_service_that_the_alert_is_not_about_no_lock_is_guessed() -> None:
+    said = "2026-11-15 20:03:01 ERROR already locked by another instance\n"
+    waits = (probes.tail("/var/log/supervisor/ledger.log"), said)
+    told = [want for idea in lock.locked(case(waits)) for want in idea.wants]
+    assert not any(want.startswith("find /run /var/lock") for want in told)
+    own = [want for idea in lock.locked(case(said=said)) for want in idea.wants]
+    assert any(want.startswith("find /run /var/lock") for want in own)
+
+
 def test_a_folder_that_is_a_lock_is_put_aside_too() -> None:
     rows = (
         "total 0\ndrwxr-xr-x 2 app app 40 2026-11-15 18:00:00.000000000 +0000 .\n"

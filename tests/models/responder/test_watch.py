@@ -1,7 +1,12 @@
 """Whether what was mended lasts, by what rises within a few seconds."""
 
+import pytest
+
+from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import watch
+from hermes_agent.models.responder.acting import Tried, lasts
 from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.moves import Answer
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
@@ -81,6 +86,27 @@ def test_somebody_who_was_ended_and_is_there_again_is_not_gone() -> None:
     assert watch.is_due(ended, before())
     assert "there again, as process 30" in watch.unrest(AFTER, before(), ended)
     assert not watch.unrest(AFTER.replace("server", "client"), before(), ended)
+
+
+def test_after_a_leak_the_checks_ask_and_what_is_kept_of_that_is_counted() -> None:
+    for last, well in ((9, True), (20, False)):
+        tried = Tried(ideas=[idea("descriptor-leak")], seen=before().observed)
+        work = lasts(before().brief, tried.ideas[-1], tried, due=True)
+        calls = next(work).calls
+        counts = iter((9, last))
+        results = tuple(
+            ToolMessage(
+                str(at), call.tool,
+                f"{AFTER}  {next(counts)} /proc/30/fd\n"
+                if call.arguments.get("command") == watch.COUNT
+                else "edge: holds",
+            )
+            for at, call in enumerate(calls)
+        )  # fmt: skip
+        with pytest.raises(StopIteration) as ended:
+            work.send(Answer(results))
+        assert ended.value.value is well
+        assert tried.doubted is not well
 
 
 async def test_checks_that_hold_while_the_room_runs_out_again_are_not_called_resolved() -> None:

@@ -135,7 +135,7 @@ def series(case: Case, found: Sequence[parse.Sized], mount: str) -> list[parse.S
         spared = held(case, one.path) or in_use(case, one.path, mount)
         if not spared and not kept_for_good(case, one.path, mount):
             below = one.path[len(mount.rstrip("/")) :]
-            kinds.setdefault(re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", below), []).append(one)
+            kinds.setdefault(_kind(below), []).append(one)
     older: list[parse.Sized] = []
     for kind, rows in kinds.items():
         if "#" in kind and len(rows) >= SERIES:
