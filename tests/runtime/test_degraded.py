@@ -103,9 +103,9 @@ def test_a_full_disk_is_told_by_what_watches_and_audits(small: Case) -> None:
     small.send("m0")
     fill(small.home)
     say_enough(small)
-    filler = fill(small.home)  # what a message that was refused has given back, too
     assert "checks     2; failing: web" in hermes(small.home, "status").stdout
     for words in (["drift", str(repository)], ["watch", "run", "db"]):
+        filler = fill(small.home)  # what was refused meanwhile has given some back
         done = hermes(small.home, *words)
         assert done.returncode == 1, done.stdout
         said = done.stdout + done.stderr

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -220,3 +222,43 @@ async def test_a_flood_of_output_is_stopped_and_said(terminal: LocalTerminal, sh
     ended = await terminal.follow(job.id, wait=60)
     assert ended.state == "stopped"
     assert "more than 1 MB" in ended.stderr
+
+
+@pytest.fixture
+async def cramped(tmp_path: Path) -> AsyncIterator[LocalPlace]:
+    """A place on a file system of its own, 1 MB large."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], check=True)
+    place = LocalPlace(tmp_path)
+    yield place
+    await place.destroy()
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_command_that_fills_the_disk_has_an_end(
+    cramped: LocalPlace, background: bool
+) -> None:
+    terminal = cramped.open()
+    await terminal.run(Command("first", "true"))
+    fill = "echo a; cat /dev/zero > big 2>/dev/null; (exit 7)"
+    await terminal.run(Command("fill", fill, background=background, timeout=20))
+    done = await terminal.follow("fill", wait=20)
+    assert (done.state, done.code) == ("exited", 7)
+    assert os.statvfs(cramped.spool).f_bfree == 0
+    with pytest.raises(OSError, match="No space left"):
+        await terminal.run(Command("next", "true", background=background))
+    (cramped.workspace / "big").unlink()
+    assert (await terminal.run(Command("next", "echo b"))).stdout == "b\n"
+    assert (cramped.spool / "spare").stat().st_size == 4096
+
+
+@pytest.mark.parametrize("free", [1, 2, 3, 8])
+async def test_a_disk_with_hardly_any_room_is_told_at_once(cramped: LocalPlace, free: int) -> None:
+    terminal = cramped.open()
+    await terminal.run(Command("first", "true"))
+    big = cramped.workspace / "big"
+    room = os.statvfs(cramped.spool)
+    big.write_bytes(b"x" * (room.f_bfree - free) * room.f_bsize)
+    with pytest.raises(OSError, match="No space left"):
+        await terminal.run(Command("next", "true"))
+    assert not (cramped.spool / "next.c").exists()

@@ -17,7 +17,8 @@
 # ID.v variables that it alone sees; gone when it runs. Who creates ID.s runs the command and nobody
 # else does. ID.r is one short write: empty is "not yet".
 # Of the shell: keeper.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
-# id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out.
+# id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
+# spare (room that is given up for an ID.r that a full disk does not take).
 
 if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
 
@@ -42,6 +43,7 @@ if [[ $1 == spine || $1 == task ]]; then
   __hermes_claim() {
     local - children=
     builtin set -C
+    [[ -s $__hermes_spool/spare ]] || builtin printf '%4096s' '' 2>/dev/null >|"$__hermes_spool/spare"
     builtin read -r children 2>/dev/null <"/proc/$$/task/$$/children"
     builtin printf '%s %s %s %s\n' "${EPOCHREALTIME/,/.}" "$2" "$__hermes_me" "$children" \
       2>/dev/null >"$__hermes_spool/$1.s"
@@ -93,7 +95,10 @@ if [[ $1 == spine || $1 == task ]]; then
   }
 
   __hermes_answer() {
-    builtin printf '%s %s\n' "$1" "${EPOCHREALTIME/,/.}" >|"$__hermes_spool/$__hermes_id.r"
+    if ! builtin printf '%s %s\n' "$1" "${EPOCHREALTIME/,/.}" >|"$__hermes_spool/$__hermes_id.r"; then
+      : >|"$__hermes_spool/spare"
+      builtin printf '%s %s\n' "$1" "${EPOCHREALTIME/,/.}" >|"$__hermes_spool/$__hermes_id.r"
+    fi
     __hermes_tell "$__hermes_id" "$1"
     __hermes_id=
   }
@@ -273,7 +278,10 @@ stands() {
 }
 
 record() {
-  printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"
+  if ! printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"; then
+    : >|"$spool/spare"
+    printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"
+  fi
   if [[ -p $spool/out ]]; then printf '%s %s\n' "$1" "$2" 1<>"$spool/out"; fi
 }
 

@@ -73,6 +73,7 @@ class LocalSpot:
         spool.prepare()
         spool.revive(id)
         if spool.end(id) is None and spool.claim(id) is None:
+            spool.check_room()
             if command.secrets:
                 spool.lend(id, command.secrets)
             spool.put_text(id, command.text)

@@ -1,5 +1,6 @@
 """What is known of commands lies in files; this reads and writes them. `keeper.sh` names them."""
 
+import errno
 import os
 import re
 import threading
@@ -11,6 +12,8 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Command
 
 UNNAMED_SECONDS = 5.0
+LEAST_ROOM = 65536
+"""Bytes that must be free before a command is begun, so that how it ended can be noted."""
 KINDS = ("c", "o", "e", "i", "k", "r", "s", "v")
 """All files that a command may have."""
 _ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -134,6 +137,13 @@ class Spool:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def check_room(self) -> None:
+        """Refuse to begin what could not be finished."""
+        disk = os.statvfs(self.folder)
+        blocks = disk.f_bavail if os.geteuid() else disk.f_bfree
+        if blocks * disk.f_frsize < LEAST_ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
     def same_boot(self) -> bool:
         """Whether all that ran here did so since the machine last started. Files of a command
