@@ -3,7 +3,7 @@
 import asyncio
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -225,13 +225,18 @@ async def test_a_flood_of_output_is_stopped_and_said(terminal: LocalTerminal, sh
 
 
 @pytest.fixture
-async def cramped(tmp_path: Path) -> AsyncIterator[LocalPlace]:
-    """A place on a file system of its own, 1 MB large."""
+def megabyte(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, 1 MB large."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], check=True)
-    place = LocalPlace(tmp_path)
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+@pytest.fixture
+async def cramped(megabyte: Path) -> AsyncIterator[LocalPlace]:
+    place = LocalPlace(megabyte)
     yield place
     await place.destroy()
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 @pytest.mark.parametrize("background", [False, True])
