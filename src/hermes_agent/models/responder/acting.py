@@ -8,12 +8,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolMessage
-from hermes_agent.models.responder import watch
+from hermes_agent.models.responder import content, watch
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.view.case import Case, case_of
+from hermes_agent.models.responder.view.grown import gist
 from hermes_agent.models.responder.view.seen import Seen, quotes, seen
 
 LOOKS = 5
@@ -24,6 +25,8 @@ SURE = 0.85
 """From which score on more time is given to a remedy."""
 TURNS = 6
 """Verifications in a row where checks held and failed by turns."""
+QUIET, AGAIN = 2, 5
+"""Seconds after which nobody should complain any more, and those given to whoever still does."""
 CASCADE = "cascading-failure"
 REFUSED = "refused"
 """How a result begins that the gate did not allow."""
@@ -72,6 +75,8 @@ class Tried(Struct):
     """Looks that must come out well whatever mends it in the end."""
     doubts: list[str] = field(default_factory=list)
     """What was seen to go on although the checks held."""
+    complaint: str = ""
+    """What somebody goes on to say although the checks hold."""
 
     @property
     def cause(self) -> Idea:
@@ -139,7 +144,14 @@ def fresh_ideas(case: Case, tried: Tried, only: Sequence[str] = ()) -> list[Idea
         idea
         for idea in ideas(case)
         if not tried.barred(idea) and (not only or idea.category in only)
+        if not tried.complaint or _is_about(idea, tried.complaint)
     ]
+
+
+def _is_about(idea: Idea, complaint: str) -> bool:
+    """Whether an idea follows from what somebody still says: all else may be an old story, where
+    the checks hold."""
+    return idea.score >= ACT and any(gist(line) == gist(complaint) for line in idea.evidence)
 
 
 def _ready(fresh: Sequence[Idea]) -> Idea | None:
@@ -219,7 +231,7 @@ def mend(
         if not well(answer):
             tried.proofs = [proof for proof in tried.proofs if proof != idea.proof]
         return False
-    if watched and not (yield from lasts(brief, idea, tried, due=True)):
+    if not (yield from lasts(brief, idea, tried, due=watched)):
         return False
     if after and last is not after:
         answer = yield Move("It is mended, and stays so.", (after,))
@@ -254,35 +266,63 @@ def _is_watched(brief: Brief, idea: Idea, tried: Tried) -> bool:
 def lasts(
     brief: Brief, idea: Idea, tried: Tried, *, due: bool = False
 ) -> Generator[Move, Answer, bool]:
-    """Whether the checks go on to hold, and nothing goes on that made them fail; where that is not
-    to be feared, nothing is looked at."""
+    """Whether the checks go on to hold, nothing goes on that made them fail, and nobody complains
+    as before; where that is not to be feared, nothing is looked at."""
     if tried.lapsed == len(tried.ideas):
         return False
-    if not due and not _is_watched(brief, idea, tried):
+    due = due or _is_watched(brief, idea, tried)
+    before = case_of(brief, tried.seen)
+    logs = content.logs(before, idea)
+    if not due and not logs:
         return True
     turns = (terminal("sleep 1"), incident("verify")) * (TURNS if tried.fickle else 0)
     asking = (
         (terminal(watch.COUNT), *(incident("verify"),) * watch.ASKED, terminal(watch.COUNT))
-        if watch.is_asked(idea)
+        if due and watch.is_asked(idea)
         else ()
     )
-    looks = (terminal(watch.WATCH), incident("verify"), *turns, *asking)
+    waiting = terminal(watch.WATCH if due else f"sleep {QUIET}")
+    around = (terminal(content.sizes(logs)), terminal(content.ends(logs))) if logs else ()
+    looks = (*around[:1], waiting, incident("verify"), *turns, *asking, *around[1:])
     answer = yield Move("The checks hold. I look whether that lasts.", looks)
+    results = answer.results if len(answer.results) == len(looks) else ()
     told = ""
-    if answer.results and answer.results[0].ok:
-        told = watch.unrest(answer.results[0].text, case_of(brief, tried.seen), idea)
-    if not told and asking and len(answer.results) == len(looks):
-        counts = answer.results[-len(asking)].text, answer.results[-1].text
-        told = watch.grown(*counts, case_of(brief, tried.seen), idea)
+    if due and results and results[len(around) // 2].ok:
+        told = watch.unrest(results[len(around) // 2].text, before, idea)
+    if not told and asking and results:
+        counts = [one.text for one in results if one.name == "terminal"]
+        first, last = counts[-2 - len(around) // 2], counts[-1 - len(around) // 2]
+        told = watch.grown(first, last, before, idea)
+    verified = [one for one in answer.results if one.name == "incident"]
+    well = bool(verified) and all(map(held, verified))
+    if well and not told and around and results:
+        told = yield from _complained((results[0].text, results[-1].text), before, idea, tried)
     tried.doubted = bool(told)
     if told:
         tried.doubts.append(told)
-    verified = [one for one in answer.results if one.name == "incident"]
-    well = bool(verified) and all(map(held, verified))
     tried.fickle = tried.fickle or not well
     if told or not well:
         tried.lapsed = len(tried.ideas)
     return well and not told
+
+
+def _complained(
+    seen_so_far: tuple[str, str], before: Case, idea: Idea, tried: Tried
+) -> Generator[Move, Answer, str]:
+    """Who goes on to say what was said before the remedy, and does so a while later, too."""
+    tried.complaint = ""
+    who, line = content.complaint(*seen_so_far, before, idea)
+    if not who:
+        return ""
+    logs = content.logs(before, idea)
+    looks = (terminal(content.sizes(logs)), terminal(f"sleep {AGAIN}"), incident("verify"),
+             terminal(content.ends(logs)))  # fmt: skip
+    answer = yield Move(f"{who} still complains. Does that pass?", looks)
+    if len(answer.results) != len(looks):
+        return ""
+    who, line = content.complaint(answer.results[0].text, answer.results[-1].text, before, idea)
+    tried.complaint = line
+    return f"{who} still says: {line.strip()[:200]}" if who else ""
 
 
 def _proven(answer: Answer, proofs: Sequence[Call]) -> bool:

@@ -10,6 +10,7 @@ from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.view.case import Case, case_of, paths_in
+from hermes_agent.models.responder.view.grown import new_troubles
 from hermes_agent.models.responder.view.seen import Seen
 
 _UNDONE = re.compile(
@@ -42,7 +43,7 @@ def eased(before: Case, after: Case, idea: Idea) -> bool:
     if was is not None and not was.up:
         return True
     old = {_gist(line) for line in before.troubles(idea.component)}
-    new = {_gist(line) for line in after.troubles_since(idea.component, before.now)}
+    new = {_gist(line) for line in new_troubles(before, after, idea.component)}
     if now is not None and undoing(idea) and old and not new:
         return True
     again = [one for one in ideas(after) if one.score >= ACT and one.evidence]
@@ -77,7 +78,10 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
     return True
 
 
-_LASTING = ("cat /", 'echo "==> link', "git ", "command -v ", "grep -rnsIF ", "find /etc /srv ")
+_LASTING = (
+    "cat /", 'echo "==> link', "git ", "command -v ", "grep -rnsIF ", "find /etc /srv ",
+    "tail -v -n +1 /etc/nginx/",
+)  # fmt: skip
 """How looks begin at what nobody changes but whoever mends."""
 _PASSING = ("/proc/", "/run/", "/sys/", "/var/run/", "/var/spool/", "/dev/", "/tmp/")  # noqa: S108
 

@@ -35,11 +35,10 @@ MARK_BYTES, MARK_SECONDS = 4096, 10_800.0
 
 def left_behind(case: Case) -> Iterator[Idea]:
     """Something below was started anew; what needs it was not, and does not work since."""
-    chain = _chain(case, case.brief.service)
     fallen: list[str] = []
     evidence: list[str] = []
     roots: list[str] = []
-    for service in reversed(chain):
+    for service in reversed(chain(case, case.brief.service)):
         below = needed_by(case, service)
         renewed = [one for one in below if _is_younger(case, one, service)]
         program = case.programs.get(service)
@@ -65,7 +64,7 @@ def left_behind(case: Case) -> Iterator[Idea]:
     )  # fmt: skip
 
 
-def _chain(case: Case, service: str) -> list[str]:
+def chain(case: Case, service: str) -> list[str]:
     """A service and all below it, near ones first."""
     found, waiting = list[str](), [service]
     while waiting:
@@ -113,7 +112,7 @@ def fell_with(case: Case, root: str) -> list[str]:
         program.name
         for name, program in case.programs.items()
         if program.state in ("FATAL", "BACKOFF", "failed") and root not in (name, program.name)
-        if root in _chain(case, name)
+        if root in chain(case, name)
     ]
     return list(dict.fromkeys(found))
 

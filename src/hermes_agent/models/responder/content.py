@@ -1,0 +1,105 @@
+"""Whether those whom a remedy concerns are content after it: they say nothing new of what they
+complained of before, and none of them is down."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from hermes_agent.models.responder.rules.cascade import chain, fell_with
+from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.view import parse
+from hermes_agent.models.responder.view.case import DAY, RECENT_SECONDS, Case
+from hermes_agent.models.responder.view.grown import added, gist
+
+LOGS, LINES = 10, 12
+"""Logs that are looked at, and the last lines of each."""
+FELL = ("FATAL", "BACKOFF", "failed")
+"""States of what was given up."""
+_FAILS = re.compile(
+    r"error|fail|refus|denied|timed? ?out|cannot|can't|could not|unable|exception|traceback|fatal"
+    r"|critical|panic|no space|too many|not found|no such|gave up|giving up|unreachable|reset by"
+    r"|broken pipe|rejected|\b50[0-9]\b",
+    re.IGNORECASE,
+)
+_SERVED = re.compile(r"\" [123]\d\d \d+")
+"""Requests that went well, as web servers write them down."""
+
+
+def concerned(before: Case, idea: Idea) -> list[str]:
+    """The service of the alert with all below it, what was mended, and those who need that."""
+    own = [before.brief.service, idea.component, *before.needs(before.brief.service)]
+    above = [one for one in before.services if idea.component in chain(before, one)]
+    return [one for one in dict.fromkeys([*own, *above]) if one]
+
+
+def logs(before: Case, idea: Idea) -> list[str]:
+    """The logs of those who complained, as far as they are files."""
+    found = [
+        path
+        for service in concerned(before, idea)
+        if troubled(before, service)
+        for path in before.log_files(service)
+        if path in before.logs and path.startswith("/")
+    ]
+    return list(dict.fromkeys(found))[:LOGS]
+
+
+def sizes(paths: Sequence[str]) -> str:
+    return f"stat -c '%s %n' {' '.join(map(shlex.quote, paths))}"
+
+
+def ends(paths: Sequence[str]) -> str:
+    """How long logs are, and their ends."""
+    named = " ".join(map(shlex.quote, paths))
+    return f"{sizes(paths)}; tail -v -n {LINES} {named}"
+
+
+def troubled(before: Case, service: str) -> dict[str, str]:
+    """What a service complained of, by what it comes to; what it says every day is left out."""
+    usual = {
+        gist(line.text)
+        for line in before.entries(service)
+        if line.at and RECENT_SECONDS < before.now - line.at < DAY
+    }
+    said = {gist(line): line for line in before.troubles(service) if _is_failure(line)}
+    return {key: line for key, line in said.items() if key and key not in usual}
+
+
+def complaint(first: str, last: str, before: Case, idea: Idea) -> tuple[str, str]:
+    """Who still says the same, newly between two looks, and what; empty where nobody does."""
+    had, has = measured(first), measured(last)
+    rows = parse.files(last[last.find("==> ") :]) if "==> " in last else {}
+    for service in concerned(before, idea):
+        was = troubled(before, service)
+        for path in before.log_files(service) if was else ():
+            grown = has.get(path, 0) - had.get(path, 0)
+            grown = has.get(path, 0) if grown < 0 else grown
+            for line in added(rows.get(path, []), grown):
+                if _is_failure(line) and gist(line) in was:
+                    return service, line
+    return "", ""
+
+
+def measured(text: str) -> Mapping[str, int]:
+    """What `stat` said of sizes."""
+    return {row[2]: int(row[1]) for row in re.finditer(r"(?m)^(\d{1,15}) (/.*)$", text)}
+
+
+def fallen(before: Case, now: Case, idea: Idea) -> list[str]:
+    """Services concerned that are down, though nobody stopped them: those that were given up, and
+    those that ran before or are to answer for the alert, and ended."""
+    theirs = [*concerned(before, idea), *fell_with(before, idea.component)]
+    found = []
+    for name in dict.fromkeys(theirs):
+        was, is_now = before.programs.get(name), now.programs.get(name)
+        if is_now is None or is_now.up:
+            continue
+        ran = was is not None and was.up
+        ended = is_now.state == "EXITED" and (ran or name == before.brief.service)
+        if is_now.state in FELL or ended:
+            found.append(is_now.name)
+    return list(dict.fromkeys(found))
+
+
+def _is_failure(line: str) -> bool:
+    return _FAILS.search(line) is not None and _SERVED.search(line) is None
