@@ -15,7 +15,7 @@ from hermes_agent.models.responder.rules.issuing import Wanted
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 
-_SPOKEN = re.compile(r"certificate|\bssl\b|\btls\b|CERT_|x509|handshake", re.IGNORECASE)
+SPOKEN = re.compile(r"certificate|\bssl\b|\btls\b|CERT_|x509|handshake", re.IGNORECASE)
 _DATE = re.compile(r"^(notBefore|notAfter)=(.+)$", re.MULTILINE)
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _FILE = re.compile(r"(/[\w./@+-]+\.(?:crt|pem|cert|cer))\b")
@@ -30,9 +30,9 @@ _JOB = re.compile(r"^(?:\S+\s+){5}(?:(?P<user>[a-z_][\w-]*)\s+)?(?P<run>/.+)$")
 
 
 def certificate(case: Case) -> Iterator[Idea]:
-    symptom = case.symptom if _SPOKEN.search(case.symptom) else ""
+    symptom = case.symptom if SPOKEN.search(case.symptom) else ""
     for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if _SPOKEN.search(x)), "")
+        spoken = next((x for x in case.troubles(service) if SPOKEN.search(x)), "")
         definition = case.definitions.get(service)
         unread = case.missing((probes.SITES, probes.CERTIFICATES, probes.JOBS))
         if definition is not None and "nginx" in definition.command and symptom and unread:
@@ -40,11 +40,11 @@ def certificate(case: Case) -> Iterator[Idea]:
                 "certificate-expired", service, f"{service} may serve one that is not valid", 0.6,
                 service, (), unread,
             )  # fmt: skip
-        for path in _paths(case, service):
-            if service not in case.programs and any(path in _paths(case, x) for x in case.programs):
+        for path in paths(case, service):
+            if service not in case.programs and any(path in paths(case, x) for x in case.programs):
                 continue
             wants = case.missing((probes.CERTIFICATES, probes.JOBS))
-            dates = _facts(case, path)
+            dates = facts(case, path)
             state = validity(dates, case.now)
             if wants:
                 yield Idea(
@@ -54,14 +54,14 @@ def certificate(case: Case) -> Iterator[Idea]:
             elif state:
                 heard = bool(symptom or spoken)
                 for idea in _renewing(case, service, path, state):
-                    yield replace(idea, score=idea.score - _doubt(case, service, dates, heard))
+                    yield replace(idea, score=idea.score - doubt(case, service, dates, heard))
             else:
                 yield from _unlike_its_key(case, service, path)
                 if symptom or spoken:
                     yield from _unloaded(case, service, path, spoken)
 
 
-def _doubt(case: Case, service: str, text: str, heard: bool) -> float:
+def doubt(case: Case, service: str, text: str, heard: bool) -> float:
     """How much less sure it is where nobody speaks of certificates, and where what is asked for is
     called otherwise."""
     check = case.brief.check.command if case.brief.check else ""
@@ -69,12 +69,12 @@ def _doubt(case: Case, service: str, text: str, heard: bool) -> float:
     return (0.0 if heard else silent) + (0.0 if _name(text) in check else 0.03)
 
 
-def _facts(case: Case, path: str) -> str:
+def facts(case: Case, path: str) -> str:
     """What openssl tells of a certificate."""
     return "\n".join(parse.files(case.text(probes.CERTIFICATES)).get(path, []))
 
 
-def _paths(case: Case, service: str) -> list[str]:
+def paths(case: Case, service: str) -> list[str]:
     """Certificates that the configuration of a service names."""
     listed = parse.files(case.text(probes.CERTIFICATES))
     found = [path for path in case.named(service) if path in listed or _FILE.fullmatch(path)]
@@ -119,10 +119,10 @@ def date(text: str) -> float:
 
 def _renewing(case: Case, service: str, path: str, state: str) -> Iterator[Idea]:
     """Put a valid one of the same name in its place, or have the machine's own job make one."""
-    mine = _facts(case, path)
+    mine = facts(case, path)
     shown = [line for line in mine.splitlines() if line.startswith("not")]
     shown = shown[::-1] if state == "expired" else shown
-    locus = f"{path} serial {_field(mine, 'serial')}"
+    locus = f"{path} serial {field(mine, 'serial')}"
     claim = f"the certificate {path} of {service} is {state}"
     good, aside = _good(case, path), put_back(path, path)[0]
     fixes = [_installing(case, service, path, one) for one in good]
@@ -135,7 +135,7 @@ def _renewing(case: Case, service: str, path: str, state: str) -> Iterator[Idea]
     for at, fix in enumerate(fixes[:4]):
         yield Idea(
             "certificate-expired", service, claim, 0.92 - 0.03 * at, locus, lines(*shown), (),
-            (*fix, *_reading(case, service)), _undo(case, fix),
+            (*fix, *reading(case, service)), _undo(case, fix),
             ("see why the job that renews it did not", "alert 14 days before the end"),
         )  # fmt: skip
     if not fixes or wants:
@@ -145,16 +145,16 @@ def _renewing(case: Case, service: str, path: str, state: str) -> Iterator[Idea]
 def _good(case: Case, path: str) -> list[str]:
     """Valid ones for the same name, those that last longest first; of another issuer only after
     all others, and never one that signed itself in the place of one that did not."""
-    mine = _facts(case, path)
+    mine = facts(case, path)
     found = list[tuple[bool, float, str]]()
     for one in parse.files(case.text(probes.CERTIFICATES)):
-        text = _facts(case, one)
-        same = _field(text, "issuer") == _field(mine, "issuer")
+        text = facts(case, one)
+        same = field(text, "issuer") == field(mine, "issuer")
         if one == path or not text or _name(text) != _name(mine) or validity(text, case.now):
             continue
-        if not same and _field(text, "subject") == _field(text, "issuer"):
+        if not same and field(text, "subject") == field(text, "issuer"):
             continue
-        own = _field(text, "public") == _field(mine, "public")
+        own = field(text, "public") == field(mine, "public")
         if _key_beside(case, one) or own or _is_trusted(mine, path):
             ends = dict(_DATE.findall(text)).get("notAfter", "")
             found.append((not same, -date(ends), one))
@@ -163,21 +163,21 @@ def _good(case: Case, path: str) -> list[str]:
 
 def _name(text: str) -> str:
     """For whom a certificate is."""
-    subject = _field(text, "subject")
+    subject = field(text, "subject")
     common = re.search(r"CN\s*=\s*([^,/]+)", subject)
     return common[1].strip() if common else subject
 
 
 def _is_trusted(text: str, path: str) -> bool:
     """Whether it is one by which others are judged: no key goes with it."""
-    own = _field(text, "subject") == _field(text, "issuer")
+    own = field(text, "subject") == field(text, "issuer")
     return own or _TRUSTED.search(path) is not None
 
 
 def _installing(case: Case, service: str, path: str, new: str) -> tuple[str, ...]:
     """A certificate in the place of another, with its key where that is another one, too."""
     key, new_key = _key_of(case, service, path), _key_beside(case, new)
-    same = _field(_facts(case, path), "public") == _field(_facts(case, new), "public")
+    same = field(facts(case, path), "public") == field(facts(case, new), "public")
     if key == path and new_key and new_key != new:
         aside = put_back(path, new)[0]
         both = " ".join(shlex.quote(one) for one in (new, new_key))
@@ -190,7 +190,7 @@ def _installing(case: Case, service: str, path: str, new: str) -> tuple[str, ...
 
 def _led(case: Case, path: str, new: str) -> tuple[str, ...]:
     """A link is led to the new file: what it led to stays as it is."""
-    if not _field(_facts(case, path), "link"):
+    if not field(facts(case, path), "link"):
         return put_back(path, new)
     return (f"ln -sfn {shlex.quote(new)} {shlex.quote(path)}",)
 
@@ -202,7 +202,7 @@ def _undo(case: Case, fix: Sequence[str]) -> str:
         if words[0] == "cp" and words[-1].startswith(KEEP):
             found.append(undo_of(words[-2]))
         elif words[0] == "ln":
-            led = _field(_facts(case, words[-1]), "link")
+            led = field(facts(case, words[-1]), "link")
             found.append(f"ln -sfn {shlex.quote(led)} {shlex.quote(words[-1])}")
     return "; ".join(found)
 
@@ -220,7 +220,7 @@ def served(case: Case, service: str, port: int, name: str) -> str:
     return look
 
 
-def _reading(case: Case, service: str) -> tuple[str, ...]:
+def reading(case: Case, service: str) -> tuple[str, ...]:
     """Have a service read its certificate anew; a database is not started anew for that."""
     if _is_postgres(case, service):
         name = case.programs[service].name if service in case.programs else service
@@ -256,7 +256,7 @@ def _is_of_root(table: str, user: str) -> bool:
     return user in ("", "root")
 
 
-def _field(text: str, name: str) -> str:
+def field(text: str, name: str) -> str:
     found = re.search(rf"^{name}=\s*(.*)$", text, re.MULTILINE)
     return found[1] if found else ""
 
@@ -264,9 +264,9 @@ def _field(text: str, name: str) -> str:
 def _key_of(case: Case, service: str, certificate: str) -> str:
     """The key that is used with a certificate: one that its service names, or that lies beside."""
     listed = parse.files(case.text(probes.CERTIFICATES))
-    public = _field(_facts(case, certificate), "public")
+    public = field(facts(case, certificate), "public")
     fitting = [
-        path for path, rows in listed.items() if public and _field("\n".join(rows), "key") == public
+        path for path, rows in listed.items() if public and field("\n".join(rows), "key") == public
     ]
     named = [*case.named(service), *_beside(certificate)]
     if certificate in fitting:
@@ -294,9 +294,9 @@ def _named_key(case: Case, certificate: str) -> str:
 def _key_beside(case: Case, certificate: str) -> str:
     """The key that belongs to a certificate: by what it holds, or by its name."""
     listed = parse.files(case.text(probes.CERTIFICATES))
-    public = _field(_facts(case, certificate), "public")
+    public = field(facts(case, certificate), "public")
     for path, rows in listed.items():
-        if public and _field("\n".join(rows), "key") == public:
+        if public and field("\n".join(rows), "key") == public:
             return path
     return "" if public else next((name for name in _beside(certificate) if name in listed), "")
 
@@ -325,21 +325,21 @@ def _unlike_its_key(case: Case, service: str, path: str) -> Iterator[Idea]:
 
 def _unloaded(case: Case, service: str, path: str, said: str) -> Iterator[Idea]:
     """The file is right: the server has not read it yet."""
-    mine = _field(_facts(case, path), "serial")
-    name = _field(_facts(case, path), "subject").rpartition("=")[2].strip()
-    if _field(_facts(case, path), "subject") == _field(_facts(case, path), "issuer"):
+    mine = field(facts(case, path), "serial")
+    name = field(facts(case, path), "subject").rpartition("=")[2].strip()
+    if field(facts(case, path), "subject") == field(facts(case, path), "issuer"):
         return
     looks = [served(case, service, port, name) for port in case.ports(service)[:6]]
     wants = case.missing(looks)
     for look in looks:
         text = case.text(look)
-        serial = _field(text, "serial")
+        serial = field(text, "serial")
         if validity(text, case.now) or (serial and serial != mine and name in text):
             yield Idea(
                 "certificate-expired", service,
                 f"{service} still serves an old certificate; {path} is valid and was not loaded",
                 0.9, f"{path} served serial {serial}", lines(*text.splitlines()[::-1], said),
-                wants, _reading(case, service), "",
+                wants, reading(case, service), "",
                 ("reload the server when a certificate was renewed",),
             )  # fmt: skip
             return
