@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.cascade import gave_up
 from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines, put_away, taken_out
+from hermes_agent.models.responder.rules.taken import holder_of, taken
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SYSTEM
@@ -201,7 +202,7 @@ def _holder(text: str) -> int:
     if named := _PID.search(text):
         return int(named[1] or named[2])
     found = _NUMBER.search(text)
-    return int(found[0]) if found else 0
+    return holder_of(text) or (int(found[0]) if found else 0)
 
 
 def _is_kin(case: Case, service: str, holder: parse.Process) -> bool:
@@ -269,4 +270,4 @@ def _holding(case: Case, service: str, path: str, line: str, pid: int) -> Iterat
     )  # fmt: skip
 
 
-RULES = (locked,)
+RULES = (locked, taken)
