@@ -70,7 +70,8 @@ def brief(**changed: object) -> str:
 
 
 class Machine:
-    """Answers calls; `mends` says after which command the checks hold."""
+    """Answers calls; `mends` says after which command the checks hold, and `then` what is printed
+    otherwise from there on."""
 
     def __init__(
         self,
@@ -78,8 +79,10 @@ class Machine:
         mends: Callable[[str], bool] = lambda _: False,
         *,
         well: bool = False,
+        then: Mapping[str, str] | None = None,
     ) -> None:
         self.outputs = outputs
+        self.then = then or {}
         self.mends = mends
         self.well = well
         self.commands: list[str] = []
@@ -113,7 +116,8 @@ class Machine:
     def _ran(self, call: ToolCall, command: str) -> ToolMessage:
         self.commands.append(command)
         self.well = self.well or self.mends(command)
-        fitting = [text for start, text in self.outputs.items() if command.startswith(start)]
+        outputs = [*(self.then.items() if self.well else ()), *self.outputs.items()]
+        fitting = [text for start, text in outputs if command.startswith(start)]
         if fitting:
             return ToolMessage(call.id, call.name, fitting[0] or "[no output]")
         return ToolMessage(call.id, call.name, "[exit code 1]", ok=False)

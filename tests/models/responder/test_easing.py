@@ -107,7 +107,8 @@ STOCK = Idea("service-crash", "stock", "stock was not there", 0.9)
 
 
 def raised(before: str, now: str, command: str = probes.STATUS) -> tuple[list[str], list[str]]:
-    """What is run for those that fell with `stock`, and what is told to have been done."""
+    """What is run for those that fell with `stock`, and what is told to have been done; the same
+    is said of who is up however often one asks."""
     looks = [Seen(command, before)]
     if command == probes.STATUS:
         looks += seen(before)
@@ -117,14 +118,17 @@ def raised(before: str, now: str, command: str = probes.STATUS) -> tuple[list[st
         move = next(work)
         while True:
             ran += commands(move)
-            move = work.send(answered(move, now))
-    except StopIteration:
+            told = [now if one == command else "x: started" for one in commands(move)]
+            move = work.send(answered(move, *told))
+    except StopIteration as ended:
+        if ended.value is tried.doubted:
+            raise AssertionError("it says otherwise than it believes") from ended
         return ran, tried.done
 
 
 def test_who_gave_up_on_what_was_mended_is_started_where_it_is_still_down() -> None:
     start = "supervisorctl restart edge"
-    assert raised(FELL, FELL) == ([probes.STATUS, start, "sleep 1"], [start])
+    assert raised(FELL, FELL) == ([probes.STATUS, start, "sleep 2", probes.STATUS], [start])
 
 
 @pytest.mark.parametrize("now", [UP, UP.replace("RUNNING", "STARTING"), "unix:///run/x no such"])
@@ -133,13 +137,19 @@ def test_nobody_is_started_who_comes_up_or_of_whom_nothing_is_known(now: str) ->
 
 
 def test_who_fell_without_needing_it_is_left_alone() -> None:
-    assert raised(UP + "lone  FATAL  Exited too quickly\n", UP) == ([], [])
+    lone = UP + "lone  FATAL  Exited too quickly\n"
+    assert raised(lone, lone) == ([probes.STATUS], [])
+
+
+def test_who_ran_before_the_remedy_and_ended_since_is_started() -> None:
+    ended = UP.replace("RUNNING  pid 7, uptime 0:01:10", "EXITED  Nov 16 08:50 AM")
+    assert raised(UP, ended)[1] == ["supervisorctl restart edge"]
 
 
 def test_a_member_of_a_group_is_started_once() -> None:
     grouped = FELL.replace("edge ", "edge:edge ")
     start = "supervisorctl restart edge:edge"
-    assert raised(grouped, grouped) == ([probes.STATUS, start, "sleep 1"], [start])
+    assert raised(grouped, grouped) == ([probes.STATUS, start, "sleep 2", probes.STATUS], [start])
 
 
 def test_units_of_systemd_are_asked_for_by_systemd() -> None:

@@ -54,6 +54,7 @@ HOUSE: Mapping[str, str] = {
     ),
     'echo "==> link <=="; readlink /usr/local/lending/etc/lending.yaml;': COPIES,
 }
+UP = {"supervisorctl status": "lending   RUNNING   pid 31, uptime 0:00:09\n"}
 BRIEF = brief(
     service="lending",
     services=[{"name": "lending"}],
@@ -67,7 +68,7 @@ BRIEF = brief(
 
 
 async def test_a_setting_is_put_back_from_git_behind_a_wrapper_without_any_usual_place() -> None:
-    machine = Machine(HOUSE, lambda command: "show HEAD:./lending.yaml >" in command)
+    machine = Machine(HOUSE, lambda command: "show HEAD:./lending.yaml >" in command, then=UP)
     await converse(machine, BRIEF)
     said = acted(machine, "resolve")
     assert (said["component"], said["category"]) == ("lending", "bad-config")
@@ -88,6 +89,13 @@ async def test_what_did_not_help_is_taken_back_before_people_are_asked() -> None
     assert "supervisorctl restart lending" in machine.commands
 
 
+async def test_checks_that_hold_while_their_service_is_down_are_not_called_resolved() -> None:
+    machine = Machine(HOUSE, lambda command: "show HEAD:./lending.yaml >" in command)
+    await converse(machine, BRIEF)
+    assert "lending does not come up" in str(acted(machine, "escalate")["summary"])
+    assert "resolve" not in [given["action"] for given in machine.acts]
+
+
 class Strict(Machine):
     """Takes no diagnosis that quotes the first line that it was ever quoted."""
 
@@ -105,7 +113,7 @@ class Strict(Machine):
 
 
 async def test_a_quote_that_does_not_count_is_left_out_and_the_remedy_stays() -> None:
-    machine = Strict(HOUSE, lambda command: "show HEAD:./lending.yaml >" in command)
+    machine = Strict(HOUSE, lambda command: "show HEAD:./lending.yaml >" in command, then=UP)
     await converse(machine, BRIEF)
     said = acted(machine, "resolve")
     assert machine.refused

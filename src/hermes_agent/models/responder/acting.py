@@ -13,6 +13,7 @@ from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, case_of
 from hermes_agent.models.responder.view.grown import gist
 from hermes_agent.models.responder.view.seen import Seen, quotes, seen
@@ -75,6 +76,8 @@ class Tried(Struct):
     """Looks that must come out well whatever mends it in the end."""
     doubts: list[str] = field(default_factory=list)
     """What was seen to go on although the checks held."""
+    status: list[Seen] = field(default_factory=list)
+    """Who was up when it was looked at last whether the last one lasts."""
     complaint: str = ""
     """What somebody goes on to say although the checks hold."""
 
@@ -202,6 +205,7 @@ def mend(
     """Carry out a remedy; whether all checks hold afterwards, and go on to. With `after`, it is
     done then, too, and tells whether they do."""
     tried.ideas.append(idea)
+    tried.status, tried.complaint = [], ""
     if idea.finish:
         return (yield from _tried_out(idea, tried))
     tried.proofs = list(dict.fromkeys([*tried.proofs, *([idea.proof] if idea.proof else [])]))
@@ -281,22 +285,25 @@ def lasts(
         if due and watch.is_asked(idea)
         else ()
     )
-    waiting = terminal(watch.WATCH if due else f"sleep {QUIET}")
-    around = (terminal(content.sizes(logs)), terminal(content.ends(logs))) if logs else ()
-    looks = (*around[:1], waiting, incident("verify"), *turns, *asking, *around[1:])
+    waiting = watch.WATCH if due else f"sleep {QUIET}"
+    around = (content.sizes(logs), content.ends(logs)) if logs else ()
+    status = probes.STATUS if before.supervised else probes.UNITS
+    looks = (*map(terminal, around[:1]), terminal(waiting), incident("verify"), *turns, *asking,
+             *map(terminal, (*around[1:], status)))  # fmt: skip
     answer = yield Move("The checks hold. I look whether that lasts.", looks)
     results = answer.results if len(answer.results) == len(looks) else ()
+    ran = [(call.arguments.get("command"), one) for call, one in zip(looks, results, strict=False)]
     told = ""
-    if due and results and results[len(around) // 2].ok:
-        told = watch.unrest(results[len(around) // 2].text, before, idea)
-    if not told and asking and results:
-        counts = [one.text for one in results if one.name == "terminal"]
-        first, last = counts[-2 - len(around) // 2], counts[-1 - len(around) // 2]
-        told = watch.grown(first, last, before, idea)
+    if due and ran and (risen := ran[len(around) // 2][1]).ok:
+        told = watch.unrest(risen.text, before, idea)
+    counts = [one.text for command, one in ran if command == watch.COUNT]
+    if not told and len(counts) == 2:
+        told = watch.grown(counts[0], counts[1], before, idea)
     verified = [one for one in answer.results if one.name == "incident"]
     well = bool(verified) and all(map(held, verified))
-    if well and not told and around and results:
-        told = yield from _complained((results[0].text, results[-1].text), before, idea, tried)
+    if well and not told and around and ran:
+        told = yield from _complained((ran[0][1].text, ran[-2][1].text), before, idea, tried)
+    tried.status = [seen(status, ran[-1][1])] if ran else []
     tried.doubted = bool(told)
     if told:
         tried.doubts.append(told)
@@ -310,7 +317,6 @@ def _complained(
     seen_so_far: tuple[str, str], before: Case, idea: Idea, tried: Tried
 ) -> Generator[Move, Answer, str]:
     """Who goes on to say what was said before the remedy, and does so a while later, too."""
-    tried.complaint = ""
     who, line = content.complaint(*seen_so_far, before, idea)
     if not who:
         return ""

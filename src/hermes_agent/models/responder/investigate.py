@@ -3,7 +3,7 @@
 import re
 from collections.abc import Generator, Sequence
 
-from hermes_agent.models.responder import follow
+from hermes_agent.models.responder import content, follow
 from hermes_agent.models.responder.acting import (
     Steps,
     Tried,
@@ -25,7 +25,6 @@ from hermes_agent.models.responder.child import closer, observations, task_for
 from hermes_agent.models.responder.easing import lasting, looked_back
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rulebook import ideas
-from hermes_agent.models.responder.rules.cascade import fell_with
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, case_of
@@ -44,8 +43,6 @@ SHOWN = 40
 """Letters by which a quote is known that was refused."""
 LIKELY = 0.5
 """From which score on what was not tried yet is told before what did not help."""
-_DOWN = ("FATAL", "BACKOFF", "EXITED", "failed")
-"""States of what neither runs nor was stopped by anybody."""
 CHILDREN, UNITS = 6, 30
 NEAR, MORE, OTHERS, ROUNDS = 4, 24, 8, 2
 """Services that are looked at once more, looks at them, logs that are nobody's, and how often."""
@@ -207,7 +204,8 @@ def _lasting(tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
 
 def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, str]:
     """Say what it was; what is said at the end, or nothing where that was refused."""
-    yield from _raise_others(idea, tried, brief)
+    if not (yield from _raise_others(idea, tried, brief)):
+        return ""
     given = report(idea, tried.told)
     calls = (
         hypothesis(idea, 0.95, state="confirmed"),
@@ -226,21 +224,25 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
     return ended_by(idea, brief)
 
 
-def _raise_others(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, None]:
-    """Whoever gave up on what was mended and is seen to be still down is started, though no check
-    asks for it."""
+def _raise_others(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, bool]:
+    """Whoever gave up on what was mended, or fell meanwhile, is started, though no check asks for
+    it. Whether all of them are up then."""
     before = case_of(brief, tried.seen)
-    fallen = fell_with(before, idea.component)
-    if not fallen:
-        return
     status = probes.STATUS if before.supervised else probes.UNITS
-    found = yield from run("Others fell with it: are they up again?", [status])
-    now = case_of(brief, found).programs
-    starts = [before.restart(one) for one in fallen if one in now and now[one].state in _DOWN]
-    if starts:
-        found = yield from run("They are started, too.", [*starts, "sleep 1"])
-        went = [one for one in found if one.ok or ": started" in one.output]
-        tried.done += [one.command for one in went if one.command in starts]
+    found = tried.status or (yield from run("Is everybody up?", [status]))
+    down = content.fallen(before, case_of(brief, found), idea)
+    starts = [before.restart(one) for one in down]
+    if not starts:
+        return True
+    found = yield from run("They are started, too.", [*starts, "sleep 2", status])
+    went = [one for one in found if one.ok or ": started" in one.output]
+    tried.done += [one.command for one in went if one.command in starts]
+    left = content.fallen(before, case_of(brief, found), idea)
+    tried.doubted = bool(left)
+    if left:
+        tried.doubts.append(f"{', '.join(left)} does not come up")
+        tried.lapsed = len(tried.ideas)
+    return not left
 
 
 def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:
