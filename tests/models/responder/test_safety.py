@@ -208,8 +208,8 @@ def test_own_copies_are_not_cleared_away() -> None:
     rows: Sequence[str] = (
         f"{room.ASIDE}/a.log.1", "/var/tmp/etc-a.conf.replaced", "/var/tmp/etc-a.conf.replaced.~1~",
     )  # fmt: skip
-    assert not any(room.disposable(parse.Sized(9, 1.0, "a", one, one)) for one in rows)
-    assert room.disposable(parse.Sized(9, 1.0, "a", "/var/tmp/x.core", "x"))
+    assert not any(room.disposable(parse.Sized(9, 1.0, "a", one, one), 9e5) for one in rows)
+    assert room.disposable(parse.Sized(9, 1.0, "a", "/var/tmp/x.core", "x"), 9e5)
 
 
 def test_who_is_logged_in_keeps_a_port_and_others_do_not() -> None:

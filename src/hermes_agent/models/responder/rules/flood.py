@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import edits, pieces, room
+from hermes_agent.models.responder.rules import echoes, edits, pieces, room
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
@@ -18,13 +18,16 @@ from hermes_agent.models.responder.rules.ideas import (
 )
 from hermes_agent.models.responder.rules.load import anew, since_changed
 from hermes_agent.models.responder.view import parse, probes
-from hermes_agent.models.responder.view.case import CROWD, Case, paths_in
+from hermes_agent.models.responder.view.case import CROWD, Case, paths_in, stamp
 from hermes_agent.models.responder.view.house import CODE, LOG
 
 FLOOD_BYTES = 20_000
 """What a log grows in a second that is more than anybody reads."""
 BUSY_BYTES = 100_000
 """From which size on it is worth to look whether a log grows."""
+SLOW_LINES, SLOW_SECONDS = 8, 2 * 86_400.0
+"""Lines from which on it can be told how fast a log grows, and the time in which it may not fill
+its file system."""
 _LOG_KEY = re.compile(r"log(?!in)|journal_?file|access|output", re.IGNORECASE)
 _LEVEL_KEY = re.compile(r"level|verbos|debug|trace|loglevel", re.IGNORECASE)
 _LOUD = re.compile(
@@ -82,7 +85,7 @@ def filling(case: Case, known: Idea, growing: Sequence[parse.Sized]) -> Iterator
     """Logs that are written right now fill a file system: whoever writes is quietened first."""
     log = growing[0]
     writer = writer_of(case, log.path, known.component)
-    emptied = ("truncate -s 0 " + " ".join(shlex.quote(one.path) for one in growing),)
+    emptied = room.emptied(case, [one.path for one in growing], known.locus)
     claim = f"{writer} fills {known.locus} with {log.path}"
     evidence = lines(*known.evidence[:1], log.line)
     wants = case.missing((probes.tail(log.path),))
@@ -116,13 +119,13 @@ def flood(case: Case) -> Iterator[Idea]:
             )  # fmt: skip
             continue
         claim = f"{service} logs far too much to {fast[0]}"
-        emptied = (f"truncate -s 0 {' '.join(shlex.quote(path) for path in fast)}",)
+        emptied = room.emptied(case, fast)
         yield from _quietened(case, service, claim, fast[0], lines(chatty), emptied, 0.28)
     for path, was, now in growth(case):
         if now - was > FLOOD_BYTES:
             writer = writer_of(case, path, case.brief.service)
             claim = f"{path} grows by {(now - was) // 1024} KB a second"
-            emptied = (f"truncate -s 0 {shlex.quote(path)}",)
+            emptied = room.emptied(case, [path])
             seen = lines(f"{now} {path}")
             yield from _quietened(case, writer, claim, path, seen, emptied, 0.25)
 
@@ -168,7 +171,7 @@ def _quietened(
         )  # fmt: skip
 
     for path, line, edit in _loud(case, writer):
-        fix = (keeping(path), edit, *_started_anew(case, writer, path))
+        fix = (keeping(path), edit, *started_anew(case, writer, path))
         sure = 0.96 if _LOUD_LINE.search(told) else 0.9
         yield idea(f"{line} in {path}", sure, fix, undo_of(path), line)
     wants = list[str]()
@@ -176,12 +179,16 @@ def _quietened(
         copy = earlier(case, path)
         wants += copy.wants
         if copy.path:
-            fix = (*put_back(path, copy.path), *_started_anew(case, writer, path))
+            fix = (*put_back(path, copy.path), *started_anew(case, writer, path))
             yield idea(f"since {path} was changed", 0.94, fix, undo_of(path), copy.change)
+    wants += echoes.wants(case, writer, log)
+    for echo in echoes.echoes(case, writer, log):
+        fix = (*echo.fix, *started_anew(case, writer, echo.path), "sleep 1")
+        yield idea(echo.why, 0.92 + echo.sure, fix, echo.undo, echo.row)
     if _AGAIN.search(told):
         wants += pieces.seeking(case, writer, told)
         for odd in edits.without_pause(case, writer):
-            fix = (*odd.fix, *_started_anew(case, writer, odd.path))
+            fix = (*odd.fix, *started_anew(case, writer, odd.path))
             yield idea(f"{odd.key} is {odd.value}, so that it makes no pause", 0.88, fix, odd.undo)
     for path in _work(case, writer, told, log):
         listed = case.look(probes.rows(path))
@@ -201,6 +208,18 @@ def calm(log: str) -> str:
     return f"a={size}; sleep 2; b={size}; echo from $a to $b; test $((b - a)) -lt {2 * FLOOD_BYTES}"
 
 
+def is_slow(case: Case, log: str, size: int) -> bool:
+    """Whether a log, as its last lines are dated, grows by so little that it takes days to fill a
+    file system of so many kilobytes: it was only never shortened."""
+    said = [line for line in case.text(probes.tail(log)).splitlines() if line.strip()]
+    said = said or case.logs.get(log, [])
+    times = [at for line in said if (at := stamp(line, case.now, case.offset))]
+    if len(times) < SLOW_LINES or len(times) < len(said) / 2:
+        return False
+    each = sum(len(line) + 1 for line in said) / max(1.0, max(times) - min(times))
+    return each * SLOW_SECONDS < size * 1024
+
+
 def _commonest(said: Sequence[str]) -> str:
     """The last line of the kind of which there are most."""
     kinds: dict[str, list[str]] = {}
@@ -215,7 +234,7 @@ def _places(case: Case, service: str) -> list[str]:
     return list(dict.fromkeys([*own, *([definition.path] if definition else [])]))
 
 
-def _started_anew(case: Case, service: str, path: str) -> tuple[str, ...]:
+def started_anew(case: Case, service: str, path: str) -> tuple[str, ...]:
     """What it takes until a service heeds a file; what many work with at once reads it anew."""
     program = case.programs.get(service)
     main = case.process(program.pid) if program is not None else None
@@ -233,8 +252,9 @@ def _loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
             own = key.rpartition(".")[2]
             quiet = _quiet(key, value)
             if path and quiet:
-                said = re.split(r"\s+", value.strip("'\" "))[-1]
-                yield path, f"{own} {value}", edits.changed(path, own, said, quiet)
+                said = value.strip("'\" ")
+                better = re.sub(r"\S+$", quiet, said)  # a level may stand behind a place
+                yield path, f"{own} {value}", edits.changed(path, own, said, better)
     for path in case.wrappers(service):
         traced = re.search(r"^(set -\w*x\w*|#!.*sh -\w*x\w*)\s*$", case.content(path), re.MULTILINE)
         if traced:

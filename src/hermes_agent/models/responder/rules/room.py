@@ -17,6 +17,10 @@ IS_OWN = f"[ -O {ASIDE} ]"
 """It lies where everybody may make folders: one that somebody else made is not used."""
 OLD_SECONDS = 3_600.0
 """What lies in a scratch folder for longer is forgotten."""
+END_BYTES = 200_000
+"""What is kept of a log that is emptied."""
+LATELY_SECONDS = 30 * 86_400.0
+"""What lies there for longer was there, too, when there was room."""
 SERIES = 3
 """From how many files on that differ in numbers only they are a series."""
 NEWEST = 2
@@ -24,7 +28,9 @@ NEWEST = 2
 _ROTATED = re.compile(r"\.(log|out|err)([.-]\d[\w.-]*|\.old)(\.(gz|xz|bz2|zst))?$")
 _OLD_LOG = re.compile(r"(\.(gz|xz|bz2|zst|old)|[.-]\d{1,3}|[.-]\d{4}-?\d\d-?\d\d\S*)$")
 _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
-_SCRATCH = ("/tmp/", "/var/tmp/", "/var/crash/")  # noqa: S108 - of the machine
+OWN_SECONDS = 86_400.0
+"""What somebody put into the machine's own scratch folders may be wanted for so long."""
+_SCRATCH = ("/tmp/", "/var/tmp/")  # noqa: S108 - of the machine
 _KEPT = re.compile(rf"^{KEEP}/.*\.(replaced|former)(\.~\d+~|/|$)")
 PASSING = re.compile(
     r"/(sess|session|sessions|cache|caches|tmp|temp|scratch|thumbs|thumbnails|spool|"
@@ -32,6 +38,8 @@ PASSING = re.compile(
     re.IGNORECASE,
 )
 """Folders of files that are made again when they are wanted."""
+PASSING_KEY = re.compile(r"(?:^|[._-])(?:te?mp(?:orary)?|scratch)(?:$|[._-])", re.IGNORECASE)
+"""Settings that name such folders."""
 BY_PRODUCTS = re.compile(
     r"/(\w*previews?|small|derived|generated|rendered|renditions?|resized|tiles|requests?|traces?|"
     r"replays?|recordings?|telemetry|metrics|stats|tracks|bounced?|deferred|returned|undelivered|"
@@ -60,13 +68,17 @@ def on(path: str, mount: str) -> bool:
     return mount == "/" or path == mount or path.startswith(mount.rstrip("/") + "/")
 
 
-def disposable(one: parse.Sized) -> bool:
+def disposable(one: parse.Sized, now: float) -> bool:
     """Whether nobody will miss it: old logs, dumps, and what lies in the machine's own scratch
-    folders."""
+    folders for long."""
     if one.path.startswith(f"{ASIDE}/") or _KEPT.search(one.path):
         return False  # it is a copy of what was replaced, or was only moved there
-    if _DUMP.search(one.path) or _ROTATED.search(one.path) or one.path.startswith(_SCRATCH):
+    if _DUMP.search(one.path) or _ROTATED.search(one.path):
         return True
+    if one.path.startswith("/var/crash/"):
+        return True
+    if one.path.startswith(_SCRATCH):
+        return now - one.time > OWN_SECONDS and _DATA.search(one.path) is None
     return "/log" in one.path and _OLD_LOG.search(one.path) is not None
 
 
@@ -89,11 +101,12 @@ def crowded_first(rows: Sequence[parse.Sized]) -> list[parse.Sized]:
     return sorted(rows, key=lambda one: (not many(one, rows), one.time))
 
 
-def half_done(path: str, mount: str) -> bool:
-    """Whether it looks as if it was made for a moment; what lies above the file system says
-    nothing of it."""
+def half_done(path: str, mount: str, age: float = 0.0) -> bool:
+    """Whether it looks as if it was made for a moment, not long ago; what lies above the file
+    system says nothing of it."""
     below = path[len(mount.rstrip("/")) :]
-    return _HALF_DONE.search(below) is not None and _DATA.search(below) is None
+    named = _HALF_DONE.search(below) is not None and _DATA.search(below) is None
+    return named and age < LATELY_SECONDS
 
 
 def kept_for_good(case: Case, path: str, mount: str) -> bool:
@@ -103,8 +116,16 @@ def kept_for_good(case: Case, path: str, mount: str) -> bool:
     for service in case.suspects:
         for named in case.named(service):
             if named == path or (on(path, named) and on(named, mount) and named != mount):
-                return True
+                return not _is_passing(case, service, named)
     return False
+
+
+def _is_passing(case: Case, service: str, place: str) -> bool:
+    """Whether a setting says of a place that what lies there passes."""
+    return any(
+        value.rstrip("/") == place and PASSING_KEY.search(key.rpartition(".")[2])
+        for key, value in case.settings(service).items()
+    )
 
 
 def links(mount: str) -> str:
@@ -144,6 +165,16 @@ def series(case: Case, found: Sequence[parse.Sized], mount: str) -> list[parse.S
     return older
 
 
+def pile(found: Sequence[parse.Sized]) -> str:
+    """The folder in which most lies of what there are many of a kind; empty where there is none."""
+    sizes = dict[str, int]()
+    for one in found:
+        if many(one, found):
+            folder = one.path.rpartition("/")[0]
+            sizes[folder] = sizes.get(folder, 0) + one.size
+    return max(sizes, key=lambda folder: sizes[folder], default="")
+
+
 def held(case: Case, path: str) -> bool:
     return bool(holders(case, path))
 
@@ -174,6 +205,19 @@ def back(paths: Sequence[str]) -> str:
     moved = (f"{ASIDE}/{PurePosixPath(path).name}" for path in paths)
     pairs = zip(moved, paths, strict=True)
     return "; ".join(f"mv {shlex.quote(new)} {shlex.quote(old)}" for new, old in pairs)
+
+
+def emptied(case: Case, paths: Sequence[str], mount: str = "") -> tuple[str, ...]:
+    """Commands that empty logs; the end of each is kept where there is room for it."""
+    named = [shlex.quote(path) for path in paths]
+    if not is_room_aside(case, END_BYTES * len(paths), mount):
+        return (f"truncate -s 0 {' '.join(named)}",)
+    ends = [shlex.quote(f"{ASIDE}/{path.strip('/').replace('/', '-')}.end") for path in paths]
+    kept = [
+        f"{IS_OWN} && tail -c {END_BYTES} {path} >> {end} && truncate -s 0 {path}"
+        for path, end in zip(named, ends, strict=True)
+    ]
+    return MAKE_ASIDE, *kept
 
 
 def whose(case: Case, mount: str, words: str) -> str:

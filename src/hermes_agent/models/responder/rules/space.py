@@ -6,8 +6,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import room
-from hermes_agent.models.responder.rules.flood import calm, filling, is_log
+from hermes_agent.models.responder.rules import hoards, room
+from hermes_agent.models.responder.rules.flood import (
+    calm,
+    filling,
+    is_log,
+    is_slow,
+    started_anew,
+)
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
@@ -56,15 +62,19 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
         )  # fmt: skip
     found = list(parse.sizes(case.text(probes.large(mount.path))))
     yield from _written_by_strangers(case, mount, known, found)
-    spare = [one for one in found if room.disposable(one)]
+    spare = [one for one in found if room.disposable(one, case.now)]
     spare = [one for one in spare if not room.held(case, one.path)]
     logs = [one for one in found if one not in spare and is_log(case, one.path)]
     growing = [one for one in logs if case.now - one.time < GROWING_SECONDS]
     if growing:
         yield from filling(case, known, growing)
-    yield from _clearing(case, mount, known, found, spare)
-    if logs and _is_worth_it(mount, logs[:3]):
-        freed = _freed(known, logs[:3], ("truncate -s 0 " + _named(logs[:3]),), 0.05)
+    cleared = list(_clearing(case, mount, known, found, spare))
+    yield from cleared
+    yield from _at_its_source(case, known, cleared, found)
+    slow = [one for one in logs if one not in growing or is_slow(case, one.path, mount.size)]
+    if slow and _is_worth_it(mount, slow[:3]):
+        paths = [one.path for one in slow[:3]]
+        freed = _freed(known, slow[:3], room.emptied(case, paths, mount.path), 0.05)
         yield replace(freed, proof=calm(growing[0].path) if growing else "")
     if gone is None and not spare and not logs and found:
         yield replace(
@@ -91,7 +101,7 @@ def _clearing(
         one
         for one in rest
         if (
-            room.half_done(one.path, mount.path)
+            room.half_done(one.path, mount.path, case.now - one.time)
             or (room.forgotten(one, case.now) and room.many(one, rest))
         )
         and not room.kept_for_good(case, one.path, mount.path)
@@ -102,6 +112,29 @@ def _clearing(
     yield from _moved(case, mount, known, copies, 0.06)
     if passing and copies:
         yield from _moved(case, mount, known, [*passing, *copies], 0.055)
+
+
+def _at_its_source(
+    case: Case, known: Idea, cleared: list[Idea], found: list[parse.Sized]
+) -> Iterator[Idea]:
+    """With an end to what makes many files of a kind: a setting has them kept."""
+    folder = room.pile(found)
+    if not folder:
+        return
+    best = max(cleared, key=lambda idea: idea.score, default=known)
+    services = dict.fromkeys([case.user_of(folder, known.component), known.component])
+    for service in services:
+        unread = case.missing(probes.show(path) for path in case.configs(service)[:3])
+        if unread:
+            yield replace(known, wants=unread, score=known.score + 0.05)
+        for one in hoards.switches(case, service, folder):
+            yield replace(
+                best, component=service, score=min(0.97, best.score + 0.08),
+                locus=f"{folder}, {one.path}", claim=f"{known.claim}: {folder}, since {one.told}",
+                evidence=(*known.evidence[:1], *lines(one.row), *best.evidence[-1:]),
+                fix=(*one.fix, *started_anew(case, service, one.path), "sleep 1", *best.fix),
+                undo=one.undo, prevent=("keep such things for a limited time", _PREVENT[1]),
+            )  # fmt: skip
 
 
 def _moved(

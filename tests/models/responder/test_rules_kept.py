@@ -1,0 +1,76 @@
+"""Rules for what is kept without end: settings that have it kept, logs that a program reads itself,
+and what may go at which age; over what commands printed."""
+
+from hermes_agent.models.responder.rules import echoes, flood, hoards, room, space
+from hermes_agent.models.responder.view import parse, probes
+from tests.models.responder.test_rules_room import ENTRY, NOW, case, looked, rows
+
+ENV = "/app/depot/.env"
+WITH_ENV = ENTRY.replace("--data=/vol/live", f"--env-file={ENV}")
+
+
+def told(fixes: list[tuple[str, ...]]) -> str:
+    return " ".join(command for fix in fixes for command in fix)
+
+
+def test_what_is_kept_of_each_request_is_switched_off_before_it_is_moved() -> None:
+    bodies = [(900_000, 9000.0 - n, f"/vol/bodies/{n:010}") for n in range(9)]
+    seen = looked(rows((1_000_000, 9e6, "/vol/live/all.dat"), *bodies)) | {
+        probes.PROGRAMS: WITH_ENV,
+        probes.show(ENV): "BODY_TEMP=/vol/bodies\nSAVE_BODIES=on\nSAVE_COSTS=on\n",
+    }
+    best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
+    assert any("sed" in command and "bodies" in command.lower() for command in best.fix)
+    assert "COSTS" not in told([best.fix])
+    assert "mv " in best.fix[-1]
+    assert best.undo.startswith("cp -p")
+
+
+def test_how_many_are_kept_is_no_switch_and_other_places_are_not_meant() -> None:
+    seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): "KEEP=1\nTRACE_DIR=/vol/traces\n"}
+    assert not list(hoards.switches(case(seen), "depot", "/vol/keep"))
+    found = list(hoards.switches(case(seen), "depot", "/vol/traces"))
+    assert [one.key for one in found] == ["TRACE_DIR"]
+    assert "# TRACE_DIR" in told([one.fix for one in found])
+
+
+def test_a_program_that_reads_its_own_log_gets_it_where_it_was() -> None:
+    log = "/vol/log/ship.log"
+    settings = f"WATCH=/vol/log/*.log\nLOG_FILE={log}\nEXCLUDE=web.*\n"
+    seen = {
+        probes.PROGRAMS: WITH_ENV,
+        probes.show(ENV): settings,
+        echoes.elsewhere("ship.log"): f"{log}\n/var/log/depot/ship.log",
+    }
+    first, other = echoes.echoes(case(seen), "depot", log)
+    assert "depot\\/ship.log" in told([first.fix])
+    assert "web.*,ship.log" in told([other.fix])
+    apart = seen | {probes.show(ENV): settings.replace("/vol/log/*", "/srv/log/*")}
+    assert not list(echoes.echoes(case(apart), "depot", log))
+
+
+def test_a_log_that_rushes_is_not_only_emptied() -> None:
+    def lines(seconds: float) -> str:
+        return "\n".join(f"{NOW - n * seconds:.0f} [info] asked" for n in range(30, 0, -1))
+
+    found = looked(rows((9_000_000, 5.0, "/vol/log/now")))
+    for seconds, only in ((0.01, False), (60.0, True)):
+        seen = found | {probes.tail("/vol/log/now"): lines(seconds)}
+        assert flood.is_slow(case(seen), "/vol/log/now", 10240) is only
+        disk = [one for one in space.full_disk(case(seen)) if one.category == "disk-full"]
+        assert any("truncate" in told([one.fix]) for one in disk) is only
+
+
+def test_what_lies_in_scratch_folders_is_left_for_a_day() -> None:
+    for age, goes in ((600.0, False), (9e5, True)):
+        for place in ("/tmp/x.bin", "/var/tmp/y.iso"):
+            one = parse.Sized(9, NOW - age, "a", place, place)
+            assert room.disposable(one, NOW) is goes
+    assert not room.disposable(parse.Sized(9, 1.0, "a", "/tmp/live.sqlite3", ""), NOW)
+
+
+def test_what_lay_there_for_long_is_not_what_took_the_room() -> None:
+    for age, goes in ((600.0, True), (9e6, False)):
+        seen = looked(rows((9_000_000, age, "/vol/kept/export-2025.csv")))
+        fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
+        assert ("export-2025" in told(fixes)) is goes
