@@ -15,6 +15,7 @@ from hermes_agent.models.responder.rules.ideas import (
     taken_out,
     undo_of,
 )
+from hermes_agent.models.responder.rules.poison import choked
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, LOG, SECRET, SHARED, SYSTEM
@@ -162,4 +163,4 @@ def _is_one_of_many(case: Case, service: str, path: str, look: str) -> bool:
     return bool(count) and count[-1].isdigit() and int(count[-1]) >= MANY
 
 
-RULES = (damaged,)
+RULES = (damaged, choked)
