@@ -121,7 +121,7 @@ def _is_counterpart(copy: str, path: str) -> bool:
 
 def _is_named_so(copy: str, path: str) -> bool:
     """By the same name, or by that with what shows a copy; other endings are other files."""
-    stem, name = PurePosixPath(copy).name.removeprefix("."), PurePosixPath(path).name
+    stem, name = (PurePosixPath(one).name.removeprefix(".") for one in (copy, path))
     return stem == name or (name in stem and probes.BACKUPS.search(stem) is not None)
 
 
@@ -132,11 +132,12 @@ def _is_kept(copy: str, path: str) -> bool:
     stem = own.name.removeprefix(".")
     marked = probes.BACKUPS.search(stem) or probes.BACKUPS.search(own.stem)
     if own.parent == old.parent:
-        return marked is not None and old.stem in stem
+        return marked is not None and old.stem.removeprefix(".") in stem
     shelved = any(SHELVES.search(part) or probes.BACKUPS.search(part) for part in own.parts[1:-1])
     family = (set(own.parts[:-1]) & set(old.parts[:-1])) - ANYWHERE
     kin = bool(family) or not (CODE.search(path) or old.stem in PLAIN)
-    return shelved and kin and (stem.startswith(old.name) or (old.stem in stem and bool(marked)))
+    name, former = (one.removeprefix(".") for one in (old.name, old.stem))
+    return shelved and kin and (stem.startswith(name) or (former in stem and bool(marked)))
 
 
 def _is_beside(copy: str, path: str) -> bool:
