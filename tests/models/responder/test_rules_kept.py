@@ -1,9 +1,9 @@
 """Rules for what is kept without end: settings that have it kept, logs that a program reads itself,
 and what may go at which age; over what commands printed."""
 
-from hermes_agent.models.responder.rules import echoes, flood, hoards, room, space
+from hermes_agent.models.responder.rules import echoes, flood, hoards, leaks, room, space
 from hermes_agent.models.responder.view import parse, probes
-from tests.models.responder.test_rules_room import ENTRY, NOW, case, looked, rows
+from tests.models.responder.test_rules_room import ENTRY, NOW, PROCESSES, case, looked, rows
 
 ENV = "/app/depot/.env"
 WITH_ENV = ENTRY.replace("--data=/vol/live", f"--env-file={ENV}")
@@ -74,3 +74,47 @@ def test_what_lay_there_for_long_is_not_what_took_the_room() -> None:
         seen = looked(rows((9_000_000, age, "/vol/kept/export-2025.csv")))
         fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
         assert ("export-2025" in told(fixes)) is goes
+
+
+OPEN = {
+    probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open",
+    probes.limits(7): "Max open files  64  64  files",
+    probes.CONNECTIONS: "",
+    probes.PROGRAMS: WITH_ENV,
+    probes.show(ENV): "PORT=7400\nTRACE_DIR=/vol/traces\n",
+}
+
+
+def test_files_that_a_setting_has_written_are_not_only_closed_by_a_restart() -> None:
+    listed = "\n".join(
+        f"l-wx------ 1 app app 64 Nov 15 20:01 {n} -> /vol/traces/{n}.trace" for n in range(3, 63)
+    )
+    seen = OPEN | {probes.descriptors(7): listed, probes.copies(ENV): "==> lines <==\n2"}
+    best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
+    assert any("TRACE_DIR" in command for command in best.fix)
+    copied = seen | {probes.copies(ENV): f"==> lines <==\n2\n==> {ENV}.bak <==\n> TRACE_DIR=/vol"}
+    best = max(leaks.descriptors(case(copied, "cannot go on")), key=lambda idea: idea.score)
+    assert any(f"cp {ENV}.bak" in command for command in best.fix)
+    other = seen | {probes.copies(ENV): f"==> lines <==\n2\n==> {ENV}.bak <==\n> PORT=7400"}
+    fixes = [idea.fix for idea in leaks.descriptors(case(other, "cannot go on"))]
+    assert ".bak" not in told(fixes)
+
+
+def test_who_has_what_all_helpers_wait_for_is_ended_and_who_works_with_it_is_not() -> None:
+    helpers = "".join(
+        f"    {pid}       7 app      S      0  0.0  3328     300 bash /app/depot/notify r-{pid}\n"
+        for pid in range(20, 27)
+    )
+    held = [f"/proc/{pid}/fd/9 /vol/live/notify.lock" for pid in (*range(20, 27), 90)]
+    seen = OPEN | {
+        probes.PROCESSES: PROCESSES.replace("0  2.1 13328", "0  0.0 13328") + helpers,
+        probes.OPEN_FILES: "\n".join(held),
+        probes.descriptors(7): "",
+        probes.copies(ENV): "",
+    }
+    best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
+    assert best.fix[0] == "kill 90"
+    assert "restart" not in told([best.fix])
+    busy = seen | {probes.PROCESSES: PROCESSES + helpers}
+    fixes = [idea.fix for idea in leaks.descriptors(case(busy, "cannot go on"))]
+    assert "kill 90" not in told(fixes)

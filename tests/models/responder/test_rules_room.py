@@ -199,7 +199,7 @@ def test_open_files_are_counted_where_nobody_speaks_of_them() -> None:
     seen = {probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open", probes.CONNECTIONS: ""}
     seen |= {probes.descriptors(7): "", probes.limits(7): "Max open files  64  64  files"}
     found = list(leaks.descriptors(case(seen, "cannot go on")))
-    assert [idea.fix for idea in found] == [("supervisorctl restart depot",)]
+    assert [idea.fix for idea in found if idea.fix] == [("supervisorctl restart depot",)]
 
 
 def test_who_asks_without_end_is_a_stranger_with_connections() -> None:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import edits, strays
-from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines
+from hermes_agent.models.responder.rules import edits, hoards, strays, waiting
+from hermes_agent.models.responder.rules.ideas import Copy, Idea, earlier, lines
 from hermes_agent.models.responder.rules.load import anew, line_of, since_changed
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import CROWD, Case
@@ -20,6 +20,12 @@ _NO_MEMORY = (
 NEAR = 0.85
 """The share of the memory that it may have from which on it is near the end."""
 _OPEN_FILES = re.compile(r"Max open files\s+(\d+)")
+_OPENS = re.compile(
+    r"trac|debug|dump|record|captur|idle|clos|time_?out|keep_?alive|pool|watch|cach|reuse|persist"
+    r"|rotat|open|connect|per_host|max_",
+    re.IGNORECASE,
+)
+"""Settings that may have files or connections stay open."""
 _GROWN = 1.02
 _BIG = 40_000
 """Kilobytes from which on a process may be one that leaks."""
@@ -144,16 +150,62 @@ def descriptors(case: Case) -> Iterator[Idea]:
             opened = case.look(probes.descriptors(pid))
             shown = next(iter(case.text(probes.limits(pid)).splitlines()), "")
             most_of = _repeated(opened.lines if opened else [])
-            kept = f"; most are as {most_of[0].rpartition(' -> ')[2]}" if most_of else ""
+            target = most_of[0].rpartition(" -> ")[2] if most_of else ""
+            kept = f"; most are as {target}" if target else ""
             yield from _clinging(case, service, spoken or shown, count)
-            yield Idea(
+            known = Idea(
                 "descriptor-leak", service,
                 f"process {pid} of {service} has {count} of its {most or '?'} files open",
                 0.6 + 0.15 * bool(spoken) + 0.18 * near, f"{_where(case, pid, service)}{kept}",
-                lines(spoken, shown, *most_of), wants,
+                lines(spoken, shown, *most_of), (*wants, *waiting.wants(case, service)),
                 () if wants else (case.restart(service),), "",
                 ("close what is opened, also when it fails", "alert on open files"),
             )  # fmt: skip
+            yield known
+            if near and not wants:
+                yield from _in_the_way(case, known, service)
+                yield from _never_closed(case, known, service, target)
+
+
+def _in_the_way(case: Case, known: Idea, service: str) -> Iterator[Idea]:
+    """Its helpers wait for somebody whom nobody looks after: once that one is ended they go on, and
+    none of their work is lost."""
+    for one in waiting.holders(case, service):
+        ended = strays.ended(one.chain)
+        for more, fix in ((0.04, ended), (0.03, (*ended, case.restart(service)))):
+            yield replace(
+                known, score=min(0.97, known.score + more), fix=fix,
+                claim=f"{known.claim}: {one.waiting} of its helpers wait for {one.path}, which "
+                f"process {one.process.pid} ({one.process.command[:60]}) has, and nobody looks "
+                "after that one",
+                locus=f"{one.path}, pid {one.process.pid}: {one.process.command[:80]}",
+                evidence=(*known.evidence[:1], *lines(one.process.line, one.line)),
+                undo="it was started by hand: start it again",
+                prevent=("give those who wait an end", *known.prevent[1:]),
+            )  # fmt: skip
+
+
+def _never_closed(case: Case, known: Idea, service: str, target: str) -> Iterator[Idea]:
+    """Files of a place that a setting names, which somebody switched on or changed lately."""
+    folder = target.rpartition("/")[0] if target.startswith("/") else ""
+    unread = case.missing(probes.show(path) for path in case.configs(service)[:3])
+    if unread:
+        yield replace(known, wants=(*known.wants, *unread), fix=())
+    for idea in since_changed(case, known, service):
+        if not idea.fix or _speaks_of(earlier(case, idea.locus), folder):
+            yield idea
+    for one in hoards.switches(case, service, folder) if folder else ():
+        yield replace(
+            known, score=min(0.96, known.score + 0.03), locus=f"{one.path}: {one.row.strip()}",
+            claim=f"{known.claim}, most of them in {folder}, since {one.told}",
+            evidence=(*known.evidence[:1], *lines(one.row), *known.evidence[-1:]),
+            fix=(*one.fix, *anew(case, service, one.path)), undo=one.undo,
+        )  # fmt: skip
+
+
+def _speaks_of(copy: Copy, folder: str) -> bool:
+    """Whether what was changed has to do with files that stay open."""
+    return any((folder and folder in one) or _OPENS.search(one) for one in copy.changes)
 
 
 def _where(case: Case, pid: int, service: str) -> str:
