@@ -1,4 +1,4 @@
-"""Whether those concerned are content after a remedy: what they say newly, with times or without."""
+"""Whether those concerned are content after a remedy: what they say newly, dated or not."""
 
 import pytest
 
