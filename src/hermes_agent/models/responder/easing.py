@@ -16,7 +16,7 @@ from hermes_agent.models.responder.view.seen import Seen
 _UNDONE = re.compile(
     r"(?:[\w./-]*on-node [\w.-]+ |[\w./-]*ip netns exec [\w.-]+ )?"
     r"(cp|mv|chmod|chown|chgrp|ln -sfn|ip|iptables|arptables|ebtables|bridge|tc|kill -STOP"
-    r"|kill -CONT|git|sed -i|psql|supervisorctl (?:start|update)|systemctl start) "
+    r"|kill -CONT|git|sed -i|sysctl -w|psql|supervisorctl (?:start|update)|systemctl start) "
 )
 """How an undo begins that can be carried out as it is written."""
 _PARTS = re.compile(r"(?:'[^']*'|\"[^\"]*\"|;(?! )|[^;'\"])+")

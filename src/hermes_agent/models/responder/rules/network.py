@@ -1,6 +1,7 @@
 """Two machines that do not reach each other: links, routes, rules and queues, here and there."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -83,17 +84,18 @@ def _between(case: Case, service: str, to: needed.Target, spoken: str) -> Iterat
             "network-partition", service,
             f"{service} does not reach {to.where}: {cut.claim}", cut.score,
             f"{to.where}: {cut.line.strip()}", lines(cut.line, spoken), wants,
-            (f"{place.at}{cut.fix}",), f"{place.at}{cut.undo}", PREVENT,
+            _each(place, cut.fix), "; ".join(_each(place, cut.undo)), PREVENT,
         )  # fmt: skip
-    every = {f"{place.at}{cut.fix}": (place, cut) for place, cut in found if cut.score >= ACT}
+    every = {_each(place, cut.fix): (place, cut) for place, cut in found if cut.score >= ACT}
     if 1 < len(every) <= MOST:
         each = [cut for _, cut in every.values()]
-        undo = "; ".join(f"{place.at}{cut.undo}" for place, cut in every.values())
+        undo = "; ".join(one for place, cut in every.values() for one in _each(place, cut.undo))
         yield Idea(
             "network-partition", service,
             f"{service} does not reach {to.where}: {', and '.join(cut.claim for cut in each)}",
             min(cut.score for cut in each) - 0.02, f"{to.where}: {each[0].line.strip()}",
-            lines(*(cut.line for cut in each), spoken), wants, tuple(every), undo, PREVENT,
+            lines(*(cut.line for cut in each), spoken), wants,
+            tuple(one for fix in every for one in fix), undo, PREVENT,
         )  # fmt: skip
     if not any(cut.score >= SURE for _, cut in found):
         more = case.missing([*(_at(at, wires.POLICY) for at in at_all), _written(to.host)])
@@ -101,6 +103,11 @@ def _between(case: Case, service: str, to: needed.Target, spoken: str) -> Iterat
             "network-partition", service, f"{service} does not reach {to.where}",
             0.6 if wants or more else 0.5, to.where, lines(spoken), wants or more,
         )  # fmt: skip
+
+
+def _each(place: Place, commands: str) -> tuple[str, ...]:
+    """Commands that belong together, as they are run at a place."""
+    return tuple(f"{place.at}{one}" for one in commands.split(" && "))
 
 
 def _place(case: Case, at: str) -> Place:
@@ -131,8 +138,16 @@ def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> I
     usual = max((x.mtu for one in places for x in wires.links(one.near) if x.mac), default=0)
     yield from wires.narrowed(place.near, usual)
     yield from wires.lossy(place.near)
+    hops = re.findall(r"\bvia (\S+)", "\n".join([case.text(_route(to.host)), *_ways(places)]))
+    yield from wires.unhanded(place.near, place.own, hops, to.host)
+    if any(one in hops for one in place.own):
+        yield from wires.shut(place.saved, to.host, to.port)
     yield from _unaddressed(case, place, others, to)
     yield from _unrouted(case, place, to)
+
+
+def _ways(places: list[Place]) -> list[str]:
+    return [line for one in places for line in one.links.splitlines() if " via " in line]
 
 
 def _unaddressed(case: Case, place: Place, others: list[Place], to: needed.Target) -> Iterator[Cut]:
@@ -297,8 +312,11 @@ def thin(case: Case) -> Iterator[Idea]:
 
 def _nodes(case: Case) -> list[str]:
     """What commands begin with that run in the network of another node."""
-    found = [needed.node_of(case, name) for name in case.definitions]
-    return [one for one in dict.fromkeys(found) if one]
+    found = [one for name in case.definitions if (one := needed.node_of(case, name))]
+    into = re.sub(r"\S+ $", "", found[0]) if found else "ip netns exec "
+    seen = [one.node for one in wires.links(case.text(wires.NEAR)) if one.node]
+    found += [f"{into}{shlex.quote(name)} " for name in seen]
+    return list(dict.fromkeys(found))
 
 
 def _at(node: str, commands: str) -> str:

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 NEAR = (
     "ip -o link; ip neigh; bridge link; tc qdisc show; echo = arptables; "
-    "arptables-save 2>/dev/null; echo = ebtables; ebtables-save 2>/dev/null"
+    "arptables-save 2>/dev/null; echo = ebtables; ebtables-save 2>/dev/null; echo = routing; "
+    "sysctl net.ipv4.ip_forward"
 )
 SAVED = "iptables-save -c"
 POLICY = "ip rule; ip route show table all"
@@ -212,6 +213,30 @@ def sent_off(text: str, address: str) -> Iterator[Cut]:
             rule = f"pref {row[1]} {quoted(row[2])}"
             yield Cut(f"a rule for routes applies ({line.strip()})", line, f"ip rule del {rule}",
                       f"ip rule add {rule}", 0.84 if to else 0.66)  # fmt: skip
+
+
+def unhanded(near: str, own: Sequence[str], hops: Sequence[str], host: str) -> Iterator[Cut]:
+    """A machine over which others go does not hand on what is not for itself. `hops` are those
+    over which the way to the host leads, the surest first."""
+    off = re.search(r"(?m)^net\.ipv4\.ip_forward ?= ?0\s*$", near)
+    hop = next((one for one in hops if one in own), "")
+    if off and hop and host not in own:
+        setting = "sysctl -w net.ipv4.ip_forward"
+        yield Cut(f"{hop}, over which it is reached, hands nothing on", off[0].strip(),
+                  f"{setting}=1", f"{setting}=0", 0.9 if hop == hops[0] else 0.7)  # fmt: skip
+
+
+def shut(text: str, host: str, port: int) -> Iterator[Cut]:
+    """A machine in between hands on only what is named."""
+    closed = [one for one in rules(text) if one.line == "-P FORWARD DROP" and one.packets]
+    if closed and port:
+        both = (
+            f"FORWARD -d {host} -p tcp --dport {port}",
+            f"FORWARD -s {host} -p tcp --sport {port}",
+        )
+        yield Cut("FORWARD lets through only what is named", closed[0].line,
+                  " && ".join(f"iptables -I {one} -j ACCEPT" for one in both),
+                  " && ".join(f"iptables -D {one} -j ACCEPT" for one in both), 0.75)  # fmt: skip
 
 
 def neighbours(near: str, address: str, macs: Sequence[str]) -> Iterator[Cut]:
