@@ -1,120 +1,91 @@
-"""Rules for what is kept without end: settings that have it kept, logs that a program reads itself,
-and what may go at which age; over what commands printed."""
+"""What somebody remembers though it is over, as nginx and the log of a service show it."""
 
-from hermes_agent.models.responder.rules import echoes, flood, hoards, leaks, room, space
-from hermes_agent.models.responder.view import parse, probes
-from tests.models.responder.test_rules_room import ENTRY, NOW, PROCESSES, case, looked, rows
+from collections.abc import Mapping
 
-ENV = "/app/depot/.env"
-WITH_ENV = ENTRY.replace("--data=/vol/live", f"--env-file={ENV}")
+from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
+from hermes_agent.models.responder.rules import kept
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
+
+ENTRIES = """\
+==> /etc/supervisor/conf.d/all.conf <==
+[program:nginx]
+command=nginx
+stderr_logfile=/var/log/nginx/error.log
+[program:till]
+command=python3 /opt/till/main.py --listen=127.0.0.1:6100
+"""
+SITE = "/etc/nginx/sites-enabled/till.conf"
+PLACE = "/var/cache/nginx/till"
+SITES = f"""\
+==> {SITE} <==
+proxy_cache_path {PLACE} levels=1 keys_zone=till:1m;
+server {{
+    listen 8080;
+    location / {{
+        proxy_pass http://TILL:6100;
+        proxy_cache till;
+        proxy_cache_valid any 5h;
+    }}
+}}
+"""
+DIRECT = probes.timed("http://127.0.0.1:6100/up")
+HELD = f"{PLACE}/a/1:KEY: http://127.0.0.1:6100/up\n{PLACE}/a/1:HTTP/1.1 504 Gateway Time-out\n"
+GOOD = f"{PLACE}/b/2:KEY: http://127.0.0.1:6100/\n{PLACE}/b/2:HTTP/1.1 200 OK\n"
 
 
-def told(fixes: list[tuple[str, ...]]) -> str:
-    return " ".join(command for fix in fixes for command in fix)
-
-
-def test_what_is_kept_of_each_request_is_switched_off_before_it_is_moved() -> None:
-    bodies = [(900_000, 9000.0 - n, f"/vol/bodies/{n:010}") for n in range(9)]
-    seen = looked(rows((1_000_000, 9e6, "/vol/live/all.dat"), *bodies)) | {
-        probes.PROGRAMS: WITH_ENV,
-        probes.show(ENV): "BODY_TEMP=/vol/bodies\nSAVE_BODIES=on\nSAVE_COSTS=on\n",
+def machine(seen: Mapping[str, str], *, upstream: str = "127.0.0.1", said: str = "") -> Case:
+    usual = {
+        probes.STATUS: "nginx RUNNING pid 7, uptime 1:56\ntill RUNNING pid 8, uptime 0:10",
+        probes.PROGRAMS: ENTRIES,
+        probes.LISTENERS: 'LISTEN 0 64 127.0.3.4:6100 0.0.0.0:* users:(("python3",pid=8,fd=3))',
+        probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
+        probes.SITES: SITES.replace("TILL", upstream),
+        probes.LOGS: f"==> /var/log/nginx/error.log <==\n{said}",
     }
-    best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
-    assert any("sed" in command and "bodies" in command.lower() for command in best.fix)
-    assert "COSTS" not in told([best.fix])
-    assert "mv " in best.fix[-1]
-    assert best.undo.startswith("cp -p")
+    brief = Brief(
+        "inc-1", service="till",
+        check=BriefCheck("till", "curl -fs http://127.0.0.1:8080/up", "HTTP 504", 22),
+        services=(BriefService("till"), BriefService("nginx")),
+    )  # fmt: skip
+    return Case(brief, [Seen(command, text) for command, text in {**usual, **seen}.items()])
 
 
-def test_how_many_are_kept_is_no_switch_and_other_places_are_not_meant() -> None:
-    seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): "KEEP=1\nTRACE_DIR=/vol/traces\n"}
-    assert not list(hoards.switches(case(seen), "depot", "/vol/keep"))
-    found = list(hoards.switches(case(seen), "depot", "/vol/traces"))
-    assert [one.key for one in found] == ["TRACE_DIR"]
-    assert "# TRACE_DIR" in told([one.fix for one in found])
+def test_errors_that_are_kept_are_put_away_once_those_behind_answer_and_nothing_else_is() -> None:
+    well = {kept.kept(PLACE): HELD + GOOD, DIRECT: "200 after 0.01 s from 127.0.0.1:6100"}
+    [idea] = kept.answers(machine(well))
+    assert (idea.category, idea.component) == ("cascading-failure", "till")
+    assert idea.score > 0.8
+    assert idea.fix[-1].endswith(f"-t /var/tmp/var-cache-nginx-till.kept {PLACE}/a/1")
+    assert "504 Gateway" in idea.evidence[0]
+    [down] = kept.answers(machine({**well, DIRECT: "502 after 0.01 s from 127.0.0.1:6100"}))
+    assert down.score < 0.6
 
 
-def test_a_program_that_reads_its_own_log_gets_it_where_it_was() -> None:
-    log = "/vol/log/ship.log"
-    settings = f"WATCH=/vol/log/*.log\nLOG_FILE={log}\nEXCLUDE=web.*\n"
-    seen = {
-        probes.PROGRAMS: WITH_ENV,
-        probes.show(ENV): settings,
-        echoes.elsewhere("ship.log"): f"{log}\n/var/log/depot/ship.log",
-    }
-    first, other = echoes.echoes(case(seen), "depot", log)
-    assert "depot\\/ship.log" in told([first.fix])
-    assert "web.*,ship.log" in told([other.fix])
-    apart = seen | {probes.show(ENV): settings.replace("/vol/log/*", "/srv/log/*")}
-    assert not list(echoes.echoes(case(apart), "depot", log))
+def test_where_no_kept_error_is_found_nothing_is_put_away() -> None:
+    well = {kept.kept(PLACE): GOOD, DIRECT: "200 after 0.01 s from 127.0.0.1:6100"}
+    [idea] = kept.answers(machine(well))
+    assert idea.fix == ("supervisorctl restart nginx",)
+    assert not list(kept.answers(machine({**well, DIRECT: "502 after 0.01 s from :0"})))
+    [first] = kept.answers(machine({}))
+    assert first.wants == (kept.kept(PLACE), DIRECT)
 
 
-def test_a_log_that_rushes_is_not_only_emptied() -> None:
-    def lines(seconds: float) -> str:
-        return "\n".join(f"{NOW - n * seconds:.0f} [info] asked" for n in range(30, 0, -1))
-
-    found = looked(rows((9_000_000, 5.0, "/vol/log/now")))
-    for seconds, only in ((0.01, False), (60.0, True)):
-        seen = found | {probes.tail("/vol/log/now"): lines(seconds)}
-        assert flood.is_slow(case(seen), "/vol/log/now", 10240) is only
-        disk = [one for one in space.full_disk(case(seen)) if one.category == "disk-full"]
-        assert any("truncate" in told([one.fix]) for one in disk) is only
+SAID = (
+    "2026/11/15 20:03:10 [error] 5#5: *29 connect() failed (111: Connection refused) while "
+    'connecting to upstream, request: "GET /up", upstream: "http://127.0.9.9:6100/up"'
+)
 
 
-def test_what_lies_in_scratch_folders_is_left_for_a_day() -> None:
-    for age, goes in ((600.0, False), (9e5, True)):
-        for place in ("/tmp/x.bin", "/var/tmp/y.iso"):
-            one = parse.Sized(9, NOW - age, "a", place, place)
-            assert room.disposable(one, NOW) is goes
-    assert not room.disposable(parse.Sized(9, 1.0, "a", "/tmp/live.sqlite3", ""), NOW)
-
-
-def test_what_lay_there_for_long_is_not_what_took_the_room() -> None:
-    for age, goes in ((600.0, True), (9e6, False)):
-        seen = looked(rows((9_000_000, age, "/vol/kept/export-2025.csv")))
-        fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
-        assert ("export-2025" in told(fixes)) is goes
-
-
-OPEN = {
-    probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open",
-    probes.limits(7): "Max open files  64  64  files",
-    probes.CONNECTIONS: "",
-    probes.PROGRAMS: WITH_ENV,
-    probes.show(ENV): "PORT=7400\nTRACE_DIR=/vol/traces\n",
-}
-
-
-def test_files_that_a_setting_has_written_are_not_only_closed_by_a_restart() -> None:
-    listed = "\n".join(
-        f"l-wx------ 1 app app 64 Nov 15 20:01 {n} -> /vol/traces/{n}.trace" for n in range(3, 63)
-    )
-    seen = OPEN | {probes.descriptors(7): listed, probes.copies(ENV): "==> lines <==\n2"}
-    best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
-    assert any("TRACE_DIR" in command for command in best.fix)
-    copied = seen | {probes.copies(ENV): f"==> lines <==\n2\n==> {ENV}.bak <==\n> TRACE_DIR=/vol"}
-    best = max(leaks.descriptors(case(copied, "cannot go on")), key=lambda idea: idea.score)
-    assert any(f"cp {ENV}.bak" in command for command in best.fix)
-    other = seen | {probes.copies(ENV): f"==> lines <==\n2\n==> {ENV}.bak <==\n> PORT=7400"}
-    fixes = [idea.fix for idea in leaks.descriptors(case(other, "cannot go on"))]
-    assert ".bak" not in told(fixes)
-
-
-def test_who_has_what_all_helpers_wait_for_is_ended_and_who_works_with_it_is_not() -> None:
-    helpers = "".join(
-        f"    {pid}       7 app      S      0  0.0  3328     300 bash /app/depot/notify r-{pid}\n"
-        for pid in range(20, 27)
-    )
-    held = [f"/proc/{pid}/fd/9 /vol/live/notify.lock" for pid in (*range(20, 27), 90)]
-    seen = OPEN | {
-        probes.PROCESSES: PROCESSES.replace("0  2.1 13328", "0  0.0 13328") + helpers,
-        probes.OPEN_FILES: "\n".join(held),
-        probes.descriptors(7): "",
-        probes.copies(ENV): "",
-    }
-    best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
-    assert best.fix[0] == "kill 90"
-    assert "restart" not in told([best.fix])
-    busy = seen | {probes.PROCESSES: PROCESSES + helpers}
-    fixes = [idea.fix for idea in leaks.descriptors(case(busy, "cannot go on"))]
-    assert "kill 90" not in told(fixes)
+def test_who_asks_where_a_name_led_before_is_made_to_look_it_up_again() -> None:
+    look = probes.resolved("till.intra")
+    moved = machine({look: "127.0.3.4  till.intra"}, upstream="till.intra", said=SAID)
+    [idea] = [one for one in kept.addresses(moved) if one.fix]
+    assert (idea.category, idea.component) == ("dns-failure", "nginx")
+    assert idea.fix[0] == "nginx -t && nginx -s reload"
+    assert "127.0.9.9" in idea.locus
+    same = machine({look: "127.0.9.9  till.intra"}, upstream="till.intra", said=SAID)
+    assert not [one for one in kept.addresses(same) if one.fix]
+    lost = machine({look: ""}, upstream="till.intra", said=SAID)
+    assert not [one for one in kept.addresses(lost) if one.fix]

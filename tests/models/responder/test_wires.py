@@ -123,3 +123,22 @@ def test_a_port_of_a_bridge_that_hands_nothing_on_is_opened_and_can_be_shut_agai
         ("bridge link set dev veth0 state 3", "bridge link set dev veth0 state 0")
     ]
     assert not list(wires.unjoined(port.format("forwarding"), "annex", "br0"))
+
+
+def test_a_machine_over_which_others_go_hands_on_again_and_others_are_left_alone() -> None:
+    off, own, hops = "= routing\nnet.ipv4.ip_forward = 0", ["10.1.0.254", "10.9.0.254"], [
+        "10.1.0.254", "10.9.0.254",
+    ]  # fmt: skip
+    assert done(list(wires.unhanded(off, own, hops, TO))) == [
+        ("sysctl -w net.ipv4.ip_forward=1", "sysctl -w net.ipv4.ip_forward=0")
+    ]
+    assert not list(wires.unhanded(off.replace("0", "1"), own, hops, TO))
+    assert not list(wires.unhanded(off, ["10.1.0.3"], hops, TO))
+    assert not list(wires.unhanded(off, [*own, TO], hops, TO))
+
+
+def test_who_hands_on_only_what_is_named_is_told_of_one_more_both_ways() -> None:
+    [cut] = wires.shut(":FORWARD DROP [7:420]\n", TO, 6100)
+    assert cut.fix.count("-I FORWARD") == cut.undo.count("-D FORWARD") == 2
+    assert not list(wires.shut(":FORWARD DROP [0:0]\n", TO, 6100))
+    assert not list(wires.shut(":FORWARD ACCEPT [7:420]\n", TO, 6100))
