@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from hermes_agent.models.responder.rules import postgres
+from hermes_agent.models.responder.rules import holders, pool, postgres
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.rules.postgres import SOCKETS, Place, Session, psql
 from hermes_agent.models.responder.view import parse
@@ -87,8 +87,8 @@ def _blocked(
     """The transaction at the root of those that wait."""
     waiting = [one for one in sessions if one.waits_for]
     known = {one.pid: one for one in sessions}
-    holders = {pid for one in waiting for pid in one.waits_for}
-    roots = [known[pid] for pid in holders if pid in known and not known[pid].waits_for]
+    holding = {pid for one in waiting for pid in one.waits_for}
+    roots = [known[pid] for pid in holding if pid in known and not known[pid].waits_for]
     if not waiting:
         roots = [
             one for one in sessions
@@ -110,7 +110,9 @@ def _blocked(
             lines(root.line, waiting[0].line if waiting else "", spoken), (),
             (psql(place, end, user),), "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
+            holders.gone(place, user, root),
         )  # fmt: skip
+        yield from holders.behind(case, place, user, root, len(waiting), spoken)
         if root.name in case.programs and root.name != case.database_of(place[1]):
             yield Idea(
                 "database-lock", root.name, f"{root.name} takes a lock and keeps it", 0.64,
@@ -218,6 +220,8 @@ def _crowded(
     if not re.fullmatch(r"[\w .:@/-]+", name):
         return  # it goes into a query
     culprit = name if name in case.services else ""
+    if culprit:
+        yield from pool.resized(case, culprit, spoken, most[0].line)
     condition = "application_name" if most[0].name else "usename"
     end = (
         f"select count(pg_terminate_backend(pid)) from pg_stat_activity where {condition} = "

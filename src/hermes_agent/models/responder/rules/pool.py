@@ -4,7 +4,15 @@ that are locked."""
 import re
 from collections.abc import Iterator
 
-from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules.config import reread, swapped
+from hermes_agent.models.responder.rules.ideas import (
+    Copy,
+    Idea,
+    earlier,
+    lines,
+    put_back,
+    undo_of,
+)
 from hermes_agent.models.responder.rules.last import STORE
 from hermes_agent.models.responder.view import needed, parse, probes
 from hermes_agent.models.responder.view.case import Case
@@ -20,7 +28,11 @@ _FULL = re.compile(
     r"worker_connections are not enough|maxclients|max_connections|all connections",
     re.IGNORECASE,
 )
-_POOL_KEY = re.compile(r"pool|conn|client|max|size|limit|worker|idle", re.IGNORECASE)
+_POOL_KEY = re.compile(
+    r"pool|conn|client|max|size|limit|worker|idle|concurren|thread|process|children|prefork"
+    r"|numprocs|instances|replicas|overflow",
+    re.IGNORECASE,
+)
 _LOCKED = re.compile(
     r"database (?:table |schema )?is locked|SQLITE_BUSY|SQLITE_LOCKED|db is locked|"
     r"(?:could not|unable to|cannot) (?:acquire|obtain|get) (?:\w+ )*lock|"
@@ -95,22 +107,42 @@ def _called(command: str) -> str:
 
 
 def _resized(case: Case, service: str, spoken: str) -> Iterator[Idea]:
-    """A limit that was changed, on either side."""
-    servers = [case.database_of(one.port) for one in needed.targets(case, service) if one.port]
-    for one in dict.fromkeys([service, *(name for name in servers if name)]):
-        for path in case.configs(one)[:3]:
-            copy = earlier(case, path)
-            changes = [line for line in copy.changes if _POOL_KEY.search(line)]
-            if copy.wants:
-                yield Idea("pool-exhausted", one, f"a limit in {path} may have been changed", 0.5,
-                           path, lines(spoken), copy.wants)  # fmt: skip
-            if changes:
-                yield Idea(
-                    "pool-exhausted", one, f"a limit in {path} was changed", 0.84,
-                    f"{path}: {changes[-1][2:].strip()}", lines(spoken, *changes), (),
-                    (*put_back(path, copy.path), case.restart(one)), undo_of(path),
-                    ("size pools by what their clients need",),
-                )  # fmt: skip
+    """A limit that was changed, on either side, or of whoever has the most connections."""
+    ports = [one.port for one in needed.targets(case, service) if one.port]
+    names = [service, *(case.database_of(port) for port in ports)]
+    names += [case.owner(pid) for port in ports for pid, _, _ in case.crowd(port)[:2]]
+    for one in dict.fromkeys(name for name in names if name):
+        yield from resized(case, one, spoken)
+
+
+def resized(case: Case, service: str, spoken: str, shown: str = "") -> Iterator[Idea]:
+    """A limit in the settings of a service that was changed: only its line is put back."""
+    definition = case.definition(service)
+    entry = [definition.path] if definition is not None and definition.path else []
+    for path in [*case.configs(service)[:3], *entry]:
+        copy = earlier(case, path)
+        changes = [x for x in copy.changes if _POOL_KEY.search(x) and re.search(r"\d", x)]
+        if copy.wants:
+            yield Idea("pool-exhausted", service, f"a limit in {path} may have been changed", 0.62,
+                       path, lines(spoken), copy.wants)  # fmt: skip
+        if not changes:
+            continue
+        after = reread(case, service) if path in entry else (case.restart(service),)
+        yield Idea(
+            "pool-exhausted", service, f"a limit in {path} was changed", 0.88,
+            f"{path}: {changes[-1][2:].strip()}", lines(spoken, *changes, shown), (),
+            (*_only(path, copy, changes), *after), undo_of(path),
+            ("size pools by what their clients need",),
+        )  # fmt: skip
+
+
+def _only(path: str, copy: Copy, changes: list[str]) -> tuple[str, ...]:
+    """Commands that put one changed line back, where it is one and others were changed, too."""
+    old = [line[2:] for line in changes if line[0] == "<"]
+    new = [line[2:] for line in changes if line[0] == ">"]
+    if len(copy.changes) > len(changes) and len(old) == len(new) == 1:
+        return swapped(path, new[0], old[0])
+    return put_back(path, copy.path)
 
 
 def locked(case: Case) -> Iterator[Idea]:

@@ -1,0 +1,90 @@
+"""Whoever is behind a session of a database: a session that was ended is begun again as long as
+its client goes on."""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from hermes_agent.models.responder.rules.ideas import Idea, lines
+from hermes_agent.models.responder.rules.postgres import Place, Session, literal, psql
+from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
+
+AGAIN = 3
+"""Seconds by which a client is older than its transaction where it is not its first."""
+WAIT = 5
+"""After so many seconds it is looked whether a session was begun again."""
+_SAME = "left(regexp_replace(query, '\\s+', ' ', 'g'), 160)"
+_NO = re.compile(r"(?i)false|no|off|0|never")
+PREVENT = ("let jobs work in small steps, with a lock_timeout", "let jobs give up after a while")
+
+
+def _alike(session: Session) -> str:
+    """What a statement finds it by, and others that its client began since."""
+    return (
+        f"application_name = {literal(session.name)} and usename = {literal(session.user)} and "
+        f"{_SAME} = {literal(session.query)}"
+    )
+
+
+def gone(place: Place, user: str, session: Session) -> str:
+    """A look that fails where the same is begun again by somebody of the same name."""
+    count = (
+        f"select count(*) from pg_stat_activity where {_alike(session)} and state <> 'idle' and "
+        "now() - xact_start > interval '1 second'"
+    )
+    return f'sleep {WAIT}; test "$({psql(place, count, user)})" = 0'
+
+
+def client(case: Case, place: Place, session: Session) -> int:
+    """The process that asks, where it is on this machine and connected by a port."""
+    mine = re.compile(rf":{re.escape(session.port)}\s+\S*:{place[1]}\s.*?pid=(\d{{1,9}})")
+    for line in case.text(probes.CONNECTIONS).splitlines():
+        if session.port.isdigit() and (found := mine.search(line)):
+            return int(found[1])
+    return 0
+
+
+def behind(
+    case: Case, place: Place, user: str, root: Session, waiting: int, spoken: str
+) -> Iterator[Idea]:
+    """Stop whoever begins it again: a job that somebody started by hand, or a loop that nobody
+    looks after. What is to run all the time is not stopped."""
+    pid = client(case, place, root)
+    owner = root.name if root.name in case.programs else case.owner(pid)
+    if not owner and not pid and waiting and (wants := case.missing((probes.CONNECTIONS,))):
+        yield Idea("database-lock", case.brief.service, "who holds it may begin it again", 0.6,
+                   f"pid {root.pid}", lines(root.line), wants)  # fmt: skip
+    again, stop, shown, undo = False, "", "", ""
+    main = case.process(case.programs[owner].pid) if owner in case.programs else None
+    if main is not None and is_job(case, owner):
+        again, shown = is_older(main, root), main.line
+        stop = f"supervisorctl stop {shlex.quote(case.programs[owner].name)}"
+        undo = stop.replace(" stop ", " start ")
+    elif not owner and (chain := case.strangers(pid, harmful=True))[1:]:
+        again, shown = is_older(chain[0], root), chain[0].line
+        stop, undo = f"kill {chain[0].pid}", "it was started by hand: start it again"
+    if not stop or not (again or owner):
+        return
+    end = f"select pg_terminate_backend(pid) from pg_stat_activity where {_alike(root)}"
+    yield Idea(
+        "database-lock", owner or case.database_of(place[1]) or case.brief.service,
+        f"{owner or shown.split(maxsplit=8)[-1][:60]} begins a transaction again that holds what "
+        f"{waiting} wait for",
+        0.97 if again else 0.62, f"{owner or root.name}, pid {root.pid}",
+        lines(root.line, shown, spoken), (), (stop, "sleep 1", psql(place, end, user)), undo,
+        PREVENT, gone(place, user, root),
+    )  # fmt: skip
+
+
+def is_job(case: Case, service: str) -> bool:
+    """Whether it is not to run all the time, and nobody needs it who is in trouble."""
+    definition, own = case.definition(service), case.brief.service
+    if definition is None or not case.supervised or service in (own, *case.needs(own)):
+        return False
+    told = [definition.settings.get(key, "") for key in ("autostart", "autorestart")]
+    return any(_NO.fullmatch(one.strip()) for one in told)
+
+
+def is_older(process: parse.Process, root: Session) -> bool:
+    return process.age > root.seconds + AGAIN

@@ -1,0 +1,96 @@
+"""Sessions that are begun again by whoever is behind them, and limits of whoever has too many."""
+
+from collections.abc import Mapping
+
+from hermes_agent.models.responder.brief import Brief, BriefService
+from hermes_agent.models.responder.rules import database, holders, pool, postgres
+from hermes_agent.models.responder.rules.ideas import ACT, Idea, ranked
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.seen import Seen
+
+ENTRIES = """\
+==> /etc/supervisor/conf.d/till.conf <==
+[program:till]
+command=python3 /opt/till/main.py /opt/till/.env
+stdout_logfile=/var/log/supervisor/till.log
+
+==> /etc/supervisor/conf.d/fill.conf <==
+[program:fill]
+command=bash /opt/fill/run.sh
+{0}
+"""
+PROCESSES = """\
+    PID    PPID USER     STAT  NI %CPU   RSS ELAPSED COMMAND
+      1       0 root     S      0  0.2 25544    8000 supervisord -n
+      7       1 app      Sl     0  0.1 23328    7000 python3 /opt/till/main.py /opt/till/.env
+      8       1 app      Sl     0  0.1 23328      60 bash /opt/fill/run.sh
+     90       1 kim      S      0  0.1 13328     500 bash /home/kim/again.sh
+     91      90 kim      S      0  0.1 13328       9 psql -f /home/kim/again.sql
+"""
+PLACE = ("127.0.0.1", 5433, "shop", "")
+ASKED = postgres.psql(PLACE, postgres._QUERY, "postgres")
+WAITS = "41|app|till|4001|active|2|{0}|update bookings set paid = true|Lock:relation"
+HOLDS = "52|app|{0}|4002|active|{1}||lock table bookings|Timeout:PgSleep"
+SAID = "ERROR: canceling statement due to statement timeout"
+
+
+def case(sessions: str, entry: str = "", seen: Mapping[str, str] | None = None) -> Case:
+    usual = {
+        probes.STATUS: "till   RUNNING   pid 7, uptime 1:56\nfill   RUNNING   pid 8, uptime 0:60",
+        probes.PROGRAMS: ENTRIES.format(entry),
+        probes.PROCESSES: PROCESSES,
+        probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
+        probes.show("/opt/till/.env"): "DATABASE_URL=postgresql://127.0.0.1:5433/shop\n",
+        probes.LOGS: f"==> /var/log/supervisor/till.log <==\n{SAID}",
+        ASKED: sessions,
+        **(seen or {}),
+    }
+    brief = Brief("inc-1", service="till", services=(BriefService("till"), BriefService("fill")))
+    return Case(brief, [Seen(*one) for one in usual.items()])
+
+
+def blocked(sessions: str, entry: str = "", seen: Mapping[str, str] | None = None) -> list[Idea]:
+    return ranked(database.database(case(sessions, entry, seen)))
+
+
+def test_a_job_that_begins_its_transaction_again_is_stopped_before_that_is_ended() -> None:
+    again = f"{WAITS.format(52)}\n{HOLDS.format('fill', 9)}"
+    best = blocked(again, "autostart=false")[0]
+    assert best.fix[0] == "supervisorctl stop fill"
+    assert "pg_terminate_backend(pid)" in best.fix[-1]
+    first = f"{WAITS.format(52)}\n{HOLDS.format('fill', 59)}"
+    assert "pg_terminate_backend(52)" in blocked(first, "autostart=false")[0].fix[0]
+
+
+def test_what_is_to_run_all_the_time_is_not_stopped() -> None:
+    again = f"{WAITS.format(52)}\n{HOLDS.format('fill', 9)}"
+    assert not any("stop" in one for idea in blocked(again) for one in idea.fix)
+
+
+def test_a_loop_of_somebody_is_ended_with_what_it_began() -> None:
+    wires = 'ESTAB 0 0 127.0.0.1:4002 127.0.0.1:5433 users:(("psql",pid=91,fd=3))'
+    again = f"{WAITS.format(52)}\n{HOLDS.format('psql', 8)}"
+    best = blocked(again, "", {probes.CONNECTIONS: wires})[0]
+    assert best.fix[0] == "kill 90"
+
+
+def test_it_is_not_mended_while_the_same_is_begun_again() -> None:
+    (session,) = postgres.sessions(HOLDS.format("o'neil", 9))
+    look = holders.gone(PLACE, "postgres", session)
+    assert look.startswith("sleep ")
+    assert look.endswith('" = 0')
+    again = f"{WAITS.format(52)}\n{HOLDS.format('fill', 9)}"
+    assert all(one.proof for one in blocked(again) if "pg_terminate" in " ".join(one.fix))
+
+
+def test_who_has_all_connections_gets_its_own_limit_back_and_no_other_line() -> None:
+    own = "/opt/fill/.env"
+    entry = f"command=bash /opt/fill/run.sh {own}"
+    text = "1c1\n< LISTEN=80\n---\n> LISTEN=81\n6c6\n< WORKERS=2\n---\n> WORKERS=9"
+    seen = {probes.copies(own): f"==> lines <==\n20 {own}\n==> {own}.orig <==\n{text}\n"}
+    ideas = ranked(pool.resized(case("", entry, seen), "fill", "FATAL: too many clients"))
+    best = next(one for one in ideas if one.fix)
+    assert best.score >= ACT
+    assert "WORKERS=2" in best.fix[1]
+    assert not any("LISTEN" in one or "cp /" in one for one in best.fix)
