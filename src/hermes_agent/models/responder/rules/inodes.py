@@ -2,19 +2,22 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import crowds, room, strays
+from hermes_agent.models.responder.rules import crowds, hoards, room, shelves, strays
+from hermes_agent.models.responder.rules.flood import started_anew
 from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.rules.load import anew
-from hermes_agent.models.responder.rules.space import FULL, NO_ROOM
+from hermes_agent.models.responder.rules.space import FULL, NO_ROOM, ROOMY
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
 SHARE = 0.6
 """Of all files of a file system that a folder must hold to be what fills it."""
+SMALL = 0.4
+"""Of all room: where large files take less, small ones do."""
 _RETENTION = re.compile(
     r"keep|retain|retention|expir|ttl|age|days|hours|clean|purge|prune|max|limit|sweep|gc|rotate",
     re.IGNORECASE,
@@ -40,7 +43,7 @@ def no_inodes(case: Case) -> Iterator[Idea]:
             case.missing((room.crowds(mount.path),)),
             prevent=("expire such files by age", "alert on inodes above 80 %"),
         )  # fmt: skip
-        folder, line = _crowded(case, mount.path)
+        folder, line = crowded(case.text(room.crowds(mount.path)), mount.path)
         if not folder:  # they are spread: of one kind they may be all the same
             wants = (*known.wants, *case.missing(crowds.looks(mount.path, mount.path)))
             known = replace(known, wants=wants)
@@ -54,14 +57,12 @@ def no_inodes(case: Case) -> Iterator[Idea]:
             evidence=lines(mount.line, line, spoken),
             wants=case.missing((probes.names_in(folder),)),
         )
-        yield from _thinned(case, known, folder, mount.path)
+        yield from thinned(case, known, folder, mount)
 
 
-def _crowded(case: Case, mount: str) -> tuple[str, str]:
-    """The deepest folder that holds most of the files, and the line that shows it."""
-    rows = {
-        path: (count, line) for count, path, line in parse.counted(case.text(room.crowds(mount)))
-    }
+def crowded(text: str, mount: str) -> tuple[str, str]:
+    """The deepest folder that holds most of what was counted, and the line that shows it."""
+    rows = {path: (count, line) for count, path, line in parse.counted(text)}
     here = mount
     while True:
         inner = [path for path in rows if path.rpartition("/")[0] == here.rstrip("/")]
@@ -72,24 +73,60 @@ def _crowded(case: Case, mount: str) -> tuple[str, str]:
     return (here, rows[here][1]) if here != mount and here in rows else ("", "")
 
 
-def _thinned(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]:
-    below = folder[len(mount.rstrip("/")) :]
+def thinned(case: Case, known: Idea, folder: str, mount: parse.Mount) -> Iterator[Idea]:
+    """What there is too much of in a folder goes, as far as it is not what people keep."""
+    below = folder[len(mount.path.rstrip("/")) :]
     passing = room.PASSING.search(f"{folder}/") is not None
-    kept = room.kept_for_good(case, folder, mount) and not passing
+    kept = room.kept_for_good(case, folder, mount.path) and not passing
+    looks = (*crowds.looks(folder, mount.path), *shelves.wants(case, folder, mount.path))
     if passing or (not kept and room.BY_PRODUCTS.search(f"{below}/")):
         cleared = list(_all_of(known, folder, passing))
     else:
-        wants = (*known.wants, *case.missing(crowds.looks(folder, mount)))
-        cleared = list(_some_of(case, replace(known, wants=wants), folder, mount))
+        wants = (*known.wants, *case.missing(looks))
+        cleared = list(_some_of(case, replace(known, wants=wants), folder, mount.path))
+        cleared += _older_versions(case, known, folder, mount)
     yield from cleared
     yield from _from_its_source(case, cleared, known.component, folder)
+    yield from _switched_off(case, cleared, known.component, folder)
     empty = f"find {shlex.quote(folder)} -xdev -mindepth 1 -depth -type d -empty"
-    for age, less in () if kept else (("-mmin +60 ", 0.06), ("", 0.08)):
+    for age, less in () if kept or known.category != "inode-full" else (("-mmin +60 ", 0.06), ("", 0.08)):
         yield replace(known, score=known.score - less, fix=(f"{empty} {age}-exec rmdir {{}} +",),
                       undo="only empty folders are removed")  # fmt: skip
     if not cleared:
-        wants = (*known.wants, *case.missing(crowds.looks(folder, mount)))
-        yield replace(known, wants=wants)
+        yield replace(known, wants=(*known.wants, *case.missing(looks)))
+
+
+def _older_versions(case: Case, known: Idea, folder: str, mount: parse.Mount) -> Iterator[Idea]:
+    """Of all that was ever deployed, the oldest are moved."""
+    small = known.category == "inode-full"
+
+    def enough(rows: Sequence[shelves.Version]) -> bool:
+        taken = sum(one.files if small else one.kilobytes for one in rows)
+        return mount.percent - 100 * taken / max(mount.size, 1) < ROOMY
+
+    rows = shelves.older(case, folder, mount.path, enough)
+    if rows and room.is_room_aside(case, sum(one.kilobytes for one in rows) * 1024, mount.path):
+        fix, undo = shelves.moved(rows)
+        yield replace(
+            known, score=known.score + 0.04, fix=fix, undo=undo,
+            claim=f"{known.claim}: {len(rows)} old versions such as {rows[0].path}",
+            prevent=("keep the last few releases only", *known.prevent[1:]),
+        )  # fmt: skip
+
+
+def _switched_off(case: Case, cleared: list[Idea], service: str, folder: str) -> Iterator[Idea]:
+    """With an end to what has them kept: a setting that somebody switched on."""
+    if not cleared:
+        return
+    best = max(cleared, key=lambda idea: idea.score)
+    for name in dict.fromkeys([case.user_of(folder, service), service]):
+        for one in hoards.switches(case, name, folder):
+            yield replace(
+                best, component=name, score=best.score + 0.05, undo=one.undo,
+                fix=(*one.fix, *started_anew(case, name, one.path), "sleep 1", *best.fix),
+                claim=f"{best.claim}, since {one.told}", locus=f"{folder}, {one.path}",
+                evidence=(*best.evidence[:2], *lines(one.row)),
+            )  # fmt: skip
 
 
 def _moved(folder: str, which: str) -> tuple[str, ...]:
@@ -167,4 +204,30 @@ def _from_its_source(case: Case, cleared: list[Idea], service: str, folder: str)
             )  # fmt: skip
 
 
-RULES = (no_inodes,)
+def small_files(case: Case) -> Iterator[Idea]:
+    """No room, and no large file takes it: very many small ones do."""
+    for mount in parse.mounts(case.text(probes.SPACE)):
+        large = case.look(probes.large(mount.path))
+        if mount.percent < FULL or mount.source in ("overlay", "devtmpfs") or large is None:
+            continue
+        if sum(one.size for one in parse.sizes(large.output)) > SMALL * mount.size * 1024:
+            continue
+        service = room.whose(case, mount.path, NO_ROOM)
+        spoken = next(case.said(service, NO_ROOM), "")
+        known = Idea(
+            "disk-full", service, f"the file system {mount.path} has no room left", 0.74,
+            mount.path, lines(mount.line, spoken), case.missing((room.heaps(mount.path),)),
+            prevent=("expire such files by age", "alert on disk use above 80 %"),
+        )  # fmt: skip
+        folder, line = crowded(case.text(room.heaps(mount.path)), mount.path)
+        if not folder:
+            yield known
+            continue
+        known = replace(
+            known, claim=f"{known.claim}: {folder} takes most of it", locus=folder,
+            evidence=lines(mount.line, line, spoken),
+        )  # fmt: skip
+        yield from thinned(case, known, folder, mount)
+
+
+RULES = (no_inodes, small_files)

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -17,6 +17,13 @@ BUSY_PERCENT = 15.0
 _TAKES = re.compile(r"(\d{1,9}) takes ([\d.]+) % .*? and ([\d.]+) % .*?(\d) times of 8")
 READY = 6
 """Of eight looks: who is ready to run as often takes all that it can get, be it little."""
+EAGER_PERCENT = 50.0
+"""Of a core, from which on somebody takes what others need."""
+GIVES_WAY = 10
+"""From this on a process is meant to work only while nobody else wants to."""
+_LOAD = re.compile(r"\bbusy|\bcpu|processor|\bload\b|\bcores?\b", re.IGNORECASE)
+_SUFFERS = r"time[ds]?.?out|slow|took|late|latency|busy|overload|too long|not in time|\bafter \d"
+"""What is said where there is not enough of the processor."""
 _BUSY = (
     r"too many|busy|overload|timed? ?out|\b(?:429|503|504)\b|rate.?limit|slots?\b|queue is full"
     r"|no free|all (?:workers|threads|connections)|at a time|backlog|throttl|try again later"
@@ -39,21 +46,49 @@ def runaway(case: Case) -> Iterator[Idea]:
         yield Idea("runaway-process", case.brief.service, "somebody may eat the processor", 0.4,
                    case.brief.service, (), wants)  # fmt: skip
     for process in _hot(case)[:6]:
-        owner, chain = case.owner(process.pid), case.strangers(process.pid)
         share, line = _now(case, process.pid)
+        eager = share >= EAGER_PERCENT or _times_ready(line) >= READY
+        harmful = eager and process.nice < GIVES_WAY and _is_about_load(case)
+        owner, chain = case.owner(process.pid), case.strangers(process.pid, harmful=harmful)
         evidence = lines(process.line, line)
         told = f"process {process.pid} ({process.command[:60]}) eats {share:.0f} % of a core"
         if chain:
+            suffers = re.search(_SUFFERS, case.symptom, re.IGNORECASE) is not None
+            speaks = eager or suffers or _is_at(case, chain)
             yield Idea(
                 "runaway-process", case.brief.service, f"{told}, and nobody looks after it",
-                0.68 if line else 0.5, f"pid {process.pid}: {process.command[:80]}", evidence,
-                wants, strays.ended(chain), "it was started by hand: start it again",
+                0.68 if line and speaks else 0.5, f"pid {process.pid}: {process.command[:80]}",
+                evidence, wants, strays.ended(chain) if speaks else (),
+                "it was started by hand: start it again",
                 ("limit the processor of batch work", "alert on processes without a supervisor"),
             )  # fmt: skip
         elif found := _BACKEND.match(process.command):
             yield from _asking(case, owner, process, told, evidence, found[2] or "")
         elif owner and _is_related(case, owner):
             yield from _stuck(case, owner, process, told, evidence, wants)
+
+
+def _is_about_load(case: Case) -> bool:
+    """Whether it is the machine that is too busy, not one of its services that fails."""
+    check = case.brief.check
+    said = f"{check.name} {check.command} {case.symptom}" if check is not None else ""
+    return case.brief.service not in case.programs and _LOAD.search(said) is not None
+
+
+def _is_at(case: Case, chain: Sequence[parse.Process]) -> bool:
+    """Whether somebody works with what the service of the alert has: its files or its ports."""
+    own = case.brief.service
+    places = [one for one in case.named(own) if one.count("/") > 1]
+    ids = {one.pid for one in chain}
+    asked = {pid for port in case.ports(own) for pid, _, _ in case.crowd(port, 1)}
+    files = [path for pid in ids for path, _ in case.held.get(pid, [])]
+    files += [path for one in chain for path in parse.paths_in(one.command)]
+    return bool(ids & asked) or any(room.on(path, one) for path in files for one in places)
+
+
+def _times_ready(line: str) -> int:
+    found = _TAKES.match(line)
+    return int(found[4]) if found else 0
 
 
 def _hot(case: Case) -> list[parse.Process]:

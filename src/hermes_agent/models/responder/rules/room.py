@@ -252,3 +252,8 @@ def writes(case: Case, pid: int, number: int) -> bool:
 def crowds(mount: str) -> str:
     """How many files lie below each folder, all of them counted."""
     return f"du --inodes -x {shlex.quote(mount)} 2>/dev/null | sort -rn | head -n 40"
+
+
+def heaps(mount: str) -> str:
+    """How many kilobytes lie below each folder."""
+    return f"du -k -x {shlex.quote(mount)} 2>/dev/null | sort -rn | head -n 40"

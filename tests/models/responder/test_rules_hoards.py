@@ -1,0 +1,192 @@
+"""Rules for what is kept without end: settings that have it kept, logs that a program reads itself,
+and what may go at which age; over what commands printed."""
+
+from hermes_agent.models.responder.rules import (
+    echoes,
+    flood,
+    hoards,
+    inodes,
+    leaks,
+    load,
+    room,
+    shelves,
+    space,
+)
+from hermes_agent.models.responder.view import parse, probes
+from tests.models.responder.test_rules_room import ENTRY, FULL, NOW, PROCESSES, case, looked, rows
+
+ENV = "/app/depot/.env"
+WITH_ENV = ENTRY.replace("--data=/vol/live", f"--env-file={ENV}")
+
+
+def told(fixes: list[tuple[str, ...]]) -> str:
+    return " ".join(command for fix in fixes for command in fix)
+
+
+def test_what_is_kept_of_each_request_is_switched_off_before_it_is_moved() -> None:
+    bodies = [(900_000, 9000.0 - n, f"/vol/bodies/{n:010}") for n in range(9)]
+    seen = looked(rows((1_000_000, 9e6, "/vol/live/all.dat"), *bodies)) | {
+        probes.PROGRAMS: WITH_ENV,
+        probes.show(ENV): "BODY_TEMP=/vol/bodies\nSAVE_BODIES=on\nSAVE_COSTS=on\n",
+    }
+    best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
+    assert any("sed" in command and "bodies" in command.lower() for command in best.fix)
+    assert "COSTS" not in told([best.fix])
+    assert "mv " in best.fix[-1]
+    assert best.undo.startswith("cp -p")
+
+
+def test_how_many_are_kept_is_no_switch_and_other_places_are_not_meant() -> None:
+    seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): "KEEP=1\nTRACE_DIR=/vol/traces\n"}
+    assert not list(hoards.switches(case(seen), "depot", "/vol/keep"))
+    found = list(hoards.switches(case(seen), "depot", "/vol/traces"))
+    assert [one.key for one in found] == ["TRACE_DIR"]
+    assert "# TRACE_DIR" in told([one.fix for one in found])
+
+
+def test_a_program_that_reads_its_own_log_gets_it_where_it_was() -> None:
+    log = "/vol/log/ship.log"
+    settings = f"WATCH=/vol/log/*.log\nLOG_FILE={log}\nEXCLUDE=web.*\n"
+    seen = {
+        probes.PROGRAMS: WITH_ENV,
+        probes.show(ENV): settings,
+        echoes.elsewhere("ship.log"): f"{log}\n/var/log/depot/ship.log",
+    }
+    first, other = echoes.echoes(case(seen), "depot", log)
+    assert "depot\\/ship.log" in told([first.fix])
+    assert "web.*,ship.log" in told([other.fix])
+    apart = seen | {probes.show(ENV): settings.replace("/vol/log/*", "/srv/log/*")}
+    assert not list(echoes.echoes(case(apart), "depot", log))
+
+
+def test_a_log_that_rushes_is_not_only_emptied() -> None:
+    def lines(seconds: float) -> str:
+        return "\n".join(f"{NOW - n * seconds:.0f} [info] asked" for n in range(30, 0, -1))
+
+    found = looked(rows((9_000_000, 5.0, "/vol/log/now")))
+    for seconds, only in ((0.01, False), (60.0, True)):
+        seen = found | {probes.tail("/vol/log/now"): lines(seconds)}
+        assert flood.is_slow(case(seen), "/vol/log/now", 10240) is only
+        disk = [one for one in space.full_disk(case(seen)) if one.category == "disk-full"]
+        assert any("truncate" in told([one.fix]) for one in disk) is only
+
+
+def test_what_lies_in_scratch_folders_is_left_for_a_day() -> None:
+    for age, goes in ((600.0, False), (9e5, True)):
+        for place in ("/tmp/x.bin", "/var/tmp/y.iso"):
+            one = parse.Sized(9, NOW - age, "a", place, place)
+            assert room.disposable(one, NOW) is goes
+    assert not room.disposable(parse.Sized(9, 1.0, "a", "/tmp/live.sqlite3", ""), NOW)
+
+
+def test_what_lay_there_for_long_is_not_what_took_the_room() -> None:
+    for age, goes in ((600.0, True), (9e6, False)):
+        seen = looked(rows((9_000_000, age, "/vol/kept/export-2025.csv")))
+        fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
+        assert ("export-2025" in told(fixes)) is goes
+
+
+OPEN = {
+    probes.VITALS: "     63 /proc/7/fd\n7 may have 64 files open",
+    probes.limits(7): "Max open files  64  64  files",
+    probes.CONNECTIONS: "",
+    probes.PROGRAMS: WITH_ENV,
+    probes.show(ENV): "PORT=7400\nTRACE_DIR=/vol/traces\n",
+}
+
+
+def test_files_that_a_setting_has_written_are_not_only_closed_by_a_restart() -> None:
+    listed = "\n".join(
+        f"l-wx------ 1 app app 64 Nov 15 20:01 {n} -> /vol/traces/{n}.trace" for n in range(3, 63)
+    )
+    seen = OPEN | {probes.descriptors(7): listed, probes.copies(ENV): "==> lines <==\n2"}
+    best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
+    assert any("TRACE_DIR" in command for command in best.fix)
+    copied = seen | {probes.copies(ENV): f"==> lines <==\n2\n==> {ENV}.bak <==\n> TRACE_DIR=/vol"}
+    best = max(leaks.descriptors(case(copied, "cannot go on")), key=lambda idea: idea.score)
+    assert any(f"cp {ENV}.bak" in command for command in best.fix)
+    other = seen | {probes.copies(ENV): f"==> lines <==\n2\n==> {ENV}.bak <==\n> PORT=7400"}
+    fixes = [idea.fix for idea in leaks.descriptors(case(other, "cannot go on"))]
+    assert ".bak" not in told(fixes)
+
+
+def test_who_has_what_all_helpers_wait_for_is_ended_and_who_works_with_it_is_not() -> None:
+    helpers = "".join(
+        f"    {pid}       7 app      S      0  0.0  3328     300 bash /app/depot/notify r-{pid}\n"
+        for pid in range(20, 27)
+    )
+    held = [f"/proc/{pid}/fd/9 /vol/live/notify.lock" for pid in (*range(20, 27), 90)]
+    seen = OPEN | {
+        probes.PROCESSES: PROCESSES.replace("0  2.1 13328", "0  0.0 13328") + helpers,
+        probes.OPEN_FILES: "\n".join(held),
+        probes.descriptors(7): "",
+        probes.copies(ENV): "",
+    }
+    best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
+    assert best.fix[0] == "kill 90"
+    assert "restart" not in told([best.fix])
+    busy = seen | {probes.PROCESSES: PROCESSES + helpers}
+    fixes = [idea.fix for idea in leaks.descriptors(case(busy, "cannot go on"))]
+    assert "kill 90" not in told(fixes)
+
+
+def versions(folder: str, names: list[str]) -> str:
+    found = [f"files 300\t{folder}/{name}\nkilobytes 900\t{folder}/{name}" for name in names]
+    found += [f"written {NOW - 9e5 + n} {folder}/{name}" for n, name in enumerate(names)]
+    return "\n".join(found)
+
+
+def test_the_oldest_releases_are_moved_and_the_one_in_use_and_those_before_it_stay() -> None:
+    full = FULL.replace(
+        "10240 10240         0     100% /vol", " 2000  1990        10      99% /vol"
+    )
+    names = [f"2026{month:02}01" for month in range(1, 8)]
+    counted = "1990 /vol\n1850 /vol/releases\n" + "\n".join(f"300 /vol/releases/{n}" for n in names)
+    seen = {
+        probes.INODES: full,
+        room.crowds("/vol"): counted,
+        room.links("/vol"): "/vol/current -> releases/20260701",
+        shelves.look("/vol/releases"): versions("/vol/releases", names),
+        probes.OPEN_FILES: "",
+    }
+    best = max(inodes.no_inodes(case(seen)), key=lambda idea: idea.score)
+    assert "mv " in best.fix[-1]
+    assert "20260101" in best.fix[-1]
+    assert not any(name in best.fix[-1] for name in names[-3:])
+    early = seen | {room.links("/vol"): "/vol/current -> releases/20260101"}
+    assert "mv " not in told([idea.fix for idea in inodes.no_inodes(case(early))])
+
+
+def test_folders_of_years_are_not_versions() -> None:
+    names = [f"scans-{year}" for year in range(2017, 2026)]
+    seen = {shelves.look("/vol/kept"): versions("/vol/kept", names), room.links("/vol"): ""}
+    assert not shelves.older(case(seen), "/vol/kept", "/vol", lambda _: True)
+
+
+def test_very_many_small_files_take_the_room_where_no_large_one_does() -> None:
+    seen = looked(rows((90_000, 9e5, "/vol/live/a.dat"))) | {
+        room.heaps("/vol"): "10240 /vol\n9000 /vol/cache\n700 /vol/live"
+    }
+    ideas = [one for one in inodes.small_files(case(seen)) if one.fix]
+    assert {idea.category for idea in ideas} == {"disk-full"}
+    assert "find /vol/cache" in told([idea.fix for idea in ideas])
+    large = looked(rows((9_000_000, 9e5, "/vol/live/a.dat")))
+    assert not list(inodes.small_files(case(large)))
+
+
+def burning(pid: int, share: float, ready: int) -> str:
+    return (
+        f"{pid} takes {share} % of a core itself and 0 % by what it started, "
+        f"ready to run {ready} times of 8"
+    )
+
+
+def test_a_stranger_is_not_ended_for_being_a_little_busy() -> None:
+    for line, said, ends in (
+        (burning(90, 18.0, 1), "cannot go on", False),
+        (burning(90, 18.0, 1), "timed out", True),
+        (burning(90, 18.0, 8), "cannot go on", True),
+        (burning(90, 80.0, 5), "cannot go on", True),
+    ):
+        found = list(load.runaway(case({probes.BURN: line}, said)))
+        assert ("kill 90" in told([idea.fix for idea in found])) is ends
