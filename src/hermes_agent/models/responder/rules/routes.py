@@ -1,0 +1,163 @@
+"""A front that leads a request astray: it asks for another path than it was asked for, or asks
+somebody else. What whoever is behind it answers when asked itself tells what is right."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from hermes_agent.models.responder.rules.ideas import Idea, keeping, lines, undo_of
+from hermes_agent.models.responder.rules.sed import basic, replacement
+from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view.case import Case
+
+_URL = re.compile(r"\bhttps?://([\w.-]+|\[[0-9a-f:]+\])(?::(\d{1,5}))?(/[\w./@%+~-]*)?")
+_PASS = re.compile(r"^\s*proxy_pass\s+(?P<scheme>https?)://(?P<to>[\w.:-]+)(?P<uri>/[^;\s]*)?\s*;")
+_LOCATION = re.compile(r"^\s*location\s+(?:(?P<how>=|~\*?|\^~)\s+)?(?P<at>\S+)\s*\{")
+_CODE = re.compile(r"(?m)^(\d{3}) after ")
+PREVENT = ("ask through the front after each change of it", "keep its sites under version control")
+LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+class Route(Struct, frozen=True):
+    """Where a front leads what begins so."""
+
+    file: str
+    number: int
+    row: str
+    at: str
+    scheme: str
+    to: str
+    uri: str | None
+    """What stands after the address; None where nothing does, and the path stays as it is."""
+    ports: tuple[int, ...]
+    rewrites: tuple[tuple[int, str], ...] = ()
+
+    def passed(self, path: str) -> str:
+        """The path that is asked for behind it."""
+        return path if self.uri is None else self.uri + path[len(self.at) :]
+
+
+def routes(file: str, text: str) -> list[Route]:
+    """All that a site of nginx leads on."""
+    above, found = list[tuple[str, str]](), list[Route]()
+    ports, rewrites = list[int](), list[tuple[int, str]]()
+    for number, row in enumerate(text.splitlines(), 1):
+        plain = row.partition("#")[0]
+        if listens := re.match(r"\s*listen\s+(?:[\w.*\[\]:]*:)?(\d{1,5})\b", plain):
+            ports.append(int(listens[1]))
+        if place := _LOCATION.match(plain):
+            above.append(("location", place["at"] if place["how"] in (None, "^~", "=") else ""))
+            rewrites = []
+        elif plain.rstrip().endswith("{"):
+            name = (plain.split() or [""])[0]
+            above.append((name, ""))
+            ports = [] if name == "server" else ports
+        if re.match(r"\s*rewrite\s", plain):
+            rewrites.append((number, row))
+        at = next((one for kind, one in reversed(above) if kind == "location"), "")
+        if (led := _PASS.match(plain)) and at:
+            found.append(Route(file, number, row, at, led["scheme"], led["to"], led["uri"],
+                               tuple(ports), tuple(rewrites)))  # fmt: skip
+        for _ in range(plain.count("}")):
+            above = above[:-1]
+    return found
+
+
+def upstreams(texts: Sequence[str]) -> dict[str, str]:
+    """The first server of each group that has a name."""
+    whole = "\n".join(texts)
+    found = re.findall(r"(?m)^\s*upstream\s+([\w.-]+)\s*\{[^}]*?server\s+([\w.:-]+)", whole)
+    return dict(reversed(found))
+
+
+def astray(case: Case) -> Iterator[Idea]:
+    """The check fails at a front, and whoever is behind it answers when asked otherwise."""
+    check = case.brief.check
+    asked = _URL.search(check.command) if check is not None else None
+    if asked is None or asked[1] not in LOCAL:
+        return
+    port, path = int(asked[2] or 80), asked[3] or "/"
+    for front in case.services:
+        if not any(PurePosixPath(word).name == "nginx" for word in case.command(front)):
+            continue
+        texts = {one: case.content(one) for one, _ in case.sources(front)}
+        known = [route for one, text in texts.items() for route in routes(one, text)]
+        fitting = [route for route in known if port in route.ports and path.startswith(route.at)]
+        if fitting:
+            best = max(fitting, key=lambda route: len(route.at))
+            names = upstreams(list(texts.values()))
+            yield from _asked(case, front, best, names.get(best.to, best.to), port, path)
+
+
+def _asked(case: Case, front: str, route: Route, to: str, port: int, path: str) -> Iterator[Idea]:
+    here = probes.timed(f"http://127.0.0.1:{port}{path}")
+    rest = "/" + path[len(route.at) :].lstrip("/")
+    ways = {one: f"{route.scheme}://{to}{one}" for one in (path, rest)}
+    others = {one: f"http://{one}{route.passed(path)}" for one in _instead(case, front, to)}
+    looks = [here, *(probes.timed(url) for url in (*ways.values(), *others.values()))]
+    if wants := case.missing(looks):
+        yield Idea("bad-config", front, f"{route.file} may lead {path} astray", 0.6,
+                   f"{route.file}:{route.number}", lines(route.row), wants)  # fmt: skip
+        return
+    now, gets = _code(case, here), route.passed(path)
+    if _is_well(now) or (now >= 500 and now != 502):
+        return
+    works = [one for one, url in ways.items() if one != gets and _is_well(_ask(case, url))]
+    if works and not _is_well(_ask(case, f"{route.scheme}://{to}{gets}")):
+        uri = "" if path in works else "/"
+        if uri != (route.uri or ""):
+            yield _led(case, front, route, f"{route.scheme}://{route.to}{uri}", path, here)
+    elif route.rewrites and path in ways and _is_well(_ask(case, ways[path])) and not route.uri:
+        number, row = route.rewrites[-1]
+        yield _changed(case, front, route.file, number, row, f"# {row.strip()}", path, here)
+    elif better := [to for to, url in others.items() if _is_well(_ask(case, url))]:
+        new = f"{route.scheme}://{better[0]}{route.uri or ''}"
+        yield _led(case, front, route, new, path, here)
+
+
+def _instead(case: Case, front: str, to: str) -> list[str]:
+    """Where the only service behind a front listens, while it is led where nobody ever does."""
+    port = int(to.rpartition(":")[2]) if to.rpartition(":")[2].isdigit() else 80
+    others = [one for one in case.services if one != front]
+    heard = any(one.port == port for one in case.listeners)
+    if heard or any(port in case.ports(one) for one in others):
+        return []
+    behind = [case.brief.service] if case.brief.service != front else case.needs(front)
+    if len(behind) != 1:
+        return []
+    ports = [own for own in case.ports(behind[0]) if case.listens(behind[0], own)]
+    return [f"127.0.0.1:{ports[0]}"] if len(ports) == 1 else []
+
+
+def _ask(case: Case, url: str) -> int:
+    return _code(case, probes.timed(url))
+
+
+def _code(case: Case, look: str) -> int:
+    found = _CODE.search(case.text(look))
+    return int(found[1]) if found else 0
+
+
+def _is_well(code: int) -> bool:
+    return 200 <= code < 300
+
+
+def _led(case: Case, front: str, route: Route, new: str, path: str, here: str) -> Idea:
+    old = f"{route.scheme}://{route.to}{route.uri or ''}"
+    right = route.row.replace(old, new, 1)
+    return _changed(case, front, route.file, route.number, route.row, right, path, here)
+
+
+def _changed(
+    case: Case, front: str, file: str, number: int, row: str, right: str, path: str, here: str
+) -> Idea:  # fmt: skip
+    sed = f"{number}s|{basic(row.strip())}|{replacement(right.strip(), '|')}|"
+    return Idea(
+        "bad-config", front, f"{file} leads {path} astray: {row.strip()}", 0.88,
+        f"{file}:{number} {row.strip()}", lines(row.strip(), case.text(here).strip()), (),
+        (keeping(file), f"sed -i {shlex.quote(sed)} {shlex.quote(file)}", case.restart(front)),
+        undo_of(file), PREVENT,
+    )  # fmt: skip
