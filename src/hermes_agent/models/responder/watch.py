@@ -2,6 +2,7 @@
 started something anew, is seen before the checks fail again."""
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -90,7 +91,20 @@ def rises(text: str) -> Iterator[Rise]:
 def is_asked(idea: Idea) -> bool:
     """Whether the checks themselves are to show if it goes on: what is kept of each request does
     not become more while nobody asks."""
-    return idea.category in ("descriptor-leak", "memory-leak")
+    return idea.category in ("descriptor-leak", "memory-leak") or bool(idea.piles)
+
+
+def count(idea: Idea) -> str:
+    """What is counted before and after the checks asked."""
+    if not idea.piles:
+        return COUNT
+    return f"{COUNT}; find {shlex.quote(idea.piles)} -xdev -type f | wc -l | sed 's/$/ in a pile/'"
+
+
+def count(idea: Idea) -> str:
+    """The command that counts what is kept, before and after the checks asked."""
+    del idea
+    return COUNT
 
 
 def grown(first: str, last: str, before: Case, idea: Idea) -> str:
@@ -101,9 +115,16 @@ def grown(first: str, last: str, before: Case, idea: Idea) -> str:
         what = f"{more_files - files} more files open"
     elif idea.category == "memory-leak" and more_memory - memory >= ASKED * KEPT:
         what = f"{more_memory - memory} kilobytes more"
+    elif idea.piles and _piled(last) - _piled(first) >= ASKED - 1:
+        what = f"{_piled(last) - _piled(first)} more files in {idea.piles}"
     else:
         return ""
     return f"{idea.component} has {what} after it was asked {ASKED} times"
+
+
+def _piled(text: str) -> int:
+    found = re.search(r"^\s*(\d{1,9}) in a pile$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def _taken(text: str, names: set[str]) -> tuple[int, int]:

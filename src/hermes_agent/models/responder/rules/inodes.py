@@ -56,6 +56,7 @@ def no_inodes(case: Case) -> Iterator[Idea]:
             locus=folder,
             evidence=lines(mount.line, line, spoken),
             wants=case.missing((probes.names_in(folder),)),
+            piles=folder,
         )
         yield from thinned(case, known, folder, mount)
 
@@ -224,7 +225,7 @@ def small_files(case: Case) -> Iterator[Idea]:
             yield known
             continue
         known = replace(
-            known, claim=f"{known.claim}: {folder} takes most of it", locus=folder,
+            known, claim=f"{known.claim}: {folder} takes most of it", locus=folder, piles=folder,
             evidence=lines(mount.line, line, spoken),
         )  # fmt: skip
         yield from thinned(case, known, folder, mount)

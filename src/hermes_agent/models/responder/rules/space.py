@@ -149,7 +149,7 @@ def _moved(
     if chosen and _is_worth_it(mount, chosen) and room.is_room_aside(case, size, mount.path):
         paths = [one.path for one in chosen]
         moved = _freed(known, chosen, room.aside(paths), more)
-        yield replace(moved, undo=room.back(paths))
+        yield replace(moved, undo=room.back(paths), piles=room.pile(chosen))
 
 
 def _freed(known: Idea, chosen: list[parse.Sized], fix: tuple[str, ...], more: float) -> Idea:
