@@ -256,3 +256,20 @@ def test_one_piece_of_work_that_cannot_be_read_is_put_aside() -> None:
     rows = (state.beside(path), f"6 1794772000.0 root {path}\n12\n")
     idea = best(state.damaged, case(said, rows, (probes.rows(path), "")))
     assert idea.fix[0].startswith(f"mv -T --backup=numbered {path} /var/tmp/")
+
+
+def test_what_was_installed_and_put_aside_comes_back_or_is_called_by_its_place() -> None:
+    said = "ModuleNotFoundError: No module named 'shop_core'\n"
+    look = next(iter(best(entry.module, case(said)).wants))
+    old = "/opt/shop/venv-2026-09"
+    there = (look, f"{old}/lib/python3.11/site-packages/shop_core\n")
+    plain = best(entry.module, case(said, there)).fix
+    assert f"{old}/bin/python /opt/shop" in plain[1]
+    told = PROGRAMS.replace("python3 ", "/opt/shop/venv/bin/python ", 1)
+    back = best(entry.module, case(said, there, (probes.PROGRAMS, told)))
+    assert back.fix[1] == f"cp -a {old} /opt/shop/venv"
+    assert back.undo.endswith("mv -T /opt/shop/venv.replaced /opt/shop/venv")
+    elsewhere = PROGRAMS.replace("python3 ", "/srv/env/bin/python ", 1)
+    assert f"{old}/bin/python" in best(
+        entry.module, case(said, there, (probes.PROGRAMS, elsewhere))
+    ).fix[1]  # fmt: skip

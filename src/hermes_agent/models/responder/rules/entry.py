@@ -20,6 +20,7 @@ from hermes_agent.models.responder.rules.ideas import (
 from hermes_agent.models.responder.rules.port import reread
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.house import SYSTEM
 
 _OPTION = re.compile(
     r"(?:unrecogni[sz]ed|unknown|unexpected|invalid|illegal|bad|no such|unsupported|undefined"
@@ -47,6 +48,7 @@ _RUNS = re.compile(
 """How variables are called that say which code is run."""
 _SIMPLE_VALUE = re.compile(r"[\w ./:@+=,?&-]*")
 REREAD = "supervisorctl reread"
+_VENV = re.compile(r"(.+)/lib/python[\d.]+/site-packages/")
 PREVENT = ("try a changed entry before it is rolled out",)
 
 
@@ -202,7 +204,7 @@ def module(case: Case) -> Iterator[Idea]:
             "bad-config", service, f"{service} does not find its module {name}",
             0.86 if mend else 0.62, f"{path}: {name}" + (f", {there[0]}" if there else ""),
             lines(line, *there[:1]), case.missing((look,)),
-            (*mend, *_again(case, service, path)) if mend else (), undo_of(path), PREVENT,
+            (*mend, *_again(case, service, path)) if mend else (), _undone(mend, path), PREVENT,
         )  # fmt: skip
 
 
@@ -211,14 +213,12 @@ def _importable(case: Case, service: str, place: str) -> tuple[tuple[str, ...], 
     definition = case.definition(service)
     entry = definition.path if definition else ""
     told = definition.settings.get("environment", "") if definition else ""
-    row = f"command={definition.command}" if definition else ""
     looked = re.search(r"PYTHONPATH=\"?([^\",]+)", told)
     if looked:
         folder = shlex.quote(looked[1].split(":")[0])
         return (f"mkdir -p {folder}", f"cp -rp {shlex.quote(place)} {folder}/"), f"{folder}/"
-    if own := re.match(r"(.+)/lib/python[\d.]+/site-packages/", place):
-        new = re.sub(r"(?<![\w/])python3?(?![\w.])", f"{own[1]}/bin/python", row, count=1)
-        return (swapped(entry, row, new) if new != row else ()), entry
+    if own := _VENV.match(place):
+        return _with_venv(case, service, own[1])
     value = f'PYTHONPATH="{PurePosixPath(place).parent}"'
     if told:
         return swapped(
@@ -227,6 +227,38 @@ def _importable(case: Case, service: str, place: str) -> tuple[tuple[str, ...], 
     name = shlex.quote(entry)
     add = shlex.quote(f"/^\\[program:{service}\\]/a environment={value}")
     return (keeping(entry), f"sed -i {add} {name}"), entry
+
+
+def _with_venv(case: Case, service: str, venv: str) -> tuple[tuple[str, ...], str]:
+    """It is run with what is installed in a folder: that which was put aside for another is put
+    back in its place, else it is called by its own."""
+    for path, text in _texts(case, service):
+        for row in (one for one in text.splitlines() if one.strip()[:1] not in ("#", ";")):
+            if used := re.search(r"(?<![\w.])(/[\w./@+-]+)/bin/python[\d.]*(?![\w.-])", row):
+                now, old = used[1], PurePosixPath(venv)
+                if now == venv or now.startswith(SYSTEM) or f"{now}/".startswith("/opt/bin/"):
+                    continue
+                if str(old.parent) == str(PurePosixPath(now).parent) and _is_aside(old.name, now):
+                    was, new = shlex.quote(venv), shlex.quote(now)
+                    return (f"mv -T {new} {new}.replaced", f"cp -a {was} {new}"), now
+                return swapped(path, row, row.replace(f"{now}/bin/", f"{venv}/bin/", 1)), path
+            new = re.sub(r"(?<![\w/.-])python3?(?![\w.-])", f"{venv}/bin/python", row, count=1)
+            if new != row and re.search(r"\.py\b|-m ", row):
+                return swapped(path, row, new), path
+    return (), venv
+
+
+def _undone(mend: tuple[str, ...], path: str) -> str:
+    if not mend or not mend[0].startswith("mv "):
+        return undo_of(path)
+    own = shlex.quote(path)
+    return f"mv -T {own} {own}.tried; mv -T {own}.replaced {own}"
+
+
+def _is_aside(name: str, now: str) -> bool:
+    """Whether a folder is called as another is, and a word more."""
+    own = PurePosixPath(now).name
+    return re.fullmatch(rf"\.?{re.escape(own)}[._~-].+|.+[._-]{re.escape(own)}", name) is not None
 
 
 def variable(case: Case) -> Iterator[Idea]:
