@@ -4,10 +4,12 @@ import pytest
 
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import content
-from hermes_agent.models.responder.acting import Tried, fresh_ideas, lasts
+from hermes_agent.models.responder.acting import fresh_ideas
 from hermes_agent.models.responder.brief import Brief, BriefService
+from hermes_agent.models.responder.lasts import lasts
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.tried import Tried
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.grown import added, gist, new_troubles

@@ -3,12 +3,12 @@
 import pytest
 
 from hermes_agent.core.messages import ToolCall, ToolMessage
-from hermes_agent.models.responder.acting import Tried
 from hermes_agent.models.responder.brief import Brief, BriefService
 from hermes_agent.models.responder.easing import eased, lasting, looked_back, undoing
 from hermes_agent.models.responder.investigate import _raise_others
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.tried import Tried
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen

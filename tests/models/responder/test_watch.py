@@ -4,10 +4,11 @@ import pytest
 
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import watch
-from hermes_agent.models.responder.acting import Tried, lasts
 from hermes_agent.models.responder.brief import Brief
+from hermes_agent.models.responder.lasts import lasts
 from hermes_agent.models.responder.moves import Answer
 from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.tried import Tried
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen

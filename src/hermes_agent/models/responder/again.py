@@ -8,17 +8,11 @@ from msgspec.structs import replace
 from hermes_agent.models.responder import follow
 from hermes_agent.models.responder.acting import (
     AT_ONCE,
-    CASCADE,
-    Tried,
-    cause_of,
     ended_by,
     fresh_ideas,
-    incident,
     mend,
     report,
-    run,
     settle_on,
-    terminal,
 )
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.child import closer
@@ -27,6 +21,7 @@ from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.config import nginx_test
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.rules.names import DATAGRAMS
+from hermes_agent.models.responder.tried import CASCADE, Tried, cause_of, incident, run, terminal
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, case_of
 from hermes_agent.models.responder.view.seen import Seen, seen

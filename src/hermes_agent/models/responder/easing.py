@@ -4,11 +4,11 @@ back where it did not."""
 import re
 from collections.abc import Generator, Sequence
 
-from hermes_agent.models.responder.acting import Tried, hypothesis, terminal
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.tried import Tried, hypothesis, terminal
 from hermes_agent.models.responder.view.case import Case, case_of, paths_in
 from hermes_agent.models.responder.view.grown import new_troubles
 from hermes_agent.models.responder.view.seen import Seen

@@ -4,28 +4,25 @@ import re
 from collections.abc import Generator, Sequence
 
 from hermes_agent.models.responder import content, follow
-from hermes_agent.models.responder.acting import (
-    Steps,
-    Tried,
-    ended_by,
-    held,
-    holds,
-    hypothesis,
-    incident,
-    lasts,
-    mend,
-    report,
-    run,
-    settle_on,
-    terminal,
-)
+from hermes_agent.models.responder.acting import ended_by, mend, report, settle_on
 from hermes_agent.models.responder.again import confirmed, remembered
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.child import closer, observations, task_for
 from hermes_agent.models.responder.easing import lasting, looked_back
+from hermes_agent.models.responder.lasts import lasts
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.tried import (
+    Steps,
+    Tried,
+    held,
+    holds,
+    hypothesis,
+    incident,
+    run,
+    terminal,
+)
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, case_of
 from hermes_agent.models.responder.view.seen import Seen, quotes, seen
@@ -37,8 +34,9 @@ INTRODUCTION = (
 LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 6
 """Remedies that are tried before people are asked."""
-CALM = 4
-"""Verifications in a row after which an alert is taken for mistaken."""
+CALM = (3, 4, 5)
+"""Seconds between verifications after which an alert is taken for mistaken: longer in all than what
+shares requests out leaves alone one that failed."""
 SHOWN = 40
 """Letters by which a quote is known that was refused."""
 LIKELY = 0.5
@@ -55,6 +53,7 @@ def investigation(brief: Brief) -> Work:
     if ended:
         return ended
     known, well = yield from _triage(brief, LOOK_AGAIN if tried.ideas else INTRODUCTION)
+    tried.holding = well and not tried.fickle
     if well and tried.done and not tried.doubted:
         ended = yield from _lasting(tried, brief)
         if ended:
@@ -62,13 +61,14 @@ def investigation(brief: Brief) -> Work:
     elif well and not tried.doubted:
         if (yield from _is_calm()):
             return (yield from _false_alarm(brief))
-        tried.fickle = True
+        tried.fickle, tried.holding = True, False
     if follow.categories(brief) and not tried.ideas:
         ended = yield from remembered(brief, known, books, tried)
         if ended:
             return ended
         if tried.ideas:
             known, well = yield from _triage(brief, LOOK_AGAIN)
+            tried.holding = well
             if well and not tried.doubted and (ended := (yield from _lasting(tried, brief))):
                 return ended
     if not well and (yield from looked_back(brief, known, tried)):
@@ -85,6 +85,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
         if attempt:
             kept = lasting(known, tried)
             known, well = yield from _triage(brief, "That was not all. I look again.")
+            tried.holding = well and not tried.fickle
             if well and tried.done and tried.ideas and not tried.doubted:
                 ended = yield from _lasting(tried, brief)
                 if ended:
@@ -144,9 +145,14 @@ def _is_telling(unit: parse.Program) -> bool:
 
 def _is_calm() -> Generator[Move, Answer, bool]:
     """Whether the checks go on to hold, time after time: what serves in turn may be ill in one."""
-    looks = (terminal("sleep 3"), *(incident("verify") for _ in range(CALM)))
+    looks = tuple(
+        call
+        for seconds in CALM
+        for call in (terminal(f"sleep {seconds}"), incident("verify"), incident("verify"))
+    )
     answer = yield Move("The checks hold now. I look whether they go on to.", looks)
-    return len(answer.results) == len(looks) and all(map(held, answer.results[1:]))
+    verified = [one for one in answer.results if one.name == "incident"]
+    return len(answer.results) == len(looks) and all(map(held, verified))
 
 
 def _false_alarm(brief: Brief) -> Work:

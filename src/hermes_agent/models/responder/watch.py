@@ -101,12 +101,6 @@ def count(idea: Idea) -> str:
     return f"{COUNT}; find {shlex.quote(idea.piles)} -xdev -type f | wc -l | sed 's/$/ in a pile/'"
 
 
-def count(idea: Idea) -> str:
-    """The command that counts what is kept, before and after the checks asked."""
-    del idea
-    return COUNT
-
-
 def grown(first: str, last: str, before: Case, idea: Idea) -> str:
     """What was taken and not given back while the checks asked; empty where nothing was."""
     names = {one.command for one in before.processes if _is_meant(one, before, idea)}

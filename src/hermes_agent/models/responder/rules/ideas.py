@@ -44,11 +44,11 @@ class Idea(Struct, frozen=True):
     prevent: tuple[str, ...] = ()
     proof: str = ""
     """A look that must come out well, too, before it counts as mended: what checks see too late."""
-    piles: str = ""
-    """A folder from which things were moved: it must not grow again when the checks ask."""
     finish: tuple[str, ...] = ()
     """The fix is only a trial: this makes it last where the checks hold meanwhile; else the trial
     is undone at once."""
+    piles: str = ""
+    """A folder from which things were moved: it must not grow again when the checks ask."""
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:
