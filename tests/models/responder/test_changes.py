@@ -4,12 +4,12 @@ import json
 
 from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.rules.certificate import certificate
-from hermes_agent.models.responder.rules.clock import clock
+from hermes_agent.models.responder.rules.clock import clock, given
 from hermes_agent.models.responder.rules.config import configuration, swapped
 from hermes_agent.models.responder.rules.former import is_before
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.rules.jobs import missed
-from hermes_agent.models.responder.rules.release import release
+from hermes_agent.models.responder.rules.release import history, release
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -147,3 +147,46 @@ def test_a_halted_run_that_holds_the_lock_is_ended_and_a_busy_one_is_not() -> No
         })  # fmt: skip
         killed = [i for i in missed(machine) if any(c.startswith("kill 41") for c in i.fix)]
         assert bool(killed) == ended
+
+
+COMMITS = """\
+commit ccc3333 1794772800 Totals by region
+main.py
+commit bbb2222 1794772700 Totals
+main.py
+commit aaa1111 1790000000 Faster
+main.py
+before ccc3333 HEAD@{{1794772900}} {0}
+before aaa1111 HEAD@{{1790000001}} commit: Faster
+"""
+
+
+def test_commits_that_were_taken_over_together_are_gone_back_behind_together() -> None:
+    failing = "==> /var/log/api-a.out <==\n2026-11-15 20:03:10 TypeError: region\n"
+    for told, wanted in (("pull: Fast-forward", "aaa1111"), ("commit: Totals", "bbb2222")):
+        entry = PROGRAMS.replace("stdout", "directory=/opt/api/a\nstdout", 1)
+        seen = {
+            probes.PROGRAMS: entry,
+            history("/opt/api/a"): COMMITS.format(told),
+            probes.LOGS: failing,
+        }
+        found = [idea for idea in release(case(**seen)) if "commit ccc3333" in idea.claim]
+        assert best(found).fix[0].endswith(f"checkout -q {wanted}")
+
+
+def test_a_program_that_stands_before_the_real_one_and_shifts_its_time_is_found() -> None:
+    shim = "/usr/local/sbin/run-api"
+    seen = {
+        probes.STATUS: "api-a   RUNNING   pid 7, uptime 0:10\n",
+        probes.PROCESSES: "    7 1 root S 0 0.0 900 70 /opt/api/bin/api\n",
+        probes.LOGS: "==> /var/log/api-a.out <==\n2026-11-15 20:03:10 signed in the future\n",
+        given(7): "LD_PRELOAD=/usr/lib/faketime/libfaketime.so.1\nFAKETIME=-3h\n",
+        probes.show("/opt/api/bin/api"): "",
+        probes.show("/opt/api/etc/a.json"): "{}",
+        probes.mentions("FAKETIME"): "",
+        probes.mentions("faketime"): f"{shim}:2:exec faketime -f '-3h' \"$@\"\n",
+        probes.copies(shim): "",
+    }
+    found = [idea for idea in clock(case(**seen)) if idea.fix]
+    assert best(found).locus == shim
+    assert any("sed" in one and one.endswith(shim) for one in best(found).fix)

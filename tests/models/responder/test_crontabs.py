@@ -128,3 +128,40 @@ def test_a_run_that_does_nothing_is_ended_and_one_at_work_is_not() -> None:
 
 def test_the_next_run_is_waited_for_where_nothing_speaks_against_it() -> None:
     assert best("* * * * * root /srv/digest").fix == ("sleep 63",)
+
+
+SCRIPT = "/srv/digest/run.sh"
+SWITCH = "/etc/default/digest"
+
+
+def switched(guard: str, told: str) -> Idea:
+    text = f"#!/bin/sh\n. {SWITCH}\n{guard}\necho > /data/digest.txt\n"
+    return best(
+        f"* * * * * root {SCRIPT}",
+        **{probes.show(SCRIPT): text, probes.show(SWITCH): f"# of {SCRIPT}\n{told}\n"},
+    )
+
+
+def test_a_setting_that_makes_a_job_go_away_is_set_so_that_it_goes_on() -> None:
+    found = switched('[ "$ENABLED" = yes ] || exit 0', "ENABLED=no")
+    assert "ENABLED=yes" in found.fix[1]
+    assert found.fix[1].endswith(SWITCH)
+    found = switched('if [ "${PAUSED:-0}" = 1 ]; then\n  exit 0\nfi', "PAUSED=1")
+    assert "PAUSED=0" in found.fix[1]
+    found = switched('test "$RUN" != true && exit', 'RUN="false"')
+    assert 'RUN="true"' in found.fix[1]
+
+
+def test_a_setting_that_lets_a_job_go_on_stays_and_so_does_one_that_only_says_how() -> None:
+    for guard, told in (
+        ('[ "$ENABLED" = yes ] || exit 0', "ENABLED=yes"),
+        ('if [ "$VERBOSE" = 1 ]; then\n  set -x\nfi', "VERBOSE=1"),
+        ('[ "$MODE" = weekly ] && exit 0', "MODE=weekly"),
+    ):
+        assert all(SWITCH not in command for command in switched(guard, told).fix)
+
+
+def test_a_daemon_that_was_halted_goes_on() -> None:
+    rows = "    9 1 root T 0 0.0 900 70 /usr/sbin/cron -f\n"
+    found = best(f"* * * * * root {SCRIPT}", **{probes.PROCESSES: rows})
+    assert found.fix[0] == "kill -CONT 9"

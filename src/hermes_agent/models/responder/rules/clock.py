@@ -185,12 +185,13 @@ def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
     faked = next((x for pid in pids for x in case.text(given(pid)).splitlines() if x), "")
     where = _setting_file(case, service, faked)
     if faked and not where:
-        word = "FAKETIME" if "FAKETIME" in faked.upper() else faked.partition("=")[0]
-        if wants := case.missing((probes.mentions(word),)):
+        faketime = "FAKETIME" in faked.upper()
+        words = ("FAKETIME", "faketime") if faketime else (faked.partition("=")[0],)
+        if wants := case.missing(probes.mentions(word) for word in words):
             claim = f"something gives {service} {faked.partition('=')[0]}"
             yield Idea("clock-jump", service, claim, 0.6, service, lines(odd, faked), wants)
             return
-        told = case.text(probes.mentions(word)).splitlines()
+        told = [x for word in words for x in case.text(probes.mentions(word)).splitlines()]
         where = next((path for line in told if _gives(path := line.partition(":")[0])), "")
         if where and _FAKED.search(faked):
             row = next(x for x in told if x.startswith(where)).split(":", 2)[-1]

@@ -108,12 +108,14 @@ def _blocked(
             0.7 + 0.15 * bool(waiting) + 0.05 * idle + 0.05 * bool(spoken) - 0.2 * doubtful,
             f"pid {root.pid}, {root.name or root.user}" + (f", table {table[1]}" if table else ""),
             lines(root.line, waiting[0].line if waiting else "", spoken), (),
-            (psql(place, end, user),), "its client begins the transaction again",
+            (psql(place, end, user),) if holders.may_end(case, root.name) else (),
+            "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
             holders.gone(place, user, root),
         )  # fmt: skip
         yield from holders.behind(case, place, user, root, len(waiting), spoken)
-        if root.name in case.programs and root.name != case.database_of(place[1]):
+        known_one = root.name in case.programs and holders.may_end(case, root.name)
+        if known_one and root.name != case.database_of(place[1]):
             yield Idea(
                 "database-lock", root.name, f"{root.name} takes a lock and keeps it", 0.64,
                 f"{root.name}, pid {root.pid}", lines(root.line, spoken), (),
@@ -165,8 +167,9 @@ def _holding(case: Case, service: str, place: Place, user: str, spoken: str) -> 
     strong = [row for row in strong if row[0] != "0" and "Exclusive" in row[3]]
     for row in strong:
         hard = row[3] in ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock")
-        if not hard and not row[2].startswith("idle in transaction"):
-            continue  # it works
+        works = not hard and not row[2].startswith("idle in transaction")
+        if works or not holders.may_end(case, row[1]):
+            continue
         end = f"select pg_terminate_backend({row[0]})"
         yield Idea(
             "database-lock", component,
@@ -188,10 +191,10 @@ def _limited(
     kind, name = limit[1], limit[2]
     idle = [one for one in sessions if one.state.startswith("idle")]
     idle = [one for one in idle if one.user == name] if kind == "role" else idle
+    whose = f"{'usename' if kind == 'role' else 'datname'} = '{name}'"
     end = (
-        "select count(pg_terminate_backend(pid)) from pg_stat_activity where "
-        f"{'usename' if kind == 'role' else 'datname'} = '{name}' and state like 'idle%' "
-        "and pid <> pg_backend_pid()"
+        f"select count(pg_terminate_backend(pid)) from pg_stat_activity where {whose} and "
+        "state like 'idle%' and pid <> pg_backend_pid()"
     )
     yield Idea(
         "pool-exhausted", case.database_of(place[1]) or service,
@@ -200,6 +203,7 @@ def _limited(
         lines(spoken, *(one.line for one in idle[:2])), (),
         (psql(place, end, user),) if idle else (), "its clients connect again",
         ("size limits of roles by the pools of their clients", "give connections back"),
+        holders.fewer(place, user, whose, len(idle)) if idle else "",
     )  # fmt: skip
 
 
@@ -219,7 +223,7 @@ def _crowded(
     name, most = max(idle.items(), key=lambda item: len(item[1]))
     if not re.fullmatch(r"[\w .:@/-]+", name):
         return  # it goes into a query
-    culprit = name if name in case.services else ""
+    culprit = name if name in case.services else holders.owner(case, place, most)
     if culprit:
         yield from pool.resized(case, culprit, spoken, most[0].line)
     condition = "application_name" if most[0].name else "usename"
@@ -234,6 +238,7 @@ def _crowded(
         0.65 + 0.2 * (len(most) * 2 >= len(sessions)), f"{name}, pid {most[0].pid}",
         lines(spoken, most[0].line), (), fix, "its client connects again",
         ("give connections back", "limit the connections of each role", "alert on their number"),
+        holders.fewer(place, user, f"{condition} = '{name}'", len(most)),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@ its client goes on."""
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.rules.postgres import Place, Session, literal, psql
@@ -16,6 +16,9 @@ WAIT = 5
 """After so many seconds it is looked whether a session was begun again."""
 _SAME = "left(regexp_replace(query, '\\s+', ' ', 'g'), 160)"
 _NO = re.compile(r"(?i)false|no|off|0|never")
+_LEFT_ALONE = re.compile(
+    r"(?:must|may|should) (?:not|never)|do not|don't|never|\bnot to be\b", re.IGNORECASE
+)
 PREVENT = ("let jobs work in small steps, with a lock_timeout", "let jobs give up after a while")
 
 
@@ -45,33 +48,49 @@ def client(case: Case, place: Place, session: Session) -> int:
     return 0
 
 
+def owner(case: Case, place: Place, found: Sequence[Session]) -> str:
+    """The service that most of these sessions are of, whatever they call themselves."""
+    owners = [case.owner(client(case, place, one)) for one in found]
+    name = max(owners, key=owners.count, default="")
+    return name if owners.count(name) * 2 > len(owners) else ""
+
+
+def fewer(place: Place, user: str, whose: str, before: int) -> str:
+    """A look that fails where as many idle sessions are there again as before."""
+    count = (
+        f"select count(*) from pg_stat_activity where {whose} and state like 'idle%' and "
+        "pid <> pg_backend_pid()"
+    )
+    return f'sleep {WAIT}; test "$({psql(place, count, user)})" -lt {max(1, before * 4 // 5)}'
+
+
 def behind(
     case: Case, place: Place, user: str, root: Session, waiting: int, spoken: str
 ) -> Iterator[Idea]:
     """Stop whoever begins it again: a job that somebody started by hand, or a loop that nobody
     looks after. What is to run all the time is not stopped."""
     pid = client(case, place, root)
-    owner = root.name if root.name in case.programs else case.owner(pid)
-    if not owner and not pid and waiting and (wants := case.missing((probes.CONNECTIONS,))):
+    program = root.name if root.name in case.programs else case.owner(pid)
+    if not program and not pid and waiting and (wants := case.missing((probes.CONNECTIONS,))):
         yield Idea("database-lock", case.brief.service, "who holds it may begin it again", 0.6,
                    f"pid {root.pid}", lines(root.line), wants)  # fmt: skip
     again, stop, shown, undo = False, "", "", ""
-    main = case.process(case.programs[owner].pid) if owner in case.programs else None
-    if main is not None and is_job(case, owner):
+    main = case.process(case.programs[program].pid) if program in case.programs else None
+    if main is not None and is_job(case, program):
         again, shown = is_older(main, root), main.line
-        stop = f"supervisorctl stop {shlex.quote(case.programs[owner].name)}"
+        stop = f"supervisorctl stop {shlex.quote(case.programs[program].name)}"
         undo = stop.replace(" stop ", " start ")
-    elif not owner and (chain := case.strangers(pid, harmful=True))[1:]:
+    elif not program and (chain := case.strangers(pid, harmful=True))[1:]:
         again, shown = is_older(chain[0], root), chain[0].line
         stop, undo = f"kill {chain[0].pid}", "it was started by hand: start it again"
-    if not stop or not (again or owner):
+    if not stop or not (again or program):
         return
     end = f"select pg_terminate_backend(pid) from pg_stat_activity where {_alike(root)}"
     yield Idea(
-        "database-lock", owner or case.database_of(place[1]) or case.brief.service,
-        f"{owner or shown.split(maxsplit=8)[-1][:60]} begins a transaction again that holds what "
+        "database-lock", program or case.database_of(place[1]) or case.brief.service,
+        f"{program or shown.split(maxsplit=8)[-1][:60]} begins a transaction again that holds what "
         f"{waiting} wait for",
-        0.97 if again else 0.62, f"{owner or root.name}, pid {root.pid}",
+        0.97 if again else 0.62, f"{program or root.name}, pid {root.pid}",
         lines(root.line, shown, spoken), (), (stop, "sleep 1", psql(place, end, user)), undo,
         PREVENT, gone(place, user, root),
     )  # fmt: skip
@@ -82,8 +101,15 @@ def is_job(case: Case, service: str) -> bool:
     definition, own = case.definition(service), case.brief.service
     if definition is None or not case.supervised or service in (own, *case.needs(own)):
         return False
+    if not may_end(case, service):
+        return False
     told = [definition.settings.get(key, "") for key in ("autostart", "autorestart")]
     return any(_NO.fullmatch(one.strip()) for one in told)
+
+
+def may_end(case: Case, name: str) -> bool:
+    """Whether nobody wrote down that its work must not be ended."""
+    return name not in case.services or _LEFT_ALONE.search(case.about(name)) is None
 
 
 def is_older(process: parse.Process, root: Session) -> bool:

@@ -81,6 +81,14 @@ def _no_daemon(case: Case, name: str, daemons: list[str]) -> Iterator[Idea]:
                 lines(program.line), (), (case.restart(daemon), WAIT),
                 f"supervisorctl stop {daemon}", ("have it restarted by itself", *PREVENT),
             )  # fmt: skip
+            continue
+        own = case.process(program.pid)
+        if own is not None and own.state.startswith("T"):
+            yield Idea(
+                "job-missed", daemon, f"{daemon}, which begins {name}, was halted", 0.93,
+                f"{daemon}, pid {own.pid}", lines(own.line, program.line), (),
+                (f"kill -CONT {own.pid}", WAIT), f"kill -STOP {own.pid}", PREVENT,
+            )  # fmt: skip
 
 
 def _daemons(case: Case) -> list[str]:

@@ -30,6 +30,8 @@ _ASIDE = re.compile(
     r"(?:^|[._-])(?:old|bak|back-?ups?|orig|prev(?:ious)?|saved?|former|replaced)$", re.IGNORECASE
 )
 _COMMIT = re.compile(r"^commit ([0-9a-f]{4,40}) (\d+) (.*)$")
+_BEFORE = re.compile(r"^before ([0-9a-f]{4,40}) \S+ (.*)$", re.MULTILINE)
+_TAKEN = re.compile(r"pull|merge|reset|checkout|rebase|cherry-pick|fast-forward", re.IGNORECASE)
 _MOST = 3
 
 
@@ -154,7 +156,12 @@ _GIT = (
 
 
 def history(folder: str) -> str:
-    return f"{_GIT} -C {shlex.quote(folder)} log -n 5 --format='commit %h %ct %s' --name-only"
+    """Its commits, and what was checked out before, the last first."""
+    git = f"{_GIT} -C {shlex.quote(folder)}"
+    return (
+        f"{git} log -n 5 --format='commit %h %ct %s' --name-only; "
+        f"{git} log -g -n 4 --format='before %h %gd %gs' --date=unix"
+    )
 
 
 def _checked_out(case: Case, service: str) -> Iterator[Idea]:
@@ -177,8 +184,17 @@ def _checked_out(case: Case, service: str) -> Iterator[Idea]:
             "bad-deploy", service, f"commit {now} of {service} ({title}) is worse than the one "
             "before", min(_score(case, service, now) + 0.15 * recent + 0.1 * named, 0.86),
             f"{folder} {now}", lines(code or broken, f"commit {now} {time} {title}"), (),
-            (f"{git} {commits[1][0]}", case.restart(service)), f"{git} {now}", PREVENT,
+            (f"{git} {_checked_out_before(seen.output, now) or commits[1][0]}",
+             case.restart(service)), f"{git} {now}", PREVENT,
         )  # fmt: skip
+
+
+def _checked_out_before(text: str, now: str) -> str:
+    """What was there before others were taken over, of which there may have been several at
+    once; empty where that is not known."""
+    rows = _BEFORE.findall(text)
+    taken = bool(rows) and rows[0][0] == now and _TAKEN.match(rows[0][1]) is not None
+    return next((name for name, _ in rows[1:] if name != now), "") if taken else ""
 
 
 def _commits(text: str) -> list[tuple[str, int, str, list[str]]]:
@@ -186,7 +202,7 @@ def _commits(text: str) -> list[tuple[str, int, str, list[str]]]:
     for line in text.splitlines():
         if head := _COMMIT.match(line):
             found.append((head[1], int(head[2][:12]), head[3], []))
-        elif found and line.strip():
+        elif found and line.strip() and not _BEFORE.match(line):
             found[-1][3].append(line.strip())
     return found
 

@@ -31,6 +31,19 @@ _LEFT = re.compile(
     r"|hush|lockout|nocron",
     re.IGNORECASE,
 )
+_SOURCED = re.compile(
+    r"^\s*(?:\[[^\]]*\]\s*&&\s*)?(?:\.|source)\s+[\"']?(\S+?)[\"']?\s*(?:[;&|].*)?$", re.MULTILINE
+)
+_ASKED = re.compile(
+    r"(?:\[\[?|\btest)\s+[\"']?\$\{?(\w+)(?::?-[^}]*)?\}?[\"']?\s+(=|==|!=|-eq|-ne)\s+"
+    r"[\"']?([\w.-]+)[\"']?\s*(?:\]\]?)?\s*(\|\||&&|;\s*then\b)\s*(?:\{\s*)?"
+    r"(?:echo[^;&]*[;&]+\s*)?(?:exit\b|$)"
+)
+"""A setting that a script asks for before it goes on or goes away."""
+_OPPOSITE = {
+    "1": "0", "0": "1", "yes": "no", "no": "yes", "true": "false", "false": "true", "on": "off",
+    "off": "on", "enabled": "disabled", "disabled": "enabled",
+}  # fmt: skip
 _BAD_START = re.compile(r"bad interpreter|exec format|\^M|\\r|not found", re.IGNORECASE)
 
 
@@ -42,6 +55,7 @@ def script(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
     yield from _moved(case, name, job, said)
     yield from _started(case, name, job, said)
     yield from _kept_off(case, name, job)
+    yield from _switched_off(case, name, job)
 
 
 def first_line(path: str) -> str:
@@ -131,6 +145,56 @@ def _kept_off(case: Case, name: str, job: Job) -> Iterator[Idea]:
                 lines(row, *case.text(probes.walk(path)).splitlines()[-1:]), (),
                 (put_away(path), WAIT), taken_out(path), PREVENT,
             )  # fmt: skip
+
+
+def _switched_off(case: Case, name: str, job: Job) -> Iterator[Idea]:
+    """A setting that its script reads makes it go away at once."""
+    text = case.content(job.script)
+    files = [path for path in _SOURCED.findall(text) if path.startswith("/")]
+    rows = text.splitlines()
+    for at, row in enumerate(rows):
+        asked = _ASKED.search(row)
+        if asked is None or not _leaves(asked, rows[at + 1 : at + 4]):
+            continue
+        if wants := case.missing(probes.show(path) for path in files[:3]):
+            yield Idea("job-missed", name, f"a setting may keep {name} from its work", 0.55,
+                       job.script, lines(row), wants)  # fmt: skip
+            return
+        for path in [*files[:3], job.script]:
+            told = re.search(
+                rf"^\s*(?:export\s+)?{asked[1]}=([\"']?)([\w.-]*)\1\s*(?:#.*)?$",
+                case.content(path), re.MULTILINE,
+            )  # fmt: skip
+            right = _right(asked, told[2]) if told else ""
+            if told is None or not right:
+                continue
+            line = told[0].strip()
+            yield Idea(
+                "job-missed", name, f"{line} in {path} keeps {name} from its work", 0.88,
+                f"{path}: {line}", lines(line, row), (),
+                (*swapped(path, line, line.replace(f"={told[1]}{told[2]}", f"={told[1]}{right}")),
+                 WAIT), undo_of(path), PREVENT,
+            )  # fmt: skip
+
+
+def _leaves(asked: re.Match[str], after: list[str]) -> bool:
+    """Whether a script ends there: in the same row, or in what follows it."""
+    if asked[0].endswith("exit"):
+        return True
+    body = [row.strip() for row in after]
+    ends = next((at for at, row in enumerate(body) if re.match(r"fi\b|else\b|elif\b", row)), 3)
+    return any(re.match(r"(?:echo.*[;&]\s*)?exit\b", row) for row in body[:ends])
+
+
+def _right(asked: re.Match[str], value: str) -> str:
+    """What a setting must be for the script to go on; empty where it is, or that is not clear."""
+    equal = asked[2] in ("=", "==", "-eq")
+    leaves_if_so = asked[4] != "||"
+    if (value == asked[3]) is not equal:  # what is asked does not hold
+        return "" if leaves_if_so else asked[3] if equal else ""
+    if not leaves_if_so:
+        return ""
+    return asked[3] if not equal else _OPPOSITE.get(asked[3].lower(), "")
 
 
 def _parts(case: Case, name: str, job: Job) -> Iterator[Idea]:
