@@ -165,3 +165,22 @@ def test_a_daemon_that_was_halted_goes_on() -> None:
     rows = "    9 1 root T 0 0.0 900 70 /usr/sbin/cron -f\n"
     found = best(f"* * * * * root {SCRIPT}", **{probes.PROCESSES: rows})
     assert found.fix[0] == "kill -CONT 9"
+
+
+def test_a_table_that_was_taken_out_comes_back_from_where_only_few_may_write() -> None:
+    row = "* * * * * root /srv/digest /data/digest.txt"
+
+    def taken(path: str) -> list[str]:
+        shown = {
+            probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
+            probes.STATUS: "cron                             RUNNING   pid 9, uptime 0:01:10\n",
+            probes.JOBS: "==> /etc/crontab <==\n# nothing\n",
+            probes.mentions("digest"): f"{path}:1:{row}\n",
+            probes.mentions("/data/digest.txt"): f"{path}:1:{row}\n",
+        }
+        brief = Brief("inc-1", service="digest", check=BriefCheck("c", CHECK, "", 1, False))
+        found = missed(Case(brief, [Seen(*one) for one in shown.items()]))
+        return [one for idea in found for one in idea.fix]
+
+    assert any(one.startswith("cp -n /root/cron/digest ") for one in taken("/root/cron/digest"))
+    assert not any("/home/ann/digest" in one for one in taken("/home/ann/digest"))

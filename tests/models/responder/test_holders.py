@@ -94,3 +94,25 @@ def test_who_has_all_connections_gets_its_own_limit_back_and_no_other_line() -> 
     assert best.score >= ACT
     assert "WORKERS=2" in best.fix[1]
     assert not any("LISTEN" in one or "cp /" in one for one in best.fix)
+
+
+def test_a_prepared_transaction_is_left_to_its_coordinator_for_a_while() -> None:
+    prepared = postgres.psql(PLACE, database._PREPARED, "postgres")
+    held = postgres.psql(PLACE, database._LOCKS, "postgres")
+
+    def ended(seconds: int) -> bool:
+        seen = {held: "", prepared: f"order-7|app|shop|{seconds}\n"}
+        return any("rollback prepared" in one for i in blocked("", "", seen) for one in i.fix)
+
+    assert ended(60)
+    assert not ended(3)
+
+
+def test_work_that_must_not_be_ended_is_handed_over() -> None:
+    sessions = f"{WAITS.format(52)}\n{HOLDS.format('fill', 9)}"
+    machine = case(sessions, "autostart=false")
+    told = BriefService("fill", (), "the report of the year; must not be interrupted")
+    brief = Brief("inc-1", service="till", services=(BriefService("till"), told))
+    found = ranked(database.database(Case(brief, machine.observed)))
+    assert found[0].evidence
+    assert not any(idea.fix for idea in found if "52" in idea.locus)

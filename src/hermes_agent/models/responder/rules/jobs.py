@@ -33,6 +33,7 @@ _ABSENT = re.compile(
 )
 _OF_ANYBODY = ("/home/", "/var/lib/", "/run/")
 """Where others than people who look after the machine may write: no table comes from there."""
+_ANY = f"{crontabs.FOLDER}/x"
 _AT_WORK = re.compile(r"still (?:at work|running)|already running|lock", re.IGNORECASE)
 _LOCK = re.compile(r"(/(?:run|var/run|var/lock|tmp|var/lib)/[\w./-]*(?:lock|pid)[\w.-]*)")
 
@@ -128,7 +129,7 @@ def _taken_out(case: Case, name: str) -> Iterator[Idea]:
     for line in dict.fromkeys(told):
         path, _, rest = line.partition(":")
         row = rest.partition(":")[2]
-        there = f"{crontabs.FOLDER}/x" if "/cron" not in path else path
+        there = path if path.startswith(("/etc/cron", "/var/spool/cron")) else _ANY
         jobs = crontabs.jobs({there: [row]})
         if not jobs or path.startswith((f"{crontabs.FOLDER}/", *_OF_ANYBODY)) or not jobs[0].user:
             continue
