@@ -32,9 +32,10 @@ def _alike(session: Session) -> str:
 
 def gone(place: Place, user: str, session: Session) -> str:
     """A look that fails where the same is begun again by somebody of the same name."""
+    busy = "" if session.state == "idle" else "and state <> 'idle' "
     count = (
-        f"select count(*) from pg_stat_activity where {_alike(session)} and state <> 'idle' and "
-        "now() - xact_start > interval '1 second'"
+        f"select count(*) from pg_stat_activity where {_alike(session)} {busy}and "
+        "now() - coalesce(xact_start, state_change) > interval '1 second'"
     )
     return f'sleep {WAIT}; test "$({psql(place, count, user)})" = 0'
 
