@@ -128,13 +128,14 @@ LOCKS = '{"port": 7001, "lock_dir": "/var/lib/shop/lock"}'
 
 
 def _locked(
-    listing: str, shown: str, processes: str = PROCESSES, more: tuple[str, str] = ("true", "")
-) -> list[str]:
+    listing: str, shown: str, processes: str = PROCESSES, more: tuple[str, str] = ("true", ""),
+    told: str = "",
+) -> list[str]:  # fmt: skip
     path = "/var/lib/shop/lock"
     seen = case(
         (probes.show("/opt/shop/etc/shop.json"), LOCKS), (probes.rows(path), listing),
         (probes.show(path), shown), (probes.holders(path), ""), (probes.PROCESSES, processes), more,
-        said=WAITS, status=DOWN,
+        (lock.users(path), told), said=WAITS, status=DOWN,
     )  # fmt: skip
     return fixes(lock.locked, seen)
 
@@ -144,6 +145,15 @@ ROW = "-rw-r--r-- 1 app app 3 2026-11-15 18:00:00.000000000 +0000 /var/lib/shop/
 
 def test_a_lock_that_only_the_settings_name_is_put_aside_and_not_deleted() -> None:
     assert _locked(ROW, "4711\n")[0] == put_away("/var/lib/shop/lock")
+
+
+def test_a_lock_that_does_not_say_whose_it_is_stays_where_another_was_told_of_it() -> None:
+    job = (
+        PROCESSES + "     77       1 app      S      0  0.0 20000     900 python3 /srv/nightly.py\n"
+    )
+    assert _locked(ROW, "")[0] == put_away("/var/lib/shop/lock")
+    assert not _locked(ROW, "", job, told="/proc/77/environ\n")
+    assert _locked(ROW, "", told="/proc/78/environ\n"), "that one is gone by now"
 
 
 def test_of_a_service_that_the_alert_is_not_about_no_lock_is_guessed() -> None:

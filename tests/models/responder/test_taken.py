@@ -68,7 +68,8 @@ def test_a_lease_ends_and_no_row_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("text", "pid"),
     [("prod-a3/8979", 8979), ("prod-a3:8979 2026-11-16 08:01:05", 8979), ("4711", 4711),
-     ("delayed_job host:web3 pid:812", 812), ("node-17", 0), ("812 since 10:20:30", 812)],
+     ("delayed_job host:web3 pid:812", 812), ("node-17", 0), ("ann@web.shop.812:1794", 812),
+     ("812 since 10:20:30", 812)],
 )  # fmt: skip
 def test_who_has_it_is_read_from_what_is_written(text: str, pid: int) -> None:
     assert taken.holder_of(text) == pid

@@ -171,7 +171,13 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
         return
     inner = " ".join(row.own for row in rows if row.own not in (".", "..")) if folder else ""
     text = rows[0].target or (found.output if found.ok else "")
-    holder = case.process(_holder(f"{inner}\n{case.text(inside)}" if folder else text))
+    pid = _holder(f"{inner}\n{case.text(inside)}" if folder else text)
+    if not pid and (more := case.missing((users(path),))):
+        yield Idea("stale-lock", service, claim, 0.62, path, lines(line), (*wants, *more))
+        return
+    if not pid and _is_used(case, service, path):
+        return  # it says nothing of who has it, and somebody else was told of it
+    holder = case.process(pid)
     if holder is not None and not case.owner(holder.pid) and _is_kin(case, service, holder):
         yield from _holding(case, service, path, line, holder.pid)
         return
@@ -185,6 +191,17 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
         taken_out(path),
         ("take locks with flock, which end with their process",),
     )  # fmt: skip
+
+
+def users(path: str) -> str:
+    """Processes that were told of a file when they were started."""
+    return f"grep -lasF -- {shlex.quote(path)} /proc/[0-9]*/cmdline /proc/[0-9]*/environ"
+
+
+def _is_used(case: Case, service: str, path: str) -> bool:
+    """Whether one that is not of a service was told of its lock, and may have it."""
+    told = {int(pid) for pid in re.findall(r"/proc/(\d{1,9})/", case.text(users(path)))}
+    return any(case.process(pid) is not None for pid in told - set(case.pids(service)))
 
 
 def _again(case: Case, service: str, line: str) -> tuple[str, ...]:

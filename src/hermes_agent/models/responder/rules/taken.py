@@ -32,6 +32,7 @@ _TRUE = ("1", "true", "t", "y", "yes")
 _CLOCK = re.compile(r"(?<!\w)(?:\d{4}-\d\d-\d\d[T ]?|\d{1,2}:\d\d(?::\d\d)?(?:\.\d+)?Z?)(?!\d)")
 _PID = re.compile(r"\bpid\W{0,4}(\d{1,8})\b", re.IGNORECASE)
 _AFTER = re.compile(r"(?<=[\w.][:/@#])(\d{1,8})(?![\w.])")
+_OF_LINK = re.compile(r"@[\w-]+(?:\.[\w-]+)*?\.(\d{1,8})(?::\d+)?\s*$")
 _ALONE = re.compile(r"(?<![\w.:/-])(\d{2,8})(?![\w.:/-])")
 _OF_LOCKS = re.compile(r"lock|lease|leader|mutex|semaphore", re.IGNORECASE)
 LONG_SECONDS = 300.0
@@ -107,7 +108,7 @@ def held(text: str) -> list[Held]:
 def holder_of(text: str) -> int:
     """The process that a text names as the one that has something; 0 if none."""
     plain = _CLOCK.sub(" ", text)
-    for pattern in (_PID, _AFTER, _ALONE):
+    for pattern in (_PID, _OF_LINK, _AFTER, _ALONE):
         if found := pattern.search(plain):
             return int(found[1])
     return 0
