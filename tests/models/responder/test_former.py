@@ -93,6 +93,22 @@ def test_what_was_unpacked_is_taken_from_the_archive_before() -> None:
     assert found.fix[3].endswith(f"cp -a --parents -t {folder} -- shop.py")
 
 
+def test_what_a_wheel_put_in_place_is_taken_from_the_wheel_before() -> None:
+    folder, wheels = "/srv/shop-green/r12", "/srv/wheels/shop-green-{}-py3-none-any.whl"
+    old, new = wheels.format("1.9"), wheels.format("1.10")
+    machine = case("shop-green", **{
+        probes.tail("/var/log/shop-green.out"): ERROR,
+        former.ARCHIVES: f"9 1.0 root {old}\n9 2.0 root {new}\n",
+        former.listed(new): "shop.py\nshop-1.10.dist-info/RECORD\n",
+        former.compared(new, "shop.py", f"{folder}/shop.py"): "",
+        former.listed(old): "shop.py\nshop-1.9.dist-info/RECORD\n",
+        former.compared(old, "shop.py", f"{folder}/shop.py"): "< a\n> b\n",
+    })  # fmt: skip
+    found = best(machine)
+    assert found.fix[1].startswith(f"unzip -oq {old} -d ")
+    assert found.fix[3].endswith(f"cp -a --parents -t {folder} -- shop.py")
+
+
 def test_a_file_that_says_the_number_of_a_release_says_the_one_before() -> None:
     listed = "".join(
         f"drwxr-xr-x 2 root root 60 2026-1{n}-01 10:00:00.0 +0000 r1{n}\n" for n in (1, 2)

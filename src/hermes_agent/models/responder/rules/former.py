@@ -19,9 +19,10 @@ RECENT_SECONDS = 3 * 3600.0
 ARCHIVES = (
     "find /opt /srv /var/backups /var/lib /root /home /data /app /usr/local /var/www /var/cache "
     r"/mnt -xdev -maxdepth 6 -type f -size -200M \( -name '*.tar' -o -name '*.tar.*' "
-    r"-o -name '*.tgz' -o -name '*.txz' -o -name '*.zip' \) -printf '%s %T@ %u %p\n' 2>/dev/null "
-    "| sort -k2,2nr | head -n 40"
+    r"-o -name '*.tgz' -o -name '*.txz' -o -name '*.zip' -o -name '*.whl' \) "
+    r"-printf '%s %T@ %u %p\n' 2>/dev/null | sort -k2,2nr | head -n 40"
 )
+ZIPPED = (".zip", ".whl")
 _SHIPPING = re.compile(
     r"deploy|releas|roll(?:ed|ing)?[- ]?(?:out|back)|install|upgrad|unpack|switch|promot|\blive\b"
     r"|activat|ship|publish|cut ?over|version|build",
@@ -107,14 +108,14 @@ def is_before(one: str, other: str) -> bool:
 
 def listed(archive: str) -> str:
     own = shlex.quote(archive)
-    tool = f"unzip -Z1 {own}" if archive.endswith(".zip") else f"tar tf {own}"
+    tool = f"unzip -Z1 {own}" if archive.endswith(ZIPPED) else f"tar tf {own}"
     return f"{tool} | head -n 300"
 
 
 def compared(archive: str, member: str, path: str) -> str:
     """How a file differs from what an archive has."""
     own, inner = shlex.quote(archive), shlex.quote(member)
-    tool = f"unzip -p {own} {inner}" if archive.endswith(".zip") else f"tar xOf {own} {inner}"
+    tool = f"unzip -p {own} {inner}" if archive.endswith(ZIPPED) else f"tar xOf {own} {inner}"
     return f"{tool} | diff - {shlex.quote(path)} | head -n 40"
 
 
@@ -153,17 +154,18 @@ def _unpacked(case: Case, service: str) -> Iterator[Idea]:
 def _archives(case: Case, service: str, told: str) -> list[str]:
     """Those that are its own, the newest first; what the log of releases said last is left out."""
     rows = list(parse.sizes(case.text(ARCHIVES)))
-    name = family(service)
+    name = family(service).replace("_", "-")
     homes = [one for one in case.folders(service) if one not in SHARED]
     own = [
         row
         for row in rows
-        if name in row.path or any(row.path.startswith(f"{home}/") for home in homes)
+        if name in row.path.replace("_", "-")
+        or any(row.path.startswith(f"{home}/") for home in homes)
     ]
     said = set(re.findall(r"\d[\w.-]*", told))
 
     def is_last(path: str) -> bool:
-        stem = re.sub(r"\.(tar(\.\w+)?|tgz|txz|zip)$", "", PurePosixPath(path).name)
+        stem = re.sub(r"\.(tar(\.\w+)?|tgz|txz|zip|whl)$", "", PurePosixPath(path).name)
         return bool(said & set(re.findall(r"\d[\w.-]*", stem)))
 
     own.sort(key=lambda row: (numbers(PurePosixPath(row.path).name), row.time), reverse=True)
@@ -198,12 +200,13 @@ def _out_of(
     plain = [one.removeprefix("./").removeprefix(prefix) for one in members]
     kept = [one for one in plain if not is_config(one) and not case.is_data(service, one)]
     kept = [one for one in kept if one[:1] != "/" and ".." not in PurePosixPath(one).parts]
+    kept = [one for one in kept if ".dist-info/" not in one]
     where = f"{KEEP}/{folder.strip('/').replace('/', '-')}"
     new, old = shlex.quote(f"{where}.former"), shlex.quote(f"{where}.replaced")
     inside = shlex.quote(f"{where}.former/{prefix}")
     names = " ".join(shlex.quote(one) for one in kept[:MEMBERS])
     own = shlex.quote(folder)
-    tool = "unzip -oq {} -d {}" if archive.endswith(".zip") else "tar xf {} -C {}"
+    tool = "unzip -oq {} -d {}" if archive.endswith(ZIPPED) else "tar xf {} -C {}"
     program = case.programs.get(service)
     down = program is not None and not program.up
     score = 0.35 + 0.25 * bool(spoken) + 0.1 * bool(troubles) + 0.15 * bool(told) + 0.2 * down
