@@ -123,3 +123,19 @@ def test_of_a_log_without_times_what_it_grew_by_is_new() -> None:
     assert new_troubles(before, machine("ready", BAD, size=955), "edge") == [BAD]
     assert added(["one", "two", "three"], 7) == ["two", "three"]
     assert added(["one"], 0) == []
+
+
+def test_what_begins_again_under_another_number_is_tried_twice_at_most() -> None:
+    ended = [
+        Idea("runaway-process", "edge", "it is in the way", 0.9, f"pid {pid}", (BAD,), (),
+             (f"kill {pid}",)) for pid in (41, 97, 153)
+    ]  # fmt: skip
+    assert not Tried(ideas=ended[:1], since=5).barred(ended[1])
+    assert Tried(ideas=ended[:2], since=5).barred(ended[2])
+
+
+def test_nothing_is_tried_for_a_moment_while_the_checks_hold() -> None:
+    trial = Idea("runaway-process", "edge", "x", 0.9, "", (BAD,), (), ("kill -STOP 4",),
+                 "kill -CONT 4", finish=("kill 4",))  # fmt: skip
+    assert Tried(holding=True).barred(trial)
+    assert not Tried().barred(trial)

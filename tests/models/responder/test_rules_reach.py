@@ -174,6 +174,23 @@ def test_who_gave_up_on_what_fell_is_known_though_nobody_asks_for_it() -> None:
     assert cascade.fell_with(machine, "till") == []
 
 
+def test_who_ended_after_what_it_needs_fell_with_it_and_who_ended_before_was_done() -> None:
+    settings = '{"backend": "kv://127.0.0.1:6100"}'
+    down = "vault  EXITED  Nov 15 08:02 PM\ntill  EXITED  Nov 15 08:02 PM\n"
+    root = "2026-11-15 20:02:50,1 WARN exited: vault (terminated by SIGKILL; not expected)\n"
+    for second, fell in (("51", ["till"]), ("49", [])):
+        log = f"{root}2026-11-15 20:02:{second},3 INFO exited: till (exit status 0; expected)\n"
+        machine = case("", settings, {probes.STATUS: down, probes.SUPERVISOR_LOG: log})
+        assert cascade.fell_with(machine, "vault") == fell
+
+
+def test_the_name_of_the_machine_itself_may_be_lost_too() -> None:
+    said = 'ERROR could not translate host name "localhost" to address: Name or service not known'
+    machine = case(said, '{"backend": "kv://localhost:6100"}', {})
+    assert "localhost" in names.hosts(machine, "till", said)
+    assert "db" in names.hosts(machine, "till", 'could not translate host name "db" to address')
+
+
 def test_databases_are_found_however_their_place_is_written() -> None:
     places = {
         "postgresql+psycopg://me:pw@db1:5544/sales": ("db1", 5544, "sales", "me"),

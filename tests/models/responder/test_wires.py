@@ -142,3 +142,16 @@ def test_who_hands_on_only_what_is_named_is_told_of_one_more_both_ways() -> None
     assert cut.fix.count("-I FORWARD") == cut.undo.count("-D FORWARD") == 2
     assert not list(wires.shut(":FORWARD DROP [0:0]\n", TO, 6100))
     assert not list(wires.shut(":FORWARD ACCEPT [7:420]\n", TO, 6100))
+
+
+def test_a_setting_of_the_kernel_is_what_files_say_and_nobody_hides() -> None:
+    near = "net.ipv4.conf.eth0.rp_filter = 1\nnet.ipv4.conf.all.arp_ignore = 8\n"
+    declared = "net.ipv4.conf.eth0.rp_filter=2\nnet.core.somaxconn = 128\n"
+    strict, silent = (
+        "sysctl -w net.ipv4.conf.eth0.rp_filter",
+        "sysctl -w net.ipv4.conf.all.arp_ignore",
+    )
+    assert done(list(wires.unset(near, declared))) == [
+        (f"{strict}=2", f"{strict}=1"), (f"{silent}=0", f"{silent}=8"),
+    ]  # fmt: skip
+    assert not list(wires.unset(near.replace("= 8", "= 1"), ""))

@@ -88,14 +88,15 @@ def measured(text: str) -> Mapping[str, int]:
 def fallen(before: Case, now: Case, idea: Idea) -> list[str]:
     """Services concerned that are down, though nobody stopped them: those that were given up, and
     those that ran before or are to answer for the alert, and ended."""
-    theirs = [*concerned(before, idea), *fell_with(before, idea.component)]
+    fell = fell_with(before, idea.component)
     found = []
-    for name in dict.fromkeys(theirs):
+    for name in dict.fromkeys([*concerned(before, idea), *fell]):
         was, is_now = before.programs.get(name), now.programs.get(name)
         if is_now is None or is_now.up:
             continue
         ran = was is not None and was.up
-        ended = is_now.state == "EXITED" and (ran or name == before.brief.service)
+        meant = ran or name == before.brief.service or is_now.name in fell
+        ended = is_now.state == "EXITED" and meant
         if is_now.state in FELL or ended:
             found.append(is_now.name)
     return list(dict.fromkeys(found))

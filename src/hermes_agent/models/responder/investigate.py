@@ -220,7 +220,7 @@ def _resolve(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Answer, 
     answer = yield Move("The checks hold again.", calls)
     left = list(quotes(idea.evidence))
     while answer.results and not answer.results[-1].ok:
-        said = answer.results[-1].text
+        said = " ".join(answer.results[-1].text.split())
         refused = [one for one in left if repr(" ".join(one.split())[:SHOWN])[1:-1] in said]
         left = [one for one in left if one not in refused]
         if not refused or not left:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hermes_agent.models.responder.rules.ideas import Idea, lines, put_away, taken_out
 from hermes_agent.models.responder.view import needed, parse, probes, settings
-from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.case import Case, stamp
 
 YOUNGER_SECONDS = 3
 """By how much one must have been started later than those that need it."""
@@ -106,15 +106,22 @@ def resting(case: Case) -> Iterator[Idea]:
 
 
 def fell_with(case: Case, root: str) -> list[str]:
-    """Services that need it, near or far, and were given up; each once, as its supervisor calls
-    it."""
+    """Services that need it, near or far, and were given up or ended after it; each once, as its
+    supervisor calls it."""
     found = [
         program.name
         for name, program in case.programs.items()
-        if program.state in ("FATAL", "BACKOFF", "failed") and root not in (name, program.name)
-        if root in chain(case, name)
+        if root not in (name, program.name) and root in chain(case, name)
+        if program.state in ("FATAL", "BACKOFF", "failed") or _followed(case, program, root)
     ]
     return list(dict.fromkeys(found))
+
+
+def _followed(case: Case, program: parse.Program, root: str) -> bool:
+    """Whether one that ended did so after what it needs had: what is done with its work by right
+    ends before."""
+    own, other = (stamp(_fell(case, one)) for one in (program.name, root))
+    return program.state == "EXITED" and 0.0 < other <= own
 
 
 def gave_up(text: str) -> bool:

@@ -34,6 +34,8 @@ _SPOKEN = re.compile(
     r"((?=[\w.-]*[A-Za-z])[A-Za-z0-9][\w-]*(?:\.[\w-]+)+)",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(r"(?i)(?:host|host ?name|resolve|lookup)[\s:=]+[\"'(]([a-z][\w-]{1,62})[\"')]")
+"""Names without a domain, as they are quoted."""
 _SERVER = re.compile(
     r"\bdns\b|dnsmasq|named\b|\bbind9?\b|unbound|resolve|coredns|name ?server|\bnsd\b|\bzone",
     re.IGNORECASE,
@@ -68,6 +70,9 @@ def hosts(case: Case, service: str, spoken: str) -> list[str]:
     """Names that it must resolve."""
     found = [one.host for one in needed.targets(case, service) if one.named]
     found += _SPOKEN.findall(spoken)
+    found += _QUOTED.findall(spoken)
+    if spoken and any(one.host == "localhost" for one in needed.targets(case, service)):
+        found.append("localhost")
     return [
         host.rstrip(".")
         for host in dict.fromkeys(found)
@@ -246,6 +251,8 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
 
 def _listening(case: Case, service: str, host: str) -> str:
     """The address on this machine where somebody listens on the port that goes with a name."""
+    if host == "localhost":
+        return "127.0.0.1"
     ports = {one.port for one in needed.targets(case, service) if one.host == host and one.port}
     for one in case.listeners:
         if one.port in ports:

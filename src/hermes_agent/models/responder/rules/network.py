@@ -22,6 +22,7 @@ _CUT_OFF = re.compile(
 _SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGNORECASE)
 _TOLD = re.compile(r"addr|inet|ip=|ip:|\bip\b|local", re.IGNORECASE)
 QUEUES = "tc qdisc show"
+DECLARED = "grep -rhsE '^[^#;]*net[./]' /etc/sysctl.conf /etc/sysctl.d"
 SURE = 0.8
 """From which score on what is in the way is not looked for any further."""
 MOST = 4
@@ -76,7 +77,8 @@ def _between(case: Case, service: str, to: needed.Target, spoken: str) -> Iterat
     """What stands in the way, here and on other nodes that can be looked at from here."""
     at_all = ("", *_nodes(case))
     looks = (probes.LINKS, wires.NEAR, wires.SAVED)
-    wants = case.missing([*(_at(at, look) for at in at_all for look in looks), _route(to.host)])
+    everywhere = [_at(at, look) for at in at_all for look in looks]
+    wants = case.missing([*everywhere, _route(to.host), DECLARED])
     places = [_place(case, at) for at in at_all]
     found = [(place, cut) for place in places for cut in _cuts(case, place, places, to)]
     for place, cut in found:
@@ -140,6 +142,8 @@ def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> I
     yield from wires.lossy(place.near)
     hops = re.findall(r"\bvia (\S+)", "\n".join([case.text(_route(to.host)), *_ways(places)]))
     yield from wires.unhanded(place.near, place.own, hops, to.host)
+    handed = re.sub(r"(?m)^.*ip_forward.*$", "", place.near)
+    yield from wires.unset(handed, case.text(DECLARED))
     if any(one in hops for one in place.own):
         yield from wires.shut(place.saved, to.host, to.port)
     yield from _unaddressed(case, place, others, to)

@@ -11,7 +11,7 @@ from msgspec import Struct
 NEAR = (
     "ip -o link; ip neigh; bridge link; tc qdisc show; echo = arptables; "
     "arptables-save 2>/dev/null; echo = ebtables; ebtables-save 2>/dev/null; echo = routing; "
-    "sysctl net.ipv4.ip_forward"
+    "sysctl -a -r '^net.ipv4.(ip_forward|conf.[^.]*.(forwarding|rp_filter|arp_ignore))$'"
 )
 SAVED = "iptables-save -c"
 POLICY = "ip rule; ip route show table all"
@@ -224,6 +224,21 @@ def unhanded(near: str, own: Sequence[str], hops: Sequence[str], host: str) -> I
         setting = "sysctl -w net.ipv4.ip_forward"
         yield Cut(f"{hop}, over which it is reached, hands nothing on", off[0].strip(),
                   f"{setting}=1", f"{setting}=0", 0.9 if hop == hops[0] else 0.7)  # fmt: skip
+
+
+def unset(near: str, declared: str) -> Iterator[Cut]:
+    """A setting of the kernel that is another than files say, or that keeps it from saying where
+    it is."""
+    told = {
+        re.sub(r"/", ".", row[1]): row[2]
+        for row in re.finditer(r"(?m)(?:^|:)\s*-?(net[./][\w./-]+)\s*=\s*(\d+)\s*$", declared)
+    }
+    for row in re.finditer(r"(?m)^(net\.ipv4\.[\w.-]+) ?= ?(\d+)\s*$", near):
+        key, value = row[1], row[2]
+        wanted = told.get(key, "0" if key.endswith(".arp_ignore") and value == "8" else value)
+        if wanted != value:
+            yield Cut(f"{key} is {value}, not {wanted}", row[0].strip(),
+                      f"sysctl -w {key}={wanted}", f"sysctl -w {key}={value}", 0.8)  # fmt: skip
 
 
 def shut(text: str, host: str, port: int) -> Iterator[Cut]:
