@@ -190,3 +190,22 @@ def test_a_stranger_is_not_ended_for_being_a_little_busy() -> None:
     ):
         found = list(load.runaway(case({probes.BURN: line}, said)))
         assert ("kill 90" in told([idea.fix for idea in found])) is ends
+
+
+def test_a_setting_that_it_does_not_take_is_mended_before_a_leak_is_only_restarted_away() -> None:
+    settings = "PORT=7400\nKEPT_SECONDS=9s\n"
+    seen = {
+        probes.PROGRAMS: WITH_ENV,
+        probes.show(ENV): settings,
+        probes.VITALS: "7 has 88000000 of 90000000 bytes",
+        probes.copies(ENV): "",
+        probes.CLIENTS: "",
+        probes.tails(["/vol/log/now"]): "==> /vol/log/now <==\n"
+        "ValueError: could not convert string to float: '9s'\nMemoryError",
+    }
+    best = max(leaks.leaking(case(seen, "heap?")), key=lambda idea: idea.score)
+    assert "KEPT_SECONDS" in told([best.fix])
+    assert best.category == "memory-leak"
+    quiet = seen | {probes.show(ENV): settings.replace("9s", "9")}
+    found = leaks.leaking(case(quiet, "heap?"))
+    assert "KEPT_SECONDS" not in told([idea.fix for idea in found])

@@ -60,8 +60,8 @@ def lasts(
     for one, known in raised:
         then = case_of(brief, known)
         said = [watch.unrest(text, then, one) for text in ran.get(watch.WATCH, [])]
-        first, *rest = ran.get(watch.count(one), [""])
-        said += [watch.grown(first, last, then, one) for last in rest if (one, known) in asked]
+        if not any(said) and not told and (one, known) in asked:
+            said.append((yield from _goes_on(ran.get(watch.count(one), []), then, one)))
         if not told and any(said):
             told = next(filter(None, said))
             tried.raised += [(one, known)] if (one, known) not in tried.raised else []
@@ -76,6 +76,19 @@ def lasts(
     if told or not well:
         tried.lapsed = len(tried.ideas)
     return well and not told
+
+
+def _goes_on(counted: list[str], before: Case, idea: Idea) -> Generator[Move, Answer, str]:
+    """What became more while the checks asked, and does so again a while later: what is kept for a
+    moment, or up to a bound, does not."""
+    if len(counted) != 2 or not watch.grown(counted[0], counted[1], before, idea):
+        return ""
+    looks = (terminal(f"sleep {AGAIN}"), *_asking((watch.count(idea),)))
+    answer = yield Move("It took more while it was asked. Does that go on?", looks)
+    again = _ran(looks, answer).get(watch.count(idea), [])
+    if len(again) != 2 or not watch.grown(counted[0], again[0], before, idea):
+        return ""
+    return watch.grown(again[0], again[1], before, idea)
 
 
 def _asking(counts: tuple[str, ...]) -> tuple[Call, ...]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from hermes_agent.models.responder.rules import edits, hoards, strays, waiting
 from hermes_agent.models.responder.rules.ideas import Copy, Idea, earlier, lines
 from hermes_agent.models.responder.rules.load import anew, line_of, since_changed
+from hermes_agent.models.responder.rules.said import told
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import CROWD, Case
 
@@ -61,6 +62,7 @@ def leaking(case: Case) -> Iterator[Idea]:
             if score >= 0.6:
                 yield from since_changed(case, known, service)
                 yield from _unbound(case, known, service)
+                yield from _refused(case, known, service)
                 yield from _fed(case, known, service)
 
 
@@ -76,6 +78,19 @@ def _unbound(case: Case, known: Idea, service: str) -> Iterator[Idea]:
             fix=(*edit.fix, *anew(case, service, edit.path)), undo=edit.undo,
             prevent=("refuse a bound that binds nothing", *known.prevent[1:]),
         )  # fmt: skip
+
+
+def _refused(case: Case, known: Idea, service: str) -> Iterator[Idea]:
+    """It says that it does not take one of its settings: what goes by that one, such as what clears
+    away, does not go at all, and a restart would not change it."""
+    for idea in told(case):
+        if idea.component == service and idea.fix:
+            yield replace(
+                known, score=min(0.95, known.score + 0.1 * idea.score), locus=idea.locus,
+                claim=f"{known.claim}, and {idea.claim}", fix=idea.fix, undo=idea.undo,
+                evidence=(*known.evidence[:1], *idea.evidence[:2]),
+                prevent=(*idea.prevent[:1], *known.prevent[1:]),
+            )  # fmt: skip
 
 
 def _fed(case: Case, known: Idea, service: str) -> Iterator[Idea]:
