@@ -114,9 +114,10 @@ def test_after_a_leak_the_checks_ask_and_what_is_kept_of_that_is_counted() -> No
         tried = Tried(ideas=[idea("descriptor-leak")], seen=before().observed)
         work = lasts(before().brief, tried.ideas[-1], tried, due=True)
         calls, counts = next(work).calls, iter(numbers)
+        if len(numbers) > 2:
+            calls = work.send(answered(calls, counts)).calls
         with pytest.raises(StopIteration) as ended:
-            for _ in range(2):
-                calls = work.send(answered(calls, counts)).calls
+            work.send(answered(calls, counts))
         assert ended.value.value is well
         assert tried.doubted is not well
 
