@@ -21,8 +21,9 @@ _FAILS = re.compile(
     r"|broken pipe|rejected|\b50[0-9]\b",
     re.IGNORECASE,
 )
-_SERVED = re.compile(r"\" [123]\d\d \d+")
-"""Requests that went well, as web servers write them down."""
+_SERVED = re.compile(r"\" [1-4]\d\d [\d-]")
+"""Requests that were answered, as web servers write them down: who asks for what is not there is
+told so every day."""
 
 
 def concerned(before: Case, idea: Idea) -> list[str]:

@@ -3,6 +3,8 @@ complains as before."""
 
 from collections.abc import Generator
 
+from msgspec.structs import replace
+
 from hermes_agent.models.responder import content, watch
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Call, Move
@@ -40,8 +42,8 @@ def lasts(
     logs = content.logs(before, idea)
     if not due and not logs:
         return True
-    own = (idea, tried.seen)
-    raised = [*tried.raised, *([own] if own not in tried.raised else [])] if due else []
+    own = [(one, tried.seen) for one in _feared(idea)]
+    raised = [*tried.raised, *(one for one in own if one not in tried.raised)] if due else []
     asked = [one for one in raised if watch.is_asked(one[0])]
     counts = tuple(dict.fromkeys(watch.count(one) for one, _ in asked))
     status = probes.STATUS if before.supervised else probes.UNITS
@@ -76,6 +78,13 @@ def lasts(
     if told or not well:
         tried.lapsed = len(tried.ideas)
     return well and not told
+
+
+def _feared(idea: Idea) -> list[Idea]:
+    """What may go on after a remedy: where the cause is not known, what a restart only puts off."""
+    if idea.category != "unknown":
+        return [idea]
+    return [idea, *(replace(idea, category=one) for one in ("descriptor-leak", "memory-leak"))]
 
 
 def _goes_on(counted: list[str], before: Case, idea: Idea) -> Generator[Move, Answer, str]:
