@@ -89,3 +89,30 @@ def test_who_asks_where_a_name_led_before_is_made_to_look_it_up_again() -> None:
     assert not [one for one in kept.addresses(same) if one.fix]
     lost = machine({look: ""}, upstream="till.intra", said=SAID)
     assert not [one for one in kept.addresses(lost) if one.fix]
+
+
+def test_a_name_that_leads_elsewhere_since_a_service_was_started_is_looked_up_again() -> None:
+    said = "2026/11/15 20:03:10 [error] till.intra:6100: connection refused"
+    seen = {
+        probes.resolved("till.intra"): "127.0.3.4  till.intra",
+        probes.PROCESSES: "  7  1 root  S  0  0.1  900  70 nginx: master",
+        probes.CHANGED: "90 1794772980.5 root /etc/hosts",
+    }
+    found = [x for x in kept.addresses(machine(seen, upstream="till.intra", said=said)) if x.fix]
+    assert [one.component for one in found] == ["nginx"]
+    old = {**seen, probes.CHANGED: "90 1794770000.5 root /etc/hosts"}
+    assert not [x for x in kept.addresses(machine(old, upstream="till.intra", said=said)) if x.fix]
+
+
+def test_those_that_were_left_out_get_their_turn_once_they_answer() -> None:
+    said = "2026/11/15 20:03:10 [error] 5#5: *3 no live upstreams while connecting to upstream"
+    out = f"==> {SITE} <==\nupstream till {{\n    server 127.0.3.4:6100 down;\n}}\n"
+    [idea] = kept.out_of_turn(machine({probes.SITES: out}, said=said))
+    assert idea.component == "till"
+    assert idea.fix[1].startswith("sed -i --follow-symlinks ")
+    assert idea.fix[2] == "nginx -t && nginx -s reload"
+    plain = out.replace(" down", " fail_timeout=2h")
+    [noted] = kept.out_of_turn(machine({probes.SITES: plain}, said=said))
+    assert noted.fix[0] == "nginx -t && nginx -s reload"
+    away = {probes.SITES: out, probes.LISTENERS: ""}
+    assert not list(kept.out_of_turn(machine(away, said=said)))

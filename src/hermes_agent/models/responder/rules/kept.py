@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines
+from hermes_agent.models.responder.rules.ideas import KEEP, Idea, keeping, lines, undo_of
 from hermes_agent.models.responder.rules.last import STORE
 from hermes_agent.models.responder.view import needed, parse, probes
 from hermes_agent.models.responder.view.case import Case
@@ -21,6 +21,8 @@ _CUT_OFF = re.compile(
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})\D{1,20}?(\d{2,5})\b")
+_TURN = re.compile(r"^\s*server\s+[\w.-]+:(\d{2,5})\b")
+_DOWN = re.compile(r"\sdown\s*;")
 MOST = 200
 """Answers that are put away at once."""
 
@@ -115,12 +117,24 @@ def addresses(case: Case) -> Iterator[Idea]:
                            (look,))  # fmt: skip
                 continue
             now = re.findall(r"(?m)^(\d{1,3}(?:\.\d{1,3}){3})\s", case.text(look) + "\n")
+            named = next((x for x in spoken if f"{target.host}:{target.port}" in x), "")
+            if named and now and _is_older(case, service) and _listens(case, now[0], target.port):
+                yield _asking_anew(case, service, target, ("another address", now[0]), named)
+                continue
             for line in spoken:
                 old = [host for host, port in _ADDRESS.findall(line) if int(port) == target.port]
                 gone = next((one for one in old if now and one not in now), "")
                 if gone and not _listens(case, gone, target.port):
                     yield _asking_anew(case, service, target, (gone, now[0]), line)
                     break
+
+
+def _is_older(case: Case, service: str) -> bool:
+    """Whether a service was started before what names go by was written last."""
+    rows = {row.path: row.time for row in parse.sizes(case.text(probes.CHANGED))}
+    process = case.process(case.programs[service].pid) if service in case.programs else None
+    written = max(rows.get("/etc/hosts", 0.0), rows.get("/etc/resolv.conf", 0.0))
+    return process is not None and written > case.now - process.age
 
 
 def _asking_anew(
@@ -165,4 +179,36 @@ def _listens(case: Case, address: str, port: int) -> bool:
                for x in case.listeners)  # fmt: skip
 
 
-RULES = (answers, addresses)
+def out_of_turn(case: Case) -> Iterator[Idea]:
+    """Who shares requests out gave up on all to whom it would, and they answer by now: it noted
+    that, or it is written down that they are down."""
+    for service in case.services:
+        spoken = next(case.said(service, r"no live upstreams"), "")
+        if not spoken or not is_nginx(case, service):
+            continue
+        wants = case.missing((probes.SITES,))
+        given, again = _given(case, service), f"{service} leaves out those behind it"
+        if wants:
+            yield Idea("cascading-failure", service, again, 0.6, service, lines(spoken), wants)
+            continue
+        reload = f"nginx{given} -t && nginx{given} -s reload"
+        for path, rows in parse.files(case.text(probes.SITES)).items():
+            ports = [int(port) for row in rows for port in _TURN.findall(row)]
+            if not ports or not all(any(x.port == port for x in case.listeners) for port in ports):
+                continue
+            marked = [row for row in rows if _TURN.search(row) and _DOWN.search(row)]
+            fix: tuple[str, ...] = (reload, "sleep 1")
+            undo = ""
+            if marked:
+                edit = f"sed -i --follow-symlinks -E '/^\\s*server\\s/s/\\s+down;/;/' {shlex.quote(path)}"
+                fix, undo = (keeping(path), edit, *fix), undo_of(path)
+            below = next((x for x in case.services if set(ports) & set(case.ports(x))), service)
+            yield Idea(
+                "cascading-failure", below, f"{again} by {path}, though they answer",
+                0.86 if marked and len(marked) == len(ports) else 0.8, path,
+                lines(spoken, *marked), (), fix, undo,
+                ("let those that are left out be asked again after seconds",),
+            )  # fmt: skip
+
+
+RULES = (answers, addresses, out_of_turn)
