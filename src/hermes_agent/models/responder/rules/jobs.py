@@ -86,7 +86,7 @@ def _no_daemon(case: Case, name: str, daemons: list[str]) -> Iterator[Idea]:
         own = case.process(program.pid)
         if own is not None and own.state.startswith("T"):
             yield Idea(
-                "job-missed", daemon, f"{daemon}, which begins {name}, was halted", 0.93,
+                "job-missed", daemon, f"{daemon}, which begins {name}, was halted", 0.97,
                 f"{daemon}, pid {own.pid}", lines(own.line, program.line), (),
                 (f"kill -CONT {own.pid}", WAIT), f"kill -STOP {own.pid}", PREVENT,
             )  # fmt: skip
