@@ -209,3 +209,70 @@ def test_a_setting_that_it_does_not_take_is_mended_before_a_leak_is_only_restart
     quiet = seen | {probes.show(ENV): settings.replace("9s", "9")}
     found = leaks.leaking(case(quiet, "heap?"))
     assert "KEPT_SECONDS" not in told([idea.fix for idea in found])
+
+
+def test_levels_by_number_are_not_made_louder() -> None:
+    for key, value, quiet in (
+        ("LOG_LEVEL", "10", "30"), ("LOG_LEVEL", "30", ""), ("log_level", "7", "4"),
+        ("LOG_LEVEL", "3", ""), ("verbosity", "9", "1"), ("RUST_LOG", "trace", "info"),
+        ("access_log", "on", ""),
+    ):  # fmt: skip
+        seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): f"{key}={value}\n"}
+        found = [edit for _, _, edit in flood.loud(case(seen), "depot")]
+        assert bool(found) is bool(quiet), key
+        assert not quiet or f"\\1{quiet}\\2" in found[0]
+
+
+def test_logs_of_databases_are_neither_emptied_nor_cleared_away() -> None:
+    for path in (
+        "/var/log/journal/7f/system.journal", "/var/log/wtmp", "/vol/db/000012.log",
+        "/var/log/mysql/mysql-bin.000017", "/vol/queue/commitlog/a.log.1", "/vol/log/x.db.1",
+    ):  # fmt: skip
+        assert not flood.is_log(case({}), path), path
+        assert not room.disposable(parse.Sized(9, 1.0, "a", path, path), NOW), path
+    assert flood.is_log(case({}), "/var/log/depot.log")
+
+
+def test_a_small_log_beside_the_one_that_fills_is_left_as_it_is() -> None:
+    line = "\n".join(["t=2026-11-15T20:03:11Z lvl=debug msg=asked"] * 9)
+    seen = looked(rows((9_000_000, 5.0, "/vol/log/now"), (90_000, 5.0, "/vol/log/journal.log")))
+    seen |= {probes.tail("/vol/log/now"): line}
+    fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
+    assert "/vol/log/now" in told(fixes)
+    assert "journal.log" not in told(fixes)
+
+
+def test_what_is_no_longer_cleared_away_is_bound_again() -> None:
+    copies = [(1_500_000, 86400.0 * (6 - n), f"/vol/nightly/all-{n:02}.img") for n in range(6)]
+    seen = looked(rows(*copies)) | {
+        probes.PROGRAMS: WITH_ENV,
+        probes.show(ENV): "PORT=7400\nKEEP_COPIES=99999\n",
+        probes.copies(
+            ENV
+        ): f"==> lines <==\n2\n==> {ENV}.bak <==\n< KEEP_COPIES=3\n> KEEP_COPIES=9",
+    }
+    best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
+    assert f"cp {ENV}.bak {ENV}" in best.fix
+    assert "all-00.img" in best.fix[-1]
+
+
+def test_work_that_waits_is_moved_and_never_deleted() -> None:
+    for folder, deletes in (("/vol/spool", False), ("/vol/sessions", True)):
+        seen = {
+            probes.INODES: FULL.replace("100% /vol", " 99% /vol"),
+            room.crowds("/vol"): f"1400 /vol\n1300 {folder}\n50 /vol/small",
+        }
+        fixes = [idea.fix for idea in inodes.no_inodes(case(seen))]
+        assert "mv " in told(fixes)
+        assert ("-delete" in told(fixes)) is deletes
+
+
+def test_what_was_removed_and_is_only_held_open_is_let_go_by_who_holds_it() -> None:
+    for pid, path, wanted in (
+        (7, "/vol/live/old.bin", "supervisorctl restart depot"),
+        (90, "/vol/log/web.log", "truncate -s 0 /proc/90/fd/4"),
+        (90, "/vol/live/orders.db", ""),
+    ):
+        seen = looked("") | {probes.DELETED: f"/proc/{pid}/fd/4 {path} (deleted)"}
+        fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
+        assert fixes == ([(wanted,)] if wanted else [])

@@ -29,10 +29,12 @@ SLOW_LINES, SLOW_SECONDS = 8, 2 * 86_400.0
 """Lines from which on it can be told how fast a log grows, and the time in which it may not fill
 its file system."""
 _LOG_KEY = re.compile(r"log(?!in)|journal_?file|access|output", re.IGNORECASE)
-_LEVEL_KEY = re.compile(r"level|verbos|debug|trace|loglevel", re.IGNORECASE)
+_LEVEL_KEY = re.compile(r"level|verbos|debug|trace|severity|(?:^|_)log$", re.IGNORECASE)
 _LOUD = re.compile(
     r"debug\d?|trace|true|on|yes|all|verbose|everything|[5-9]|[1-9]\d+", re.IGNORECASE
 )
+_NUMBERS = {"7": "4", "8": "4", "9": "4", "10": "30"}
+"""Levels by number, of syslog and of Python, that tell everything, and those of warnings."""
 _QUIET = {
     "log_statement": "none", "log_min_messages": "warning", "log_min_error_statement": "error",
     "log_min_duration_statement": "-1", "log_min_duration_sample": "-1", "log_duration": "off",
@@ -58,6 +60,8 @@ _PREVENT = ("keep the log level at info", "rotate logs by size")
 
 def is_log(case: Case, path: str) -> bool:
     """Whether a file is a log, by its name, its place, or what settings call it."""
+    if room.NO_TEXT.search(path):
+        return False
     if path.startswith("/var/log/") or path.endswith((".log", ".out")) or LOG.search(path):
         return True
     return any(
@@ -107,7 +111,7 @@ def flood(case: Case) -> Iterator[Idea]:
         rows = (case.log_rows.get(path) for path in logs)
         busy = any(row and row.size > BUSY_BYTES and case.now - row.time < 10 for row in rows)
         busy = busy or _rushes(case, logs)
-        if not logs or not (busy or any(_loud(case, service))):
+        if not logs or not (busy or any(loud(case, service))):
             continue
         sampled = case.missing((probes.sizes_twice(logs),))
         fast = [path for path, was, now in growth(case) if path in logs and now - was > FLOOD_BYTES]
@@ -170,7 +174,7 @@ def _quietened(
             (*fix, *emptied), undo, _PREVENT, calm(log),
         )  # fmt: skip
 
-    for path, line, edit in _loud(case, writer):
+    for path, line, edit in loud(case, writer):
         fix = (keeping(path), edit, *started_anew(case, writer, path))
         sure = 0.96 if _LOUD_LINE.search(told) else 0.9
         yield idea(f"{line} in {path}", sure, fix, undo_of(path), line)
@@ -245,7 +249,7 @@ def started_anew(case: Case, service: str, path: str) -> tuple[str, ...]:
     return anew(case, service, path)
 
 
-def _loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
+def loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
     """Settings by which it says too much: the file, how it stands there, and what mends it."""
     for path, values in case.sources(service):
         for key, value in values.items():
@@ -276,8 +280,10 @@ def _quiet(key: str, value: str) -> str:
         return _QUIET[own] if loud and not same else ""
     if not _LEVEL_KEY.search(key) or not _LOUD.fullmatch(said):
         return ""
+    if re.search(r"level|severity", own) and said.isdigit():
+        return _NUMBERS.get(said, "")
     if said.lower() in ("true", "on", "yes"):
-        return "false"
+        return "" if own.endswith("log") else "false"
     return "1" if said.isdigit() else "info"
 
 

@@ -23,7 +23,7 @@ NEAR = 0.85
 _OPEN_FILES = re.compile(r"Max open files\s+(\d+)")
 _OPENS = re.compile(
     r"trac|debug|dump|record|captur|idle|clos|time_?out|keep_?alive|pool|watch|cach|reuse|persist"
-    r"|rotat|open|connect|per_host|max_",
+    r"|rotat|open|connect|per_host|max_|nofile|ulimit|linger",
     re.IGNORECASE,
 )
 """Settings that may have files or connections stay open."""

@@ -22,6 +22,10 @@ EAGER_PERCENT = 50.0
 GIVES_WAY = 10
 """From this on a process is meant to work only while nobody else wants to."""
 _LOAD = re.compile(r"\bbusy|\bcpu|processor|\bload\b|\bcores?\b", re.IGNORECASE)
+_LONG = re.compile(
+    r"interrupt|batch|night|hours?\b|days?\b|month|year|long|heavy|until|busy", re.IGNORECASE
+)
+"""What is said of work that takes its time by right."""
 _SUFFERS = r"time[ds]?.?out|slow|took|late|latency|busy|overload|too long|not in time|\bafter \d"
 """What is said where there is not enough of the processor."""
 _BUSY = (
@@ -64,7 +68,7 @@ def runaway(case: Case) -> Iterator[Idea]:
             )  # fmt: skip
         elif found := _BACKEND.match(process.command):
             yield from _asking(case, owner, process, told, evidence, found[2] or "")
-        elif owner and _is_related(case, owner):
+        elif owner and (_is_related(case, owner) or (harmful and _is_alone(case, process))):
             yield from _stuck(case, owner, process, told, evidence, wants)
 
 
@@ -73,6 +77,17 @@ def _is_about_load(case: Case) -> bool:
     check = case.brief.check
     said = f"{check.name} {check.command} {case.symptom}" if check is not None else ""
     return case.brief.service not in case.programs and _LOAD.search(said) is not None
+
+
+def _is_alone(case: Case, process: parse.Process) -> bool:
+    """Whether nobody else takes all that it can get, and people do not say that it works long."""
+    shown = map(_TAKES.match, case.text(probes.BURN).splitlines())
+    rows = [row for row in shown if row and int(row[4]) >= READY]
+    others = [case.process(int(row[1])) for row in rows if int(row[1]) != process.pid]
+    about = case.about(case.owner(process.pid))
+    return _LONG.search(about) is None and not [
+        one for one in others if one is not None and one.nice < GIVES_WAY
+    ]
 
 
 def _is_at(case: Case, chain: Sequence[parse.Process]) -> bool:

@@ -27,6 +27,13 @@ NEWEST = 2
 """How many of a series always stay."""
 _ROTATED = re.compile(r"\.(log|out|err)([.-]\d[\w.-]*|\.old)(\.(gz|xz|bz2|zst))?$")
 _OLD_LOG = re.compile(r"(\.(gz|xz|bz2|zst|old)|[.-]\d{1,3}|[.-]\d{4}-?\d\d-?\d\d\S*)$")
+NO_TEXT = re.compile(
+    r"/(?:wtmp|btmp|lastlog|faillog|tallylog)(?:$|[.-])|\.journal~?$|/\d{3,}\.(?:log|ldb|sst)$"
+    r"|[-_.]bin\.\d+$|/ib_logfile|/(?:pg_)?(?:wal|xlog)/|\.(?:db|sqlite3?)(?:[.-]\w+)?$"
+    r"|/\w*commit-?log",
+    re.IGNORECASE,
+)
+"""Logs that are no text for people: databases and queues keep what they have in such files."""
 _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
 OWN_SECONDS = 86_400.0
 """What somebody put into the machine's own scratch folders may be wanted for so long."""
@@ -73,6 +80,8 @@ def disposable(one: parse.Sized, now: float) -> bool:
     folders for long."""
     if one.path.startswith(f"{ASIDE}/") or _KEPT.search(one.path):
         return False  # it is a copy of what was replaced, or was only moved there
+    if NO_TEXT.search(one.path):
+        return False
     if _DUMP.search(one.path) or _ROTATED.search(one.path):
         return True
     if one.path.startswith("/var/crash/"):

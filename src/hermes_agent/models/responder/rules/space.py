@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import hoards, room
+from hermes_agent.models.responder.rules import edits, hoards, room
 from hermes_agent.models.responder.rules.flood import (
     calm,
     filling,
@@ -14,7 +14,8 @@ from hermes_agent.models.responder.rules.flood import (
     is_slow,
     started_anew,
 )
-from hermes_agent.models.responder.rules.ideas import Idea, lines
+from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines
+from hermes_agent.models.responder.rules.load import since_changed
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -23,9 +24,17 @@ FULL, ROOMY = 95, 70
 ENOUGH = 92
 """Percent below which it is worth a try."""
 GROWING_SECONDS = 120.0
+LESSER = 5
+"""By how much a log may be smaller than the largest that is written, to be one that fills."""
 NO_ROOM = (
     r"no space left|disk (?:is )?full|ENOSPC|disk quota exceeded|errno 28\b|out of (?:disk )?space"
 )
+_RETAINS = re.compile(
+    r"keep|kept|retain|retention|expir|ttl|max_?age|days|hours|clean|purge|prune|sweep|rotate|history"
+    r"|generations|copies",
+    re.IGNORECASE,
+)
+"""Settings by which older things are cleared away."""
 _PREVENT = ("rotate and expire what fills it", "alert on disk use above 80 %")
 
 
@@ -66,6 +75,7 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
     spare = [one for one in spare if not room.held(case, one.path)]
     logs = [one for one in found if one not in spare and is_log(case, one.path)]
     growing = [one for one in logs if case.now - one.time < GROWING_SECONDS]
+    growing = [one for one in growing if LESSER * one.size >= growing[0].size]
     if growing:
         yield from filling(case, known, growing)
     cleared = list(_clearing(case, mount, known, found, spare))
@@ -127,6 +137,18 @@ def _at_its_source(
         unread = case.missing(probes.show(path) for path in case.configs(service)[:3])
         if unread:
             yield replace(known, wants=unread, score=known.score + 0.05)
+        for edit in edits.without_bound(case, service):
+            if _RETAINS.search(edit.key) and cleared:
+                yield replace(
+                    best, component=service, score=min(0.96, best.score + 0.04), undo=edit.undo,
+                    locus=f"{folder}, {edit.path}", claim=f"{best.claim}; {edit.key} is "
+                    f"{edit.value} in {edit.path}, so that nothing is cleared away",
+                    fix=(*edit.fix, *started_anew(case, service, edit.path), *best.fix),
+                )  # fmt: skip
+        for idea in since_changed(case, replace(best, component=service, fix=()), service):
+            changes = earlier(case, idea.locus).changes if idea.fix else ()
+            if any(_RETAINS.search(line) for line in changes):
+                yield replace(idea, fix=(*idea.fix, *best.fix), locus=f"{folder}, {idea.locus}")
         for one in hoards.switches(case, service, folder):
             yield replace(
                 best, component=service, score=min(0.97, best.score + 0.08),
