@@ -179,9 +179,11 @@ def test_who_ended_after_what_it_needs_fell_with_it_and_who_ended_before_was_don
     down = "vault  EXITED  Nov 15 08:02 PM\ntill  EXITED  Nov 15 08:02 PM\n"
     root = "2026-11-15 20:02:50,1 WARN exited: vault (terminated by SIGKILL; not expected)\n"
     for second, fell in (("51", ["till"]), ("49", [])):
-        log = f"{root}2026-11-15 20:02:{second},3 INFO exited: till (exit status 0; expected)\n"
+        log = f"{root}2026-11-15 20:02:{second},3 WARN exited: till (exit status 1; not expected)\n"
         machine = case("", settings, {probes.STATUS: down, probes.SUPERVISOR_LOG: log})
         assert cascade.fell_with(machine, "vault") == fell
+        done = {probes.SUPERVISOR_LOG: log.replace("1; not expected", "0; expected")}
+        assert cascade.fell_with(case("", settings, {probes.STATUS: down, **done}), "vault") == []
 
 
 def test_the_name_of_the_machine_itself_may_be_lost_too() -> None:

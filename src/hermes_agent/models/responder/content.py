@@ -87,8 +87,10 @@ def measured(text: str) -> Mapping[str, int]:
 
 
 def fallen(before: Case, now: Case, idea: Idea) -> list[str]:
-    """Services concerned that are down, though nobody stopped them: those that were given up, and
-    those that ran before or are to answer for the alert, and ended."""
+    """Services concerned that are down, though nobody stopped them: those that must be up for the
+    service of the alert, those that fell with what was mended, and those that fell since. Who ended
+    of those above may be done with its work."""
+    own = [before.brief.service, idea.component, *before.needs(before.brief.service)]
     fell = fell_with(before, idea.component)
     found = []
     for name in dict.fromkeys([*concerned(before, idea), *fell]):
@@ -96,9 +98,10 @@ def fallen(before: Case, now: Case, idea: Idea) -> list[str]:
         if is_now is None or is_now.up:
             continue
         ran = was is not None and was.up
-        meant = ran or name == before.brief.service or is_now.name in fell
-        ended = is_now.state == "EXITED" and meant
-        if is_now.state in FELL or ended:
+        gone = is_now.state in FELL and (ran or name in own)
+        ended = is_now.state == "EXITED" and (name == own[0] or (ran and name in own))
+        again = is_now.name in fell and is_now.state in (*FELL, "EXITED")
+        if gone or ended or again:
             found.append(is_now.name)
     return list(dict.fromkeys(found))
 

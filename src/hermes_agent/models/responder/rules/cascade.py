@@ -112,16 +112,20 @@ def fell_with(case: Case, root: str) -> list[str]:
         program.name
         for name, program in case.programs.items()
         if root not in (name, program.name) and root in chain(case, name)
-        if program.state in ("FATAL", "BACKOFF", "failed") or _followed(case, program, root)
+        if program.state in ("FATAL", "BACKOFF", "failed", "EXITED")
+        if _followed(case, program, root)
     ]
     return list(dict.fromkeys(found))
 
 
 def _followed(case: Case, program: parse.Program, root: str) -> bool:
-    """Whether one that ended did so after what it needs had: what is done with its work by right
-    ends before."""
-    own, other = (stamp(_fell(case, one)) for one in (program.name, root))
-    return program.state == "EXITED" and 0.0 < other <= own
+    """Whether one that is down fell after what it needs: who fell before has another trouble. One
+    that ended by itself must have failed: else it was done with its work."""
+    line = _fell(case, program.name)
+    own, other = (stamp(one) for one in (line, _fell(case, root)))
+    if program.state == "EXITED":
+        return 0.0 < other <= own and "not expected" in line
+    return not own or not other or other <= own
 
 
 def gave_up(text: str) -> bool:

@@ -200,8 +200,9 @@ def out_of_turn(case: Case) -> Iterator[Idea]:
             fix: tuple[str, ...] = (reload, "sleep 1")
             undo = ""
             if marked:
-                edit = f"sed -i --follow-symlinks -E '/^\\s*server\\s/s/\\s+down;/;/' {shlex.quote(path)}"
-                fix, undo = (keeping(path), edit, *fix), undo_of(path)
+                edit = "sed -i --follow-symlinks -E '/^\\s*server\\s/s/\\s+down;/;/'"
+                fix = (keeping(path), f"{edit} {shlex.quote(path)}", *fix)
+                undo = undo_of(path)
             below = next((x for x in case.services if set(ports) & set(case.ports(x))), service)
             yield Idea(
                 "cascading-failure", below, f"{again} by {path}, though they answer",
