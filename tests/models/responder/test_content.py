@@ -115,6 +115,9 @@ def test_while_the_checks_hold_only_what_follows_from_the_complaint_is_tried() -
     assert left == []
     about = fresh_ideas(case, Tried(complaint=BAD))
     assert all(idea.score >= 0.6 for idea in about)
+    again = Tried(complaint="something else is wrong")
+    again.looked(False)
+    assert fresh_ideas(case, again) == every
 
 
 def test_of_a_log_without_times_what_it_grew_by_is_new() -> None:

@@ -53,7 +53,7 @@ def investigation(brief: Brief) -> Work:
     if ended:
         return ended
     known, well = yield from _triage(brief, LOOK_AGAIN if tried.ideas else INTRODUCTION)
-    tried.holding = well and not tried.fickle
+    tried.looked(well)
     if well and tried.done and not tried.doubted:
         ended = yield from _lasting(tried, brief)
         if ended:
@@ -68,7 +68,7 @@ def investigation(brief: Brief) -> Work:
             return ended
         if tried.ideas:
             known, well = yield from _triage(brief, LOOK_AGAIN)
-            tried.holding = well
+            tried.looked(well)
             if well and not tried.doubted and (ended := (yield from _lasting(tried, brief))):
                 return ended
     if not well and (yield from looked_back(brief, known, tried)):
@@ -85,7 +85,7 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
         if attempt:
             kept = lasting(known, tried)
             known, well = yield from _triage(brief, "That was not all. I look again.")
-            tried.holding = well and not tried.fickle
+            tried.looked(well)
             if well and tried.done and tried.ideas and not tried.doubted:
                 ended = yield from _lasting(tried, brief)
                 if ended:

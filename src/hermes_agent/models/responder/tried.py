@@ -43,6 +43,12 @@ class Tried(Struct):
             or (self.holding and bool(idea.finish))
         )
 
+    def looked(self, well: bool) -> None:
+        """Keep whether the checks hold now: where they do not, a complaint is but one of many."""
+        self.holding = well and not self.fickle
+        if not self.holding:
+            self.complaint = ""
+
     def refuted(self, idea: Idea) -> bool:
         """Whether it was acted on, and that eased nothing."""
         return any(one.key == idea.key for one in self.ideas) and idea not in self.useful
