@@ -276,3 +276,19 @@ def test_what_was_removed_and_is_only_held_open_is_let_go_by_who_holds_it() -> N
         seen = looked("") | {probes.DELETED: f"/proc/{pid}/fd/4 {path} (deleted)"}
         fixes = [idea.fix for idea in space.full_disk(case(seen)) if idea.fix]
         assert fixes == ([(wanted,)] if wanted else [])
+
+
+def test_a_service_that_reads_a_database_without_end_is_started_anew_and_the_log_stays() -> None:
+    entry = ENTRY + "\n==> /etc/supervisor/conf.d/report.conf <==\n[program:report]\ncommand=r\n"
+    running = (
+        "depot      RUNNING   pid 7, uptime 1:56:10\nreport     RUNNING   pid 91, uptime 1:1:1"
+    )
+    seen = looked(rows((8_000_000, 5.0, "/vol/live/all.db-wal"))) | {
+        probes.PROGRAMS: entry,
+        probes.STATUS: running,
+        probes.PROCESSES: PROCESSES + "     91       1 app  S  0  0.1 13328     600 report\n",
+        probes.OPEN_FILES: "/proc/7/fd/3 /vol/live/all.db-wal\n/proc/91/fd/3 /vol/live/all.db-wal",
+    }
+    best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
+    assert best.fix[0] == "supervisorctl restart report"
+    assert "all.db-wal" not in told([best.fix])

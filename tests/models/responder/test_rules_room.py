@@ -112,6 +112,7 @@ def test_what_a_database_keeps_is_never_moved_whoever_writes_it() -> None:
         told = [command for idea in space.full_disk(case(seen)) for command in idea.fix]
         assert "kill 90" in told
         assert not any(path in command for command in told)
+        assert any("wal_checkpoint" in command for command in told) is path.endswith("-wal")
 
 
 def test_what_lies_in_a_cache_is_only_moved_and_what_there_is_much_of_first() -> None:
