@@ -75,6 +75,22 @@ def test_a_loop_of_somebody_is_ended_with_what_it_began() -> None:
     assert best.fix[0] == "kill 90"
 
 
+def test_what_the_clock_began_is_nobodys_and_waited_for_with_the_next_minute() -> None:
+    wires = 'ESTAB 0 0 127.0.0.1:4002 127.0.0.1:5433 users:(("psql",pid=95,fd=3))'
+    cron = PROCESSES + (
+        "      9       1 root     S      0  0.1 13328    7000 /usr/sbin/cron -f\n"
+        "     95       9 root     S      0  0.1 13328       9 psql -f /opt/nightly.sql\n"
+    )
+    rows = "till  RUNNING  pid 7, uptime 1:56\ncron  RUNNING  pid 9, uptime 1:56"
+    seen = {probes.CONNECTIONS: wires, probes.PROCESSES: cron, probes.STATUS: rows}
+    machine = case(f"{WAITS.format(52)}\n{HOLDS.format('psql', 8)}", "", seen)
+    (session,) = postgres.sessions(HOLDS.format("psql", 8))
+    assert holders.owner(machine, PLACE, [session]) == ""
+    best = ranked(database.database(machine))[0]
+    assert "date +%-S" in best.proof
+    assert not any("cron" in one for one in best.fix)
+
+
 def test_it_is_not_mended_while_the_same_is_begun_again() -> None:
     (session,) = postgres.sessions(HOLDS.format("o'neil", 9))
     look = holders.gone(PLACE, "postgres", session)

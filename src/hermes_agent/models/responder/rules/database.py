@@ -111,7 +111,7 @@ def _blocked(
             (psql(place, end, user),) if holders.may_end(case, root.name) else (),
             "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
-            holders.gone(place, user, root),
+            holders.gone(place, user, root, clocked=holders.is_clocked(case, place, root)),
         )  # fmt: skip
         yield from holders.behind(case, place, user, root, len(waiting), spoken)
         known_one = root.name in case.programs and holders.may_end(case, root.name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.rules.postgres import Place, Session, literal, psql
 from hermes_agent.models.responder.view import parse, probes
-from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.case import KEEPERS, Case
 
 AGAIN = 3
 """Seconds by which a client is older than its transaction where it is not its first."""
@@ -30,14 +30,24 @@ def _alike(session: Session) -> str:
     )
 
 
-def gone(place: Place, user: str, session: Session) -> str:
-    """A look that fails where the same is begun again by somebody of the same name."""
+def gone(place: Place, user: str, session: Session, *, clocked: bool = False) -> str:
+    """A look that fails where the same is begun again by somebody of the same name; what is begun
+    by the clock may be so with the next minute."""
     busy = "" if session.state == "idle" else "and state <> 'idle' "
     count = (
         f"select count(*) from pg_stat_activity where {_alike(session)} {busy}and "
         "now() - coalesce(xact_start, state_change) > interval '1 second'"
     )
-    return f'sleep {WAIT}; test "$({psql(place, count, user)})" = 0'
+    wait = f"$((65 + {WAIT} - $(date +%-S)))" if clocked else str(WAIT)
+    return f'sleep {wait}; test "$({psql(place, count, user)})" = 0'
+
+
+def is_clocked(case: Case, place: Place, session: Session) -> bool:
+    """Whether a scheduler began whoever asks."""
+    pid = client(case, place, session)
+    chain = case.strangers(pid, harmful=True)
+    above = case.process(chain[0].parent) if chain else None
+    return above is not None and KEEPERS.search(above.command) is not None and above.pid != 1
 
 
 def client(case: Case, place: Place, session: Session) -> int:
@@ -51,9 +61,14 @@ def client(case: Case, place: Place, session: Session) -> int:
 
 def owner(case: Case, place: Place, found: Sequence[Session]) -> str:
     """The service that most of these sessions are of, whatever they call themselves."""
-    owners = [case.owner(client(case, place, one)) for one in found]
+    owners = [_of(case, client(case, place, one)) for one in found]
     name = max(owners, key=owners.count, default="")
     return name if owners.count(name) * 2 > len(owners) else ""
+
+
+def _of(case: Case, pid: int) -> str:
+    """The service that looks after a process; what a scheduler began is nobody's."""
+    return "" if case.strangers(pid, harmful=True) else case.owner(pid)
 
 
 def fewer(place: Place, user: str, whose: str, before: int) -> str:
@@ -71,7 +86,7 @@ def behind(
     """Stop whoever begins it again: a job that somebody started by hand, or a loop that nobody
     looks after. What is to run all the time is not stopped."""
     pid = client(case, place, root)
-    program = root.name if root.name in case.programs else case.owner(pid)
+    program = root.name if root.name in case.programs else _of(case, pid)
     if not program and not pid and waiting and (wants := case.missing((probes.CONNECTIONS,))):
         yield Idea("database-lock", case.brief.service, "who holds it may begin it again", 0.6,
                    f"pid {root.pid}", lines(root.line), wants)  # fmt: skip
