@@ -29,8 +29,10 @@ http {
 """
 
 
-def found(uri: str, well: str, extra: str = "") -> list[Idea]:
-    site = (SITE % uri).replace("# of the shop", extra)
+def found(
+    uri: str, well: str, extra: str = "", scheme: str = "http", front: int = 404
+) -> list[Idea]:
+    site = (SITE % uri).replace("# of the shop", extra).replace("http://shop", f"{scheme}://shop")
     shown = {
         probes.STATUS: "nginx RUNNING   pid 7, uptime 0:01:10\n",
         probes.PROGRAMS: PROGRAMS,
@@ -40,7 +42,7 @@ def found(uri: str, well: str, extra: str = "") -> list[Idea]:
     brief = Brief("inc-1", "nginx", check, (BriefService("nginx"),))
     seen = [Seen(command, text) for command, text in shown.items()]
     for want in [want for idea in astray(Case(brief, seen)) for want in idea.wants]:
-        code = 200 if want.endswith(f"127.0.0.1:9000{well}") else 404
+        code = 200 if want.endswith(f"http://127.0.0.1:9000{well}") else front
         seen.append(Seen(want, f"{code} after 0.01 s from 127.0.0.1:80\n"))
     return [idea for idea in astray(Case(brief, seen)) if idea.fix]
 
@@ -62,6 +64,17 @@ def test_what_whoever_is_behind_has_not_is_not_the_fault_of_the_front() -> None:
 def test_a_path_that_is_written_anew_on_the_way_is_left_as_it_is() -> None:
     (idea,) = found("", "/api/items", "\n rewrite ^/api/(.*) /$1 break;")
     assert "# rewrite" in idea.fix[1]
+
+
+def test_whoever_is_behind_speaks_another_tongue() -> None:
+    (idea,) = found("", "/api/items", scheme="https", front=502)
+    assert "http://shop;" in idea.fix[1]
+
+
+def test_a_front_waits_as_long_as_it_takes() -> None:
+    (idea,) = found("", "/api/items", "\n proxy_read_timeout 5ms;", front=504)
+    assert "# proxy_read_timeout" in idea.fix[1]
+    assert not found("", "/api/items", "\n proxy_read_timeout 90s;", front=504)
 
 
 def test_where_a_site_leads() -> None:

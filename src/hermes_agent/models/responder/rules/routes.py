@@ -16,6 +16,7 @@ from hermes_agent.models.responder.view.case import Case
 _URL = re.compile(r"\bhttps?://([\w.-]+|\[[0-9a-f:]+\])(?::(\d{1,5}))?(/[\w./@%+~-]*)?")
 _PASS = re.compile(r"^\s*proxy_pass\s+(?P<scheme>https?)://(?P<to>[\w.:-]+)(?P<uri>/[^;\s]*)?\s*;")
 _LOCATION = re.compile(r"^\s*location\s+(?:(?P<how>=|~\*?|\^~)\s+)?(?P<at>\S+)\s*\{")
+_WAITS = re.compile(r"^\s*proxy_(?:read|connect|send)_timeout\s+(\d+)(ms|s|m)?\s*;")
 _CODE = re.compile(r"(?m)^(\d{3}) after ")
 PREVENT = ("ask through the front after each change of it", "keep its sites under version control")
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -34,6 +35,8 @@ class Route(Struct, frozen=True):
     """What stands after the address; None where nothing does, and the path stays as it is."""
     ports: tuple[int, ...]
     rewrites: tuple[tuple[int, str], ...] = ()
+    waits: tuple[tuple[int, str], ...] = ()
+    """Lines that say how long it waits for whoever is behind."""
 
     def passed(self, path: str) -> str:
         """The path that is asked for behind it."""
@@ -43,7 +46,7 @@ class Route(Struct, frozen=True):
 def routes(file: str, text: str) -> list[Route]:
     """All that a site of nginx leads on."""
     above, found = list[tuple[str, str]](), list[Route]()
-    ports, rewrites = list[int](), list[tuple[int, str]]()
+    ports, rewrites, waits = list[int](), list[tuple[int, str]](), list[tuple[int, str]]()
     for number, row in enumerate(text.splitlines(), 1):
         plain = row.partition("#")[0]
         if listens := re.match(r"\s*listen\s+(?:[\w.*\[\]:]*:)?(\d{1,5})\b", plain):
@@ -54,13 +57,16 @@ def routes(file: str, text: str) -> list[Route]:
         elif plain.rstrip().endswith("{"):
             name = (plain.split() or [""])[0]
             above.append((name, ""))
-            ports = [] if name == "server" else ports
+            if name == "server":
+                ports, waits = [], []
         if re.match(r"\s*rewrite\s", plain):
             rewrites.append((number, row))
+        if _WAITS.match(plain):
+            waits.append((number, row))
         at = next((one for kind, one in reversed(above) if kind == "location"), "")
         if (led := _PASS.match(plain)) and at:
             found.append(Route(file, number, row, at, led["scheme"], led["to"], led["uri"],
-                               tuple(ports), tuple(rewrites)))  # fmt: skip
+                               tuple(ports), tuple(rewrites), tuple(waits)))  # fmt: skip
         for _ in range(plain.count("}")):
             above = above[:-1]
     return found
@@ -97,13 +103,21 @@ def _asked(case: Case, front: str, route: Route, to: str, port: int, path: str) 
     rest = "/" + path[len(route.at) :].lstrip("/")
     ways = {one: f"{route.scheme}://{to}{one}" for one in (path, rest)}
     others = {one: f"http://{one}{route.passed(path)}" for one in _instead(case, front, to)}
+    if route.scheme == "https":
+        ways["http"] = f"http://{to}{route.passed(path)}"
     looks = [here, *(probes.timed(url) for url in (*ways.values(), *others.values()))]
     if wants := case.missing(looks):
         yield Idea("bad-config", front, f"{route.file} may lead {path} astray", 0.6,
                    f"{route.file}:{route.number}", lines(route.row), wants)  # fmt: skip
         return
     now, gets = _code(case, here), route.passed(path)
+    if now == 504:
+        yield from _longer(case, front, route, ways.get(gets, ""), path, here)
     if _is_well(now) or (now >= 500 and now != 502):
+        return
+    if plain := ways.pop("http", ""):
+        if _is_well(_ask(case, plain)):
+            yield _led(case, front, route, f"http://{route.to}{route.uri or ''}", path, here)
         return
     works = [one for one, url in ways.items() if one != gets and _is_well(_ask(case, url))]
     if works and not _is_well(_ask(case, f"{route.scheme}://{to}{gets}")):
@@ -112,10 +126,27 @@ def _asked(case: Case, front: str, route: Route, to: str, port: int, path: str) 
             yield _led(case, front, route, f"{route.scheme}://{route.to}{uri}", path, here)
     elif route.rewrites and path in ways and _is_well(_ask(case, ways[path])) and not route.uri:
         number, row = route.rewrites[-1]
-        yield _changed(case, front, route.file, number, row, f"# {row.strip()}", path, here)
+        edits = [(number, row, f"# {row.strip()}")]
+        yield _changed(case, front, route.file, edits, path, here)
     elif better := [to for to, url in others.items() if _is_well(_ask(case, url))]:
         new = f"{route.scheme}://{better[0]}{route.uri or ''}"
         yield _led(case, front, route, new, path, here)
+
+
+def _longer(case: Case, front: str, route: Route, url: str, path: str, here: str) -> Iterator[Idea]:
+    """It does not wait as long as whoever is behind takes: it waits as it does by itself."""
+    took = re.search(r"after ([\d.]+) s", case.text(probes.timed(url))) if url else None
+    if took is None or not _is_well(_ask(case, url)):
+        return
+    unit = {"ms": 0.001, "m": 60.0}
+    short = [
+        (number, row) for number, row in route.waits
+        if (told := _WAITS.match(row)) and int(told[1]) * unit.get(told[2] or "", 1.0)
+        < max(1.0, float(took[1]))
+    ]  # fmt: skip
+    edits = [(number, row, f"# {row.strip()}") for number, row in short]
+    if edits:
+        yield _changed(case, front, route.file, edits, path, here)
 
 
 def _instead(case: Case, front: str, to: str) -> list[str]:
@@ -148,16 +179,20 @@ def _is_well(code: int) -> bool:
 def _led(case: Case, front: str, route: Route, new: str, path: str, here: str) -> Idea:
     old = f"{route.scheme}://{route.to}{route.uri or ''}"
     right = route.row.replace(old, new, 1)
-    return _changed(case, front, route.file, route.number, route.row, right, path, here)
+    return _changed(case, front, route.file, [(route.number, route.row, right)], path, here)
 
 
 def _changed(
-    case: Case, front: str, file: str, number: int, row: str, right: str, path: str, here: str
-) -> Idea:  # fmt: skip
-    sed = f"{number}s|{basic(row.strip())}|{replacement(right.strip(), '|')}|"
+    case: Case, front: str, file: str, edits: Sequence[tuple[int, str, str]], path: str, here: str
+) -> Idea:
+    seds = " ".join(
+        "-e " + shlex.quote(f"{at}s|{basic(row.strip())}|{replacement(right.strip(), '|')}|")
+        for at, row, right in edits
+    )
+    number, row, _ = edits[0]
     return Idea(
         "bad-config", front, f"{file} leads {path} astray: {row.strip()}", 0.88,
         f"{file}:{number} {row.strip()}", lines(row.strip(), case.text(here).strip()), (),
-        (keeping(file), f"sed -i {shlex.quote(sed)} {shlex.quote(file)}", case.restart(front)),
+        (keeping(file), f"sed -i {seds} {shlex.quote(file)}", case.restart(front)),
         undo_of(file), PREVENT,
     )  # fmt: skip
