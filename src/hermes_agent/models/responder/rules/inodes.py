@@ -23,8 +23,12 @@ _RETENTION = re.compile(
     re.IGNORECASE,
 )
 """Settings by which such files are cleared away."""
-_WORK = re.compile(r"/(spool|work|partial|uploads-tmp)([-_/]|$)", re.IGNORECASE)
-"""Passing files that may be work which waits: they are moved, never deleted."""
+_WORK = re.compile(
+    r"/(spool|work|partial|uploads-tmp|tmp|temp|scratch)(?:[-_][^/]*)?/(?!.*/(?:cache|sess\w*)/)",
+    re.IGNORECASE,
+)
+"""Passing files that may be work which waits, or what somebody put there: they are moved, never
+deleted."""
 AGES = (("-mmin +60", 0.0), ("-mmin +5", 0.05))
 
 
