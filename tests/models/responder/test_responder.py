@@ -33,6 +33,8 @@ GONE = WELL | {
         "2026-11-15 20:03:02,100 WARN exited: stock (terminated by SIGKILL; not expected)\n"
     ),
 }
+BACK = {"supervisorctl status": STATUS}
+SAID = "2026-11-15 20:03:11 ERROR edge: stock: connection refused\n"
 DISK = WELL | {
     "df -P": (
         "Filesystem     1024-blocks   Used Available Capacity Mounted on\n"
@@ -82,7 +84,7 @@ async def test_nothing_is_touched_where_all_is_well() -> None:
 
 
 async def test_a_dependency_that_ended_is_started_and_named() -> None:
-    machine = Machine(GONE, lambda command: command == "supervisorctl restart stock")
+    machine = Machine(GONE, lambda command: command == "supervisorctl restart stock", then=BACK)
     talk = await converse(machine, brief())
     said = acted(machine, "resolve")
     assert (said["component"], said["category"]) == ("stock", "service-crash")
@@ -111,7 +113,7 @@ async def test_what_no_rule_mends_is_handed_over() -> None:
 
 
 async def test_the_second_time_takes_half_as_many_replies() -> None:
-    machine = Machine(GONE, lambda command: command == "supervisorctl restart stock")
+    machine = Machine(GONE, lambda command: command == "supervisorctl restart stock", then=BACK)
     over = (
         "The incident is over.\n```json\n"
         '{"aftermath": true, "category": "service-crash", "component": "stock", '
@@ -121,7 +123,7 @@ async def test_the_second_time_takes_half_as_many_replies() -> None:
     await converse(machine, brief(), over)
     assert set(machine.skills) == {"service-crash-prevention"}
     skill = {"name": "service-crash-prevention", "state": "candidate", "fits": True}
-    again = Machine(GONE, machine.mends)
+    again = Machine(GONE, machine.mends, then=BACK)
     again.skills = machine.skills
     second = await converse(again, brief(skills=[skill]))
     assert acted(again, "resolve")["category"] == "service-crash"
@@ -149,11 +151,25 @@ async def test_what_only_looks_like_a_skill_is_told_apart_before_anything_is_don
 async def test_a_second_encounter_takes_a_few_calls_and_no_whole_triage() -> None:
     mends = "supervisorctl restart stock".__eq__
     skill = {"name": "service-crash-prevention", "state": "candidate", "fits": True}
-    first, second = Machine(GONE, mends), Machine(GONE, mends)
+    first, second = Machine(GONE, mends, then=BACK), Machine(GONE, mends, then=BACK)
     await converse(first, brief())
     await converse(second, brief(skills=[skill]))
     assert acted(second, "resolve")["category"] == "service-crash"
     assert 2 * len(second.commands) <= len(first.commands)
+
+
+async def test_at_a_second_encounter_too_nothing_is_resolved_while_somebody_is_down() -> None:
+    said = {
+        "tail -v -n 12 /var/log/*.log": f"==> /var/log/edge.log <==\n{SAID}",
+        "supervisorctl restart": "stock: started\n",
+    }
+    fell = STATUS.replace("RUNNING   pid 7, uptime 0:01:10", "FATAL     Exited too quickly")
+    skill = {"name": "service-crash-prevention", "state": "candidate", "fits": True}
+    mends = "supervisorctl restart stock".__eq__
+    machine = Machine({**GONE, **said}, mends, then={"supervisorctl status": fell})
+    await converse(machine, brief(skills=[skill]))
+    assert "supervisorctl restart edge" in machine.commands
+    assert "edge does not come up" in str(acted(machine, "escalate")["summary"])
 
 
 async def test_a_remedy_that_did_not_help_is_followed_by_the_whole_investigation() -> None:

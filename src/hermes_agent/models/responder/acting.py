@@ -5,7 +5,7 @@ import re
 from collections.abc import Generator, Sequence
 
 from hermes_agent.core.messages import ToolMessage
-from hermes_agent.models.responder import watch
+from hermes_agent.models.responder import content, watch
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.lasts import is_due, is_watched, lasts
 from hermes_agent.models.responder.moves import Answer, Call, Move
@@ -156,6 +156,9 @@ def mend(
     if not (yield from lasts(brief, idea, tried, due=watched)):
         return False
     if after and last is not after:
+        now = case_of(brief, tried.status)
+        if content.fallen(case_of(brief, tried.seen), now, idea):
+            return False
         answer = yield Move("It is mended, and stays so.", (after,))
         return _went_well(answer)
     return True

@@ -99,7 +99,9 @@ def fallen(before: Case, now: Case, idea: Idea) -> list[str]:
             continue
         ran = was is not None and was.up
         gone = is_now.state in FELL and (ran or name in own)
-        ended = is_now.state == "EXITED" and (name == own[0] or (ran and name in own))
+        started = name == idea.component and idea.category == "service-crash"
+        meant = name == own[0] or started or (ran and name in own)
+        ended = is_now.state == "EXITED" and meant
         again = is_now.name in fell and is_now.state in (*FELL, "EXITED")
         if gone or ended or again:
             found.append(is_now.name)
