@@ -184,3 +184,22 @@ def test_a_table_that_was_taken_out_comes_back_from_where_only_few_may_write() -
 
     assert any(one.startswith("cp -n /root/cron/digest ") for one in taken("/root/cron/digest"))
     assert not any("/home/ann/digest" in one for one in taken("/home/ann/digest"))
+
+
+def test_what_a_job_lacks_is_looked_for_at_the_job_that_makes_it() -> None:
+    log, made = "/var/log/digest.log", "/data/raw.csv"
+    shown = {
+        probes.JOBS: (
+            f"==> {TABLE} <==\n* * * * * root {SCRIPT} >>{log} 2>&1\n"
+            "==> /etc/cron.d/fetch.cron <==\n* * * * * root /srv/fetch.sh\n"
+        ),
+        probes.show(SCRIPT): f"#!/bin/sh\nsort {made} > /data/digest.txt\n",
+        probes.show("/srv/fetch.sh"): f"#!/bin/sh\nls / > {made}\n",
+        probes.tail(log): f"sort: cannot read: {made}: No such file or directory\n",
+        probes.walk(made): f"f: {made}\ndr root root /\ndr root root data\n"
+        "                    raw.csv - No such file or directory\n",
+        probes.rows("/srv/digest"): "",
+    }
+    found = best("", **shown)
+    assert found.fix[0] == "mv /etc/cron.d/fetch.cron /etc/cron.d/fetch"
+    assert any(made in line for line in found.evidence)

@@ -5,6 +5,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
+from msgspec.structs import replace
+
 from hermes_agent.models.responder.rules import crontabs, scripts, tables
 from hermes_agent.models.responder.rules.config import swapped
 from hermes_agent.models.responder.rules.crontabs import Job
@@ -34,6 +36,8 @@ _ABSENT = re.compile(
 _OF_ANYBODY = ("/home/", "/var/lib/", "/run/")
 """Where others than people who look after the machine may write: no table comes from there."""
 _ANY = f"{crontabs.FOLDER}/x"
+_LAST = 6
+"""Lines that a job said last, and other jobs that are looked at."""
 _AT_WORK = re.compile(r"still (?:at work|running)|already running|lock", re.IGNORECASE)
 _LOCK = re.compile(r"(/(?:run|var/run|var/lock|tmp|var/lib)/[\w./-]*(?:lock|pid)[\w.-]*)")
 
@@ -55,14 +59,46 @@ def missed(case: Case) -> Iterator[Idea]:
     if not found:
         yield from _taken_out(case, name)
     for job in found:
-        yield from tables.table(case, name, job, _said(case, job))
-        yield from scripts.script(case, name, job, _said(case, job))
-        yield from _forbidden(case, name, job)
-        yield from _locked(case, name, job)
-        yield from _held(case, name, job)
-        yield from _lacking(case, name, job)
-        yield from _otherwise(case, name, job)
+        yield from _wrong(case, name, job)
         yield from _next_run(name, job)
+    yield from _made_before(case, name, found)
+
+
+def _wrong(case: Case, name: str, job: Job) -> Iterator[Idea]:
+    """What may keep a job from its work."""
+    yield from tables.table(case, name, job, _said(case, job))
+    yield from scripts.script(case, name, job, _said(case, job))
+    yield from _forbidden(case, name, job)
+    yield from _locked(case, name, job)
+    yield from _held(case, name, job)
+    yield from _lacking(case, name, job)
+    yield from _otherwise(case, name, job)
+
+
+def _made_before(case: Case, name: str, found: Sequence[Job]) -> Iterator[Idea]:
+    """A file that it lacks is made by another job, which may be the one that is missed."""
+    said = [line for job in found for line in _said(case, job)[:_LAST]]
+    own = {path for job in found for path in (job.script, job.log, job.table)}
+    wanted = [path for line in said for path in paths_in(line) if path not in own]
+    wanted = [path for path in wanted if not LOG.search(path)]
+    others = [
+        job for job in crontabs.jobs(parse.files(case.text(probes.JOBS))) if job not in found
+    ][:_LAST]
+    if not wanted or not others:
+        return
+    scripts_of = [probes.show(job.script) for job in others if job.script]
+    if wants := case.missing(scripts_of):
+        yield Idea("job-missed", name, f"another job may make what {name} lacks", 0.6, wanted[0],
+                   lines(said[0]), wants)  # fmt: skip
+        return
+    for job in others:
+        text = f"{job.line}\n{case.content(job.script)}" if job.script else job.line
+        path = next((one for one in wanted if one in text), "")
+        for idea in _wrong(case, PurePosixPath(job.table).name, job) if path else ():
+            shown = next(line for line in said if path in line)
+            fix = (*idea.fix, "sleep 60") if idea.fix else ()  # it is made, then what needs it
+            told = lines(*idea.evidence, shown)
+            yield replace(idea, score=idea.score - 0.02, evidence=told, fix=fix)
 
 
 def _next_run(name: str, job: Job) -> Iterator[Idea]:
@@ -298,12 +334,21 @@ def _lacking(case: Case, name: str, job: Job) -> Iterator[Idea]:
             continue
         if "No such file" not in case.text(probes.walk(path)):
             continue
-        folder = path if _is_folder(path, script, said) else str(PurePosixPath(path).parent)
+        whole = _is_folder(path, script, said)
+        folder = path if whole else str(PurePosixPath(path).parent)
+        if not whole and _lacks_only(PurePosixPath(path).name, case.text(probes.walk(path))):
+            continue  # the folder is there: somebody else makes the file
         yield Idea(
             "job-missed", name, f"{path}, which {job.script} needs, is gone", 0.85, path,
             lines(said, *(x for x in script.splitlines() if path in x)), (),
             (f"mkdir -p {shlex.quote(folder)}", WAIT), f"rmdir {shlex.quote(folder)}", PREVENT,
         )  # fmt: skip
+
+
+def _lacks_only(name: str, walked: str) -> bool:
+    """Whether all is there that leads to a file."""
+    absent = [row for row in walked.splitlines() if "No such file" in row]
+    return len(absent) == 1 and re.search(rf"^\s*{re.escape(name)} - ", absent[0]) is not None
 
 
 def _is_folder(path: str, script: str, said: str) -> bool:
