@@ -258,8 +258,11 @@ def test_what_is_no_longer_cleared_away_is_bound_again() -> None:
 
 def test_work_that_waits_is_moved_and_never_deleted() -> None:
     for folder, deletes in (
-        ("/vol/spool", False), ("/vol/tmp", False), ("/vol/sessions", True), ("/vol/tmp/cache", True)
-    ):  # fmt: skip
+        ("/vol/spool", False),
+        ("/vol/tmp", False),
+        ("/vol/sessions", True),
+        ("/vol/tmp/cache", True),
+    ):
         above = "1310 /vol/tmp\n" if folder.startswith("/vol/tmp/") else ""
         seen = {
             probes.INODES: FULL.replace("100% /vol", " 99% /vol"),

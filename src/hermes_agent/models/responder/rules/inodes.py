@@ -24,7 +24,7 @@ _RETENTION = re.compile(
 )
 """Settings by which such files are cleared away."""
 _WORK = re.compile(
-    r"/(spool|work|partial|uploads-tmp|tmp|temp|scratch)(?:[-_][^/]*)?/(?!.*/(?:cache|sess\w*)/)",
+    r"/(spool|work|partial|uploads-tmp|tmp|temp|scratch)(?:[-_][^/]*)?/(?!(?:.*/)?(?:cache|sess\w*)/)",
     re.IGNORECASE,
 )
 """Passing files that may be work which waits, or what somebody put there: they are moved, never
@@ -94,7 +94,8 @@ def thinned(case: Case, known: Idea, folder: str, mount: parse.Mount) -> Iterato
     yield from _from_its_source(case, cleared, known.component, folder)
     yield from _switched_off(case, cleared, known.component, folder)
     empty = f"find {shlex.quote(folder)} -xdev -mindepth 1 -depth -type d -empty"
-    for age, less in () if kept or known.category != "inode-full" else (("-mmin +60 ", 0.06), ("", 0.08)):
+    ages = () if kept or known.category != "inode-full" else (("-mmin +60 ", 0.06), ("", 0.08))
+    for age, less in ages:
         yield replace(known, score=known.score - less, fix=(f"{empty} {age}-exec rmdir {{}} +",),
                       undo="only empty folders are removed")  # fmt: skip
     if not cleared:
