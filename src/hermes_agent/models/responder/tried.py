@@ -36,7 +36,7 @@ class Tried(Struct):
     def barred(self, idea: Idea) -> bool:
         """Whether it was tried since something changed, or the same under another name."""
         recent = self.ideas[max(0, self.since - 1) :]
-        same = [one for one in self.ideas if one.fix and _shape(one) == _shape(idea)]
+        same = [x for x in self.ideas if x.fix and (x.fix == idea.fix or _shape(x) == _shape(idea))]
         return (
             any(one.key == idea.key or (one.fix and one.fix == idea.fix) for one in recent)
             or len(same) > 1
@@ -136,4 +136,5 @@ def cause_of(tried: Sequence[Idea]) -> Idea:
 
 def _shape(idea: Idea) -> tuple[str, str, str]:
     """A remedy without its numbers: who begins again has another one."""
-    return idea.category, idea.component, re.sub(r"\d+", "#", " ".join(idea.fix))
+    said = " ".join((idea.claim, *idea.fix))
+    return idea.category, idea.component, re.sub(r"\d+", "#", said)
