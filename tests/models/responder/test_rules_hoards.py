@@ -298,3 +298,15 @@ def test_a_service_that_reads_a_database_without_end_is_started_anew_and_the_log
     best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
     assert best.fix[0] == "supervisorctl restart report"
     assert "all.db-wal" not in told([best.fix])
+
+
+def test_whoever_speaks_in_a_log_of_many_is_the_one_that_is_too_loud() -> None:
+    line = "Nov 15 20:03:11 host report[91]: DEBUG looked at 7"
+    running = (
+        "depot      RUNNING   pid 7, uptime 1:1:1",
+        "report     RUNNING   pid 91, uptime 1:1:1",
+    )
+    seen = {probes.STATUS: "\n".join(running)}
+    for text, who in (([line] * 9, "report"), ([line, "Nov 15 20:03:11 host a: b", "c"], "depot")):
+        told_so = seen | {probes.tail("/vol/log/all.log"): "\n".join(text)}
+        assert flood.speaker_of(case(told_so), "/vol/log/all.log", "depot") == who

@@ -18,7 +18,7 @@ from hermes_agent.models.responder.rules.ideas import (
 )
 from hermes_agent.models.responder.rules.load import anew, since_changed
 from hermes_agent.models.responder.view import parse, probes
-from hermes_agent.models.responder.view.case import CROWD, Case, paths_in, stamp
+from hermes_agent.models.responder.view.case import CROWD, TAG, Case, paths_in, stamp
 from hermes_agent.models.responder.view.house import CODE, LOG
 
 FLOOD_BYTES = 20_000
@@ -85,10 +85,20 @@ def writer_of(case: Case, path: str, otherwise: str) -> str:
     return stem if stem in case.services else case.user_of(path, otherwise)
 
 
+def speaker_of(case: Case, log: str, writer: str) -> str:
+    """Whose lines they are that fill a log which one writes for many: as most of them say."""
+    said = case.text(probes.tail(log)).splitlines() or case.logs.get(log, [])
+    for name in case.services:
+        tag = re.compile(TAG.format(re.escape(name)))
+        if name != writer and 2 * sum(bool(tag.search(line)) for line in said) > len(said):
+            return name
+    return writer
+
+
 def filling(case: Case, known: Idea, growing: Sequence[parse.Sized]) -> Iterator[Idea]:
     """Logs that are written right now fill a file system: whoever writes is quietened first."""
     log = growing[0]
-    writer = writer_of(case, log.path, known.component)
+    writer = speaker_of(case, log.path, writer_of(case, log.path, known.component))
     emptied = room.emptied(case, [one.path for one in growing], known.locus)
     claim = f"{writer} fills {known.locus} with {log.path}"
     evidence = lines(*known.evidence[:1], log.line)
@@ -127,7 +137,7 @@ def flood(case: Case) -> Iterator[Idea]:
         yield from _quietened(case, service, claim, fast[0], lines(chatty), emptied, 0.28)
     for path, was, now in growth(case):
         if now - was > FLOOD_BYTES:
-            writer = writer_of(case, path, case.brief.service)
+            writer = speaker_of(case, path, writer_of(case, path, case.brief.service))
             claim = f"{path} grows by {(now - was) // 1024} KB a second"
             emptied = room.emptied(case, [path])
             seen = lines(f"{now} {path}")

@@ -58,7 +58,7 @@ _USUAL = {
     "https": 443, "wss": 443, "postgres": 5432, "postgresql": 5432, "mysql": 3306, "redis": 6379,
     "amqp": 5672, "mongodb": 27017, "memcached": 11211, "ldap": 389, "smtp": 25, "ftp": 21,
 }  # fmt: skip
-_TAG = r"(?:^|\s){0}(?:\[\d+\])?: |\b(?:service|app|unit|program|name|logger)\"?[=:]\s?\"?{0}\b"
+TAG = r"(?:^|\s){0}(?:\[\d+\])?: |\b(?:service|app|unit|program|name|logger)\"?[=:]\s?\"?{0}\b"
 """How a line of a log of many says whose it is."""
 
 
@@ -142,7 +142,7 @@ class Case(House):
         """The lines of its logs, and those of common logs that are its own."""
         own, name = self.log_files(service), service.rpartition(":")[2]
         found = [line for path in own for line in self._lines(path)]
-        tag = re.compile(_TAG.format(re.escape(name)))
+        tag = re.compile(TAG.format(re.escape(name)))
         for path in self.logs:
             if path not in own:
                 near = [line for line in self._lines(path) if name in line.text]
