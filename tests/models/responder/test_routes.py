@@ -20,6 +20,7 @@ http {
     listen 127.0.0.1:80;
     location /api/ { # of the shop
       proxy_pass http://shop%s;
+      # and what comes after
     }
     location /other/ {
       proxy_pass http://127.0.0.1:9001/;
@@ -32,7 +33,11 @@ http {
 def found(
     uri: str, well: str, extra: str = "", scheme: str = "http", front: int = 404
 ) -> list[Idea]:
-    site = (SITE % uri).replace("# of the shop", extra).replace("http://shop", f"{scheme}://shop")
+    site = (
+        (SITE % uri)
+        .replace("# and what comes after", extra)
+        .replace("http://shop", f"{scheme}://shop")
+    )
     shown = {
         probes.STATUS: "nginx RUNNING   pid 7, uptime 0:01:10\n",
         probes.PROGRAMS: PROGRAMS,

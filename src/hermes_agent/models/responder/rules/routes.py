@@ -14,7 +14,9 @@ from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 
 _URL = re.compile(r"\bhttps?://([\w.-]+|\[[0-9a-f:]+\])(?::(\d{1,5}))?(/[\w./@%+~-]*)?")
-_PASS = re.compile(r"^\s*proxy_pass\s+(?P<scheme>https?)://(?P<to>[\w.:-]+)(?P<uri>/[^;\s]*)?\s*;")
+_LISTEN = re.compile(r"\blisten\s+(?:[\w.*\[\]:]*:)?(\d{1,5})\b")
+_REWRITE = re.compile(r"^\s*rewrite\s")
+_PASS = re.compile(r"\bproxy_pass\s+(?P<scheme>https?)://(?P<to>[\w.:-]+)(?P<uri>/[^;\s]*)?\s*;")
 _LOCATION = re.compile(r"^\s*location\s+(?:(?P<how>=|~\*?|\^~)\s+)?(?P<at>\S+)\s*\{")
 _WAITS = re.compile(r"^\s*proxy_(?:read|connect|send)_timeout\s+(\d+)(ms|s|m)?\s*;")
 _CODE = re.compile(r"(?m)^(\d{3}) after ")
@@ -44,31 +46,36 @@ class Route(Struct, frozen=True):
 
 
 def routes(file: str, text: str) -> list[Route]:
-    """All that a site of nginx leads on."""
-    above, found = list[tuple[str, str]](), list[Route]()
-    ports, rewrites, waits = list[int](), list[tuple[int, str]](), list[tuple[int, str]]()
+    """All that a site of nginx leads on, with what counts in the blocks around it."""
+    above, rows = list[tuple[int, str]](), list[tuple[tuple[int, ...], int, str]]()
+    passed = list[tuple[tuple[int, ...], int, str, str]]()
     for number, row in enumerate(text.splitlines(), 1):
         plain = row.partition("#")[0]
-        if listens := re.match(r"\s*listen\s+(?:[\w.*\[\]:]*:)?(\d{1,5})\b", plain):
-            ports.append(int(listens[1]))
-        if place := _LOCATION.match(plain):
-            above.append(("location", place["at"] if place["how"] in (None, "^~", "=") else ""))
-            rewrites = []
-        elif plain.rstrip().endswith("{"):
-            name = (plain.split() or [""])[0]
-            above.append((name, ""))
-            if name == "server":
-                ports, waits = [], []
-        if re.match(r"\s*rewrite\s", plain):
-            rewrites.append((number, row))
-        if _WAITS.match(plain):
-            waits.append((number, row))
-        at = next((one for kind, one in reversed(above) if kind == "location"), "")
-        if (led := _PASS.match(plain)) and at:
-            found.append(Route(file, number, row, at, led["scheme"], led["to"], led["uri"],
-                               tuple(ports), tuple(rewrites), tuple(waits)))  # fmt: skip
-        for _ in range(plain.count("}")):
-            above = above[:-1]
+        if "{" in plain:
+            place = _LOCATION.match(plain)
+            usual = place is not None and place["how"] in (None, "^~", "=")
+            above.append((number, place["at"] if place is not None and usual else ""))
+        inside = tuple(one for one, _ in above)
+        rows.append((inside, number, row))
+        at = next((one for _, one in reversed(above) if one), "")
+        if _PASS.search(plain) and at:
+            passed.append((inside, number, row, at))
+        above = above[: max(0, len(above) - plain.count("}"))]
+
+    def around(inside: tuple[int, ...], kind: re.Pattern[str]) -> list[tuple[int, str]]:
+        fitting = [(n, row) for own, n, row in rows if own == inside[: len(own)]]
+        return [(n, row) for n, row in fitting if kind.search(row.partition("#")[0])]
+
+    found = list[Route]()
+    for inside, number, row, at in passed:
+        led = _PASS.search(row)
+        ports = [m[1] for _, one in around(inside, _LISTEN) if (m := _LISTEN.search(one))]
+        if led is not None:
+            found.append(Route(
+                file, number, row, at, led["scheme"], led["to"], led["uri"],
+                tuple(map(int, ports)), tuple(around(inside, _REWRITE)),
+                tuple(around(inside, _WAITS)),
+            ))  # fmt: skip
     return found
 
 
