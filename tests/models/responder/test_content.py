@@ -1,6 +1,7 @@
 """Whether those concerned are content after a remedy: what they say newly, dated or not."""
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import content
@@ -142,3 +143,10 @@ def test_nothing_is_tried_for_a_moment_while_the_checks_hold() -> None:
                  "kill -CONT 4", finish=("kill 4",))  # fmt: skip
     assert Tried(holding=True).barred(trial)
     assert not Tried().barred(trial)
+
+
+def test_of_a_log_that_rushed_it_is_only_asked_whether_it_does_still() -> None:
+    assert content.logs(machine(BAD), IDEA) == [LOG]
+    flood = replace(IDEA, category="log-flood", locus=f"/etc/x.ini, {LOG}", proof="true")
+    assert content.logs(machine(BAD), flood) == []
+    assert content.logs(machine(BAD), replace(flood, locus="/var/log/other.log")) == [LOG]

@@ -34,13 +34,15 @@ def concerned(before: Case, idea: Idea) -> list[str]:
 
 
 def logs(before: Case, idea: Idea) -> list[str]:
-    """The logs of those who complained, as far as they are files."""
+    """The logs of those who complained, as far as they are files; of one that rushed it is only
+    asked whether it does still."""
+    rushed = idea.locus.split(", ") if idea.category == "log-flood" and idea.proof else []
     found = [
         path
         for service in concerned(before, idea)
         if troubled(before, service)
         for path in before.log_files(service)
-        if path in before.logs and path.startswith("/")
+        if path in before.logs and path.startswith("/") and path not in rushed
     ]
     return list(dict.fromkeys(found))[:LOGS]
 
