@@ -134,3 +134,8 @@ def test_a_file_that_shifts_the_clock_says_nothing_any_more() -> None:
     assert not [idea for idea in clock(case("shop-blue", **{
         probes.show("/var/lib/shop/clock"): "0\n",
     })) if idea.fix]  # fmt: skip
+
+
+def test_that_somebody_hung_up_is_no_fault_of_a_release() -> None:
+    assert former._is_of_code("KeyError: 'price'")
+    assert not former._is_of_code("BrokenPipeError: [Errno 32] Broken pipe")

@@ -225,6 +225,9 @@ def _out_of(
 
 
 def _is_of_code(line: str) -> bool:
+    """Whether a line tells of a fault of the program: that somebody hung up or was late is none."""
+    if re.search(r"\b(?:BrokenPipe|Connection\w*|Timeout)Error\b", line):
+        return False
     return re.search(r"\b\w*(?:Error|Exception)\b|Traceback|panic|undefined", line) is not None
 
 
