@@ -224,9 +224,13 @@ def _out_of(
     )  # fmt: skip
 
 
+_HUNG_UP = re.compile(r"\b(?:BrokenPipe|Connection\w*|Timeout)Error\b")
+_AROUND = re.compile(r"Traceback|[Ee]xception (?:happened|occurred|ignored)|During handling")
+
+
 def _is_of_code(line: str) -> bool:
     """Whether a line tells of a fault of the program: that somebody hung up or was late is none."""
-    if re.search(r"\b(?:BrokenPipe|Connection\w*|Timeout)Error\b", line):
+    if _HUNG_UP.search(line):
         return False
     return re.search(r"\b\w*(?:Error|Exception)\b|Traceback|panic|undefined", line) is not None
 
@@ -302,7 +306,10 @@ def _led(
     if not heard:
         return
     shared = any(re.search(rf":{heard[0]}\b", one) for one in rows)
-    spoken = next((line for line in case.troubles(target) if _is_of_code(line)), "")
+    troubles = case.troubles(target)
+    if any(map(_HUNG_UP.search, troubles)):  # what is printed around it says no more
+        troubles = [line for line in troubles if not _AROUND.search(line)]
+    spoken = next((line for line in troubles if _is_of_code(line)), "")
     if shared and not spoken:
         return
     copy = earlier(case, path)
