@@ -16,7 +16,8 @@ ENTRY = """\
 [program:nginx]
 command=/usr/sbin/nginx -g 'daemon off;'
 """
-LEAF = "subject=CN = shop.example\nissuer=CN = Between G2\nnotAfter=Jan  1 00:00:00 2027 GMT\npublic=01"
+ENDS = "notAfter=Jan  1 00:00:00 2027 GMT"
+LEAF = f"subject=CN = shop.example\nissuer=CN = Between G2\n{ENDS}\npublic=01"
 BETWEEN = "subject=CN = Between G2\nissuer=CN = Root\nnotAfter={0} GMT\npublic={1}"
 ENDED, LASTS = "Nov 14 00:00:00 2026", "Nov 14 00:00:00 2031"
 
