@@ -88,6 +88,18 @@ def test_somebody_who_was_ended_and_is_there_again_is_not_gone() -> None:
     ended = Idea("port-conflict", "edge", "held by 7", 0.9, "pid 7", fix=("kill 7 8", "sleep 1"))
     assert watch.is_due(ended, before())
     assert "there again, as process 30" in watch.unrest(AFTER, before(), ended)
+
+
+def test_a_worker_of_one_that_lives_is_not_the_one_that_was_ended() -> None:
+    head = "PID PPID USER STAT NI %CPU RSS ELAPSED COMMAND\n"
+    worker = "{} {} root S 0 0.1 90 70 nginx: worker process\n"
+    programs = "==> /etc/supervisor/conf.d/nginx.conf <==\n[program:nginx]\ncommand=nginx\n"
+    seen = [Seen(probes.PROCESSES, head + worker.format(12, 1)), Seen(probes.PROGRAMS, programs)]
+    case = Case(Brief("inc-1", service="nginx"), seen)
+    ended = Idea("port-conflict", "nginx", "held by 12", 0.9, "pid 12", fix=("kill 12",))
+    master = "20 1 root S 0 0.1 90 70 nginx: master process nginx\n"
+    assert not watch.unrest(head + master + worker.format(21, 20), case, ended)
+    assert "there again" in watch.unrest(head + master + worker.format(21, 1), case, ended)
     assert not watch.unrest(AFTER.replace("server", "client"), before(), ended)
 
 

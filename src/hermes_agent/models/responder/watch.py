@@ -155,6 +155,9 @@ def unrest(text: str, before: Case, idea: Idea) -> str:
     ended = _ended(idea, before)
     for process in now.values():
         if process.command in ended and process.pid != ended[process.command]:
+            above, title = now.get(process.parent), process.command.split()[0]
+            if above is not None and title[-1:] == ":" and above.command.startswith(title):
+                continue  # a worker of one that lives
             return f"{process.command[:80]} is there again, as process {process.pid}"
     for one in rises(text):
         told = ""
