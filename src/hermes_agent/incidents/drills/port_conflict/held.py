@@ -32,7 +32,7 @@ class _Former:
         text = WATCHDOG.format(name=name, port=port, log=self.log, old=self.folder)
         self.files = {
             self.script: File(text, mode=0o755, age=9e6),
-            self.code: File(house.program_text("records.py"), age=9e6),
+            self.code: File(tiers.program_text("records.py"), age=9e6),
             f"{self.folder}/start": File(start, mode=0o755, age=9e6),
             base: File(data=house.base(house.rows(pick, 3)), mode=0o640, age=9e6),
             self.log: File(f"2026-02-08 04:10:01 {name} does not answer, starting it\n", age=9e6),
