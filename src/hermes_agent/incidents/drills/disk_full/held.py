@@ -14,37 +14,37 @@ from hermes_agent.incidents.drills.world import File, Mount, Truth
 SPARE = 0.25
 LOG = "/var/log/nightly-copy.log"
 COPY = """#!/bin/sh
-# Copies what the shop keeps to the second disk, each night.
-day=$(date +%F)
-echo "$(date '+%F %T') copying to {disk}/$day"
-mkdir -p {disk}/$day
-rsync -a --exclude {name} {top}/ {disk}/$day/
-echo "$(date '+%F %T') done, rsync returned $?"
+# Packs what {main} keeps onto the second disk, each night.
+echo "$(date '+%F %T') packing to {disk}/$(date +%F).tar.gz"
+tar czf {disk}/$(date +%F).tar.gz -C {top} {main}
+echo "$(date '+%F %T') tar returned $?"
 """
+NIGHTS = 3
 
 
 def _tight(probe: Probe, path: str) -> str:
     return f"{path} has hardly any room" if parts.free_share(probe, path) < SPARE else ""
 
 
-def _copies(disk: str, main: str, name: str, nights: int, each: int) -> Callable[[Box], None]:
+def _copies(disk: str, top: str, main: str) -> Callable[[Box], None]:
     """What the job left in the nights since the disk is gone, until nothing more fitted."""
-    label, last = disk.rpartition("/")[2], f"{disk}/$(date +%F)/{main}"
+    label = disk.rpartition("/")[2]
 
     def inject(box: Box) -> None:
         told = f"{label}.mount: Job {label}.mount/start timed out; skipping {disk}"
-        box.run(f"echo \"$(date -d '-{nights} days' '+%F 21:14:09') {told}\" >> /var/log/boot.log")
-        for ago in range(nights - 1, -1, -1):
+        box.run(f"echo \"$(date -d '-{NIGHTS} days' '+%F 21:14:09') {told}\" >> /var/log/boot.log")
+        for ago in range(NIGHTS - 1, -1, -1):
             day = f"$(date -d '-{ago} days' +%F)"
-            box.run(
-                f"d={disk}/{day}/{main}; mkdir -p $d; head -c {each} /dev/urandom > $d/{name}; "
-                f'echo "{day} 01:40:01 copying to {disk}/{day}" >> {LOG}',
-                check=False,
-            )
-        box.fill(f"{disk}/.draft")
-        box.run(f"mv {disk}/.draft {last}/.main.sqlite3.{each % 9973}")
-        failed = f"rsync: [receiver] write failed on '{last}': No space left on device (28)"
-        box.run(f'echo "{failed}" >> {LOG}')
+            pack = f"tar czf {disk}/{day}.tar.gz -C {top} {main}" if ago else "true"
+            box.run(f'echo "{day} 01:40:01 packing to {disk}/{day}.tar.gz" >> {LOG}; {pack}')
+            if not ago:
+                box.fill(f"{disk}/.draft")
+                box.run(f"mv {disk}/.draft {disk}/{day}.tar.gz")
+            box.run(f'touch -d "{day} 01:40:03" {disk}/{day}.tar.gz')
+        failed = (
+            "tar: -: Wrote only 4096 of 10240 bytes\\ntar: Error is not recoverable: exiting now"
+        )
+        box.run(f"printf 'gzip: stdout: No space left on device\\n{failed}\\n' >> {LOG}")
 
     return inject
 
@@ -55,7 +55,7 @@ def not_mounted(pick: Pick) -> Scene:
     top = pick.choice(("/srv", "/data", "/storage"))
     disk = f"{top}/{pick.choice(('offsite', 'usb', 'disk2', 'nas'))}"
     base, originals = f"{top}/{main}/main.sqlite3", f"{top}/{main}/originals-{pick.token(4)}.tar"
-    copy, nights = "/opt/scripts/nightly-copy", pick.size(4, 6)
+    copy = "/opt/scripts/nightly-copy"
     label = disk.rpartition("/")[2]
     fstab = (
         "# <file system> <mount point> <type> <options> <dump> <pass>\n"
@@ -70,7 +70,7 @@ def not_mounted(pick: Pick) -> Scene:
             **house.history(main, pick),
             **house.history(other, pick),
             originals: File(size=mb * 2**20 * 3 // 10, age=9e6),
-            copy: File(COPY.format(disk=disk, top=top, name=label), mode=0o755, age=tiers.MONTH),
+            copy: File(COPY.format(disk=disk, top=top, main=main), mode=0o755, age=tiers.MONTH),
             "/etc/cron.d/nightly-copy": File(f"40 1 * * * root {copy} >>{LOG} 2>&1\n", age=9e6),
             "/etc/fstab": File(fstab, age=9e6),
         },
@@ -87,8 +87,8 @@ def not_mounted(pick: Pick) -> Scene:
             (main, "nightly-copy", copy), ("disk-full",), rf"{disk}|nightly-copy",
             rf"100% +{top}|{disk}|nightly-copy",
         ),
-        inject=_copies(disk, main, originals.rpartition("/")[2], nights, mb * 2**19 // nights),
-        fix=(f"mv {disk}/20* /var/tmp/",),
+        inject=_copies(disk, top, main),
+        fix=(f"mv {disk}/20*.tar.gz /var/tmp/",),
         wrong={
             "it is restarted": [f"supervisorctl restart {main}; sleep 0.5"],
             "the biggest file goes": [f"rm {originals}"],

@@ -249,7 +249,8 @@ def old_root(pick: Pick) -> Scene:
         check=vhosts.sound(main, port),
         healthy=lambda probe: said(vhosts.writes(probe, port)),
         truth=Truth(
-            (main,), ("certificate-expired",), rf"{bundle}|{bundle.rpartition('/')[2]}|ca_bundle|Internal Authority|[Rr]oot c",
+            (main,), ("certificate-expired",),
+            rf"{bundle}|{bundle.rpartition('/')[2]}|ca_bundle|Internal Authority|[Rr]oot c",
             r"(?i)certificate has expired|not ?after|certificate will expire|expire date",
         ),
         inject=inject,
