@@ -41,7 +41,7 @@ def poison(pick: Pick) -> Scene:
     world = tiers.joined(
         [house.app(main, port, {"SPOOL": spool, "INBOX_LIMIT": most}, rows=kept, text=limited,
                    needs=(worker,)),
-         house.worker(worker, spool, start_seconds=1), house.app(other, other_port)],
+         house.worker(worker, spool, start_seconds=5), house.app(other, other_port)],
         files={**house.history(main, pick), **house.history(other, pick)},
         hostname=pick.host(),
     )  # fmt: skip
@@ -49,7 +49,7 @@ def poison(pick: Pick) -> Scene:
     def inject(box: Box) -> None:
         box.write(f"{inbox}/{bad}.json", _task(f"part {bad[-3:]}", f"{most},50"))
         fatal = f"supervisorctl status {worker} | grep -q FATAL"
-        box.run(f"until {fatal}; do sleep 0.2; done", seconds=40)
+        box.run(f"until {fatal}; do sleep 0.2; done", seconds=90)
         for key in waiting[1:]:
             box.write(f"{inbox}/{key}.json", _task(f"part {key[-3:]}", 120))
 
