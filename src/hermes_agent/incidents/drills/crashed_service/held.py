@@ -25,7 +25,7 @@ def gave_up(pick: Pick) -> Scene:
         [
             store.server(),
             house.app(
-                main, port, store.used_by(DATABASE_PREWARM="true"), start_seconds=3,
+                main, port, store.used_by(DATABASE_PREWARM="true"), start_seconds=5,
                 needs=(database.NAME,),
             ),
             house.app(other, other_port),

@@ -15,6 +15,7 @@ curl -fs -m 2 -o /dev/null http://127.0.0.1:{port}/health && exit 0
 echo "$(date '+%F %T') {name} does not answer, starting it" >> {log}
 cd {old} && setsid nohup ./start </dev/null >> {log} 2>&1 &
 """
+GIVEN_UP = "until supervisorctl status {} | grep -q FATAL || ((SECONDS > 25)); do sleep 0.2; done"
 
 
 class _Former:
@@ -60,7 +61,7 @@ def watchdog(pick: Pick) -> Scene:
         box.wait(f"tcp:{port}")
         box.run(house.noted(f"{main}: started"))
         box.run(f"supervisorctl start {main}", check=False)
-        box.run(f"until supervisorctl status {main} | grep -q FATAL; do sleep 0.2; done")
+        box.run(GIVEN_UP.format(main), check=False)
 
     def healthy(probe: Probe) -> list[str]:
         key, body = next(iter(kept.items()))
@@ -117,7 +118,6 @@ def web_panel(pick: Pick) -> Scene:
         hostname=pick.host(),
     )  # fmt: skip
     page = f"[inet_http_server]\\nport=127.0.0.1:{port}\\nusername=ops\\npassword={pick.token(9)}"
-    given_up = f"until supervisorctl status {main} | grep -q FATAL; do sleep 0.3; done"
     again = "supervisorctl reload; sleep 4"
     return Scene(
         world=world,
@@ -133,7 +133,7 @@ def web_panel(pick: Pick) -> Scene:
         inject=lines(
             f"printf '\\n{page}\\n' >> {SUPERVISOR}",
             'echo "$(date +%F) supervisor: page for the shop added" >> /var/log/changes.log',
-            f"supervisorctl reload; sleep 1; {given_up}",
+            f"supervisorctl reload; sleep 1; {GIVEN_UP.format(main)}",
         ),
         fix=(f"sed -i 's/^port=127.0.0.1:{port}$/port=127.0.0.1:{free}/' {SUPERVISOR}", again),
         wrong={
