@@ -1,6 +1,7 @@
 """Lines of displays that nginx keeps open for hours, since somebody wanted fewer handshakes; and a
 scan that is none, and is opened again and again."""
 
+import sys
 import time
 
 from msgspec.structs import replace
@@ -61,14 +62,21 @@ def _open(probe: Probe) -> int:
     return max(found, default=0)
 
 
-def _held(probe: Probe, most: int) -> str:
-    """Whether lines stay open: there are many, or ever more."""
-    was = _open(probe)
-    time.sleep(1.6)
-    now = _open(probe)
-    if now > most * 3 // 4:
+IDLE = """import socket, sys
+line = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 7)
+line.sendall(b"GET /live HTTP/1.1\\r\\nHost: hall\\r\\n\\r\\n")
+while line.recv(4096):
+    pass
+"""
+"""Asks once, and waits until the other side closes."""
+
+
+def _held(probe: Probe, port: int, most: int) -> str:
+    """Whether lines stay open: there are many, or one that is idle is not closed."""
+    if (now := _open(probe)) > most * 3 // 4:
         return f"nginx has {now} files open"
-    return f"nginx has {now - was} more files open than just now" if now - was > 8 else ""
+    closed = probe.run([sys.executable, "-ISc", IDLE, str(port)], timeout=12).code == 0
+    return "" if closed else "nginx does not close a line that is idle"
 
 
 def kept_for_hours(pick: Pick) -> Scene:
@@ -107,7 +115,7 @@ def kept_for_hours(pick: Pick) -> Scene:
     return Scene(
         world=world,
         check=troves.is_up(main, port),
-        healthy=lambda probe: said(*troves.keeps(probe, port), _held(probe, most)),
+        healthy=lambda probe: said(*troves.keeps(probe, port), _held(probe, port, most)),
         truth=Truth(
             ("nginx", name, main), ("descriptor-leak", "bad-config", "pool-exhausted"),
             rf"{site}|keepalive_timeout|{name}|displays\.py|worker_rlimit_nofile|{NGINX}",
@@ -178,11 +186,11 @@ def _more(probe: Probe, code: str, most: int) -> str:
         return max((p.descriptors for p in probe.processes() if code in p.command), default=0)
 
     was = opened()
-    time.sleep(1.2)
+    time.sleep(2.0)
     now = opened()
     if now > most // 2:
         return f"{now} files are open"
-    return f"{now - was} more files are open than just now" if now - was > 5 else ""
+    return f"{now - was} more files are open than just now" if now - was > 3 else ""
 
 
 def unreadable_scan(pick: Pick) -> Scene:

@@ -14,7 +14,7 @@ from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
 from hermes_agent.incidents.drills.world import File, Mount, Program, Truth
 
-GROWTH = 10_000
+GROWTH = 1500
 """Bytes in half a second that no log may gain when all is well."""
 SPARE = 0.4
 MIRROR = """#!/bin/bash
@@ -33,10 +33,14 @@ done
 """
 
 
-def _grows(probe: Probe, root: str) -> str:
-    was = probe.space(root).free
+def _grows(probe: Probe, log: str) -> str:
+    def size() -> int:
+        facts = probe.stat(log)
+        return facts.size if facts else 0
+
+    was = size()
     time.sleep(0.5)
-    return f"what is in {root} grows" if was - probe.space(root).free > GROWTH else ""
+    return f"{log} grows" if size() - was > GROWTH else ""
 
 
 def _tight(probe: Probe, root: str) -> str:
@@ -104,7 +108,7 @@ def told_step_by_step(pick: Pick) -> Scene:
         world=world,
         check=_takes(main, port),
         healthy=lambda probe: said(
-            house.serves(probe, port), _tight(probe, shared), _grows(probe, shared), behind(probe)
+            house.serves(probe, port), _tight(probe, shared), _grows(probe, log), behind(probe)
         ),
         truth=Truth(
             (name, main), ("log-flood",), rf"{log}|{script}|{name}|xtrace|set -\w*x",
@@ -196,7 +200,7 @@ def unknown_database(pick: Pick) -> Scene:
         world=world,
         check=parish.takes(main, port),
         healthy=lambda probe: said(
-            parish.files(probe, port), _tight(probe, root), _grows(probe, root), stale(probe),
+            parish.files(probe, port), _tight(probe, root), _grows(probe, log), stale(probe),
             store.lost(probe),
         ),
         truth=Truth(
