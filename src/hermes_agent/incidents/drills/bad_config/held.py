@@ -47,11 +47,8 @@ def merge_marks(pick: Pick) -> Scene:
 
     def healthy(probe: Probe) -> list[str]:
         up = parts.supervised(probe, main, house.HOME)
-        return said(
-            house.saves(probe, port),
-            rows.lost(probe, port),
-            "" if up else f"{main} is not under supervision",
-        )
+        alone = "" if up else f"{main} is not under supervision"
+        return said(house.saves(probe, port), rows.lost(probe, port), alone)
 
     again = f"supervisorctl restart {main}; sleep 1"
     return Scene(

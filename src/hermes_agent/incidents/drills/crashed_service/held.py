@@ -66,9 +66,7 @@ def gave_up(pick: Pick) -> Scene:
         fix=(f"supervisorctl start {main}",),
         wrong={
             "the database is restarted": [f"supervisorctl restart {database.NAME}; sleep 1"],
-            "it is started by hand": [
-                f"setsid as-app {by_hand} </dev/null &>/dev/null & sleep 0.8"
-            ],
+            "it is started by hand": [f"setsid as-app {by_hand} </dev/null &>/dev/null & sleep 1"],
             "it goes without the database": [
                 (f"sed -i 's#^DATABASE_URL=.*#DATA_DIR={house.data_of(main)}#' "
                 f"{house.env_of(main)}"),

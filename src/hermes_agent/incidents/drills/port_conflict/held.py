@@ -44,14 +44,11 @@ def watchdog(pick: Pick) -> Scene:
     (main, other), (port, other_port) = pick.services(2), pick.ports(2)
     kept, former = house.rows(pick), _Former(pick, main, port)
     world = tiers.joined(
-        [
-            house.app(main, port, rows=kept, start_seconds=3),
-            house.app(other, other_port),
-            former.cron,
-        ],
+        [house.app(main, port, rows=kept, start_seconds=3), house.app(other, other_port),
+         former.cron],
         files={**former.files, **house.history(main, pick), **house.history(other, pick)},
         hostname=pick.host(),
-    )
+    )  # fmt: skip
 
     def inject(box: Box) -> None:
         box.run(house.noted(f"{main}: new settings, stopped"))

@@ -61,8 +61,7 @@ def deploying(pick: Pick) -> Scene:
     main, other = pick.services(2)
     port, inner, other_port, other_inner = pick.ports(4)
     release, theirs = (f"202611{pick.size(10, 15)}{letter}" for letter in "ab")
-    gone, minutes = pick.size(20000, 30000), pick.size(35, 80)
-    kept = house.records(main, pick)
+    gone, minutes, kept = pick.size(20000, 30000), pick.size(35, 80), house.records(main, pick)
     sites = {main: _site(main, port, inner), other: _site(other, other_port, other_inner)}
     world = tiers.joined(
         [
@@ -79,13 +78,12 @@ def deploying(pick: Pick) -> Scene:
     )  # fmt: skip
 
     def inject(box: Box) -> None:
-        log = f"{_app(main)}/shared/log/deploy.log"
+        log, when = f"{_app(main)}/shared/log/deploy.log", f"$(date -d '-{minutes} min' '+%F %T')"
         for step in ("notice is up", "copying assets"):
-            when = f"$(date -d '-{minutes} min' '+%F %T')"
             box.run(f'echo "{when} [{gone}] {release}: {step}" >> {log}')
-        box.run(f"mkdir -p {_app(main)}/releases/{release}")
         box.run(
-            f"echo \"{gone} deploy $(date -d '-{minutes} min' '+%F %T')\" > {_mark(main)}; "
+            f"mkdir -p {_app(main)}/releases/{release}; "
+            f'echo "{gone} deploy {when}" > {_mark(main)}; '
             f"touch -d '-{minutes} min' {_mark(main)} {log}"
         )
 
