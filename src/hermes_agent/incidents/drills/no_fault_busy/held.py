@@ -1,5 +1,7 @@
 """A newsletter went out this morning, and many visitors came."""
 
+import re
+
 from hermes_agent.incidents.drills import tiers
 from hermes_agent.incidents.drills import webshop as house
 from hermes_agent.incidents.drills.pick import Pick
@@ -107,8 +109,8 @@ def newsletter(pick: Pick) -> Scene:
     )  # fmt: skip
 
     def harm(probe: Probe) -> list[str]:
-        *_, answered, _, failed = probe.text(told).split()
-        many = int(failed) > 20 + int(answered) / 5
+        counted = re.findall(r"answered (\d+) failed (\d+)", probe.text(told))
+        many = bool(counted) and int(counted[-1][1]) > 20 + int(counted[-1][0]) / 5
         return said("visitors were sent away" if many else "")
 
     return Scene(
