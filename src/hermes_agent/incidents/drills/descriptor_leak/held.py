@@ -3,6 +3,7 @@ scan that is none, and is opened again and again."""
 
 import sys
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -79,6 +80,16 @@ def _held(probe: Probe, port: int, most: int) -> str:
     return "" if closed else "nginx does not close a line that is idle"
 
 
+def _displays(name: str, code: str, port: int) -> tiers.Part:
+    return tiers.Part(
+        Program(
+            name=name, command=f"python3 {code} {port}", needs=("nginx",),
+            about="the displays in the hall; they must not go dark",
+        ),
+        {code: File(DISPLAYS, age=tiers.MONTH)},
+    )  # fmt: skip
+
+
 def kept_for_hours(pick: Pick) -> Scene:
     (main, other, hall), (port, inner, other_port) = pick.services(3), pick.ports(3)
     home, beside = troves.house(pick, main, inner), troves.house(pick, other, other_port)
@@ -95,15 +106,10 @@ def kept_for_hours(pick: Pick) -> Scene:
         "proxy_read_timeout 2s;", "proxy_read_timeout 2s;\n    keepalive_timeout 2s;"
     )
     web = replace(web, files={**web.files, NGINX: File(text, age=tiers.MONTH)})
-    shown = tiers.Part(
-        Program(
-            name=name, command=f"python3 {code} {port}", needs=("nginx",),
-            about="the displays in the hall; they must not go dark",
-        ),
-        {code: File(DISPLAYS, age=tiers.MONTH)},
-    )  # fmt: skip
     world = tiers.joined(
-        [troves.trove(home), troves.trove(beside), web, shown], files=kept, hostname=pick.host()
+        [troves.trove(home), troves.trove(beside), web, _displays(name, code, port)],
+        files=kept,
+        hostname=pick.host(),
     )
 
     def inject(box: Box) -> None:
@@ -193,6 +199,19 @@ def _more(probe: Probe, code: str, most: int) -> str:
     return f"{now - was} more files are open than just now" if now - was > 3 else ""
 
 
+def _worse(probe: Probe, main: str, inbox: str, good: Sequence[str], most: int) -> list[str]:
+    """Scans that are lost, and whether it may have more files open."""
+    code = parish.code_of(main)
+    filed = {*probe.names(inbox), *probe.names(parish.store_of(main))}
+    gone = [name for name in good if not {name, f"{name}.pdf"} & filed]
+    own = [one.pid for one in probe.processes() if code in one.command]
+    may = max((parts.open_files(pid) for pid in own), default=0)
+    return said(
+        f"{', '.join(gone)} lost" if gone else "",
+        f"{main} may have {may} files open now" if may > most else "",
+    )  # fmt: skip
+
+
 def unreadable_scan(pick: Pick) -> Scene:
     (main, other), (port, other_port) = pick.services(2), pick.ports(2)
     most, inbox = pick.size(60, 90), f"/srv/{pick.choice(('scanner', 'scans', 'copier'))}/{main}"
@@ -221,16 +240,6 @@ def unreadable_scan(pick: Pick) -> Scene:
         here = [name for name in probe.names(inbox) if name.removesuffix(".pdf") in good]
         return f"{', '.join(here)} still in {inbox}" if here else ""
 
-    def harm(probe: Probe) -> list[str]:
-        filed = {*probe.names(inbox), *probe.names(parish.store_of(main))}
-        gone = [name for name in good if not {name, f"{name}.pdf"} & filed]
-        own = [one.pid for one in probe.processes() if code in one.command]
-        may = max((parts.open_files(pid) for pid in own), default=0)
-        return said(
-            f"{', '.join(gone)} lost" if gone else "", parish.files(probe, other_port),
-            f"{main} may have {may} files open now" if may > most else "",
-        )  # fmt: skip
-
     name = bad.rpartition("/")[2]
     entry = f"/etc/supervisor/conf.d/{main}.conf"
     return Scene(
@@ -254,5 +263,7 @@ def unreadable_scan(pick: Pick) -> Scene:
             "the inbox is emptied": [f"rm {inbox}/*", f"supervisorctl restart {main}; sleep 1"],
         },
         stays=(*kept, parish.settings_of(main), code),
-        harm=harm,
+        harm=lambda probe: [
+            *_worse(probe, main, inbox, good, most), *said(parish.files(probe, other_port)),
+        ],
     )  # fmt: skip

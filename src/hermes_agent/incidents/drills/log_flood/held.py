@@ -63,6 +63,18 @@ def _takes(service: str, port: int) -> WatchedCheck:
     return WatchedCheck(f"{service} takes records", check, service, severity="P1")
 
 
+def _behind(probe: Probe, port: int, name: str, mirror: str) -> str:
+    """Why a new record is not copied; empty when it is."""
+    key = f"n-{secrets.token_hex(5)}"
+    probe.http(port, f"{house.RECORDS}/{key}", "PUT", b"x")
+    until = time.monotonic() + 2.5
+    while time.monotonic() < until:
+        if probe.stat(f"{mirror}/{key}"):
+            return ""
+        time.sleep(0.1)
+    return f"{name} does not copy {key}"
+
+
 def told_step_by_step(pick: Pick) -> Scene:
     (main, other), (port, other_port) = pick.services(2), pick.ports(2)
     name = f"{main}-{pick.choice(('mirror', 'handover', 'copies'))}"
@@ -93,22 +105,12 @@ def told_step_by_step(pick: Pick) -> Scene:
         box.run(f"sed -i 's/^set -u$/set -ux/' {script}; {anew}")
         _since_days(box, log)
 
-    def behind(probe: Probe) -> str:
-        """Why a new record is not copied; empty when it is."""
-        key = f"n-{secrets.token_hex(5)}"
-        probe.http(port, f"{house.RECORDS}/{key}", "PUT", b"x")
-        until = time.monotonic() + 2.5
-        while time.monotonic() < until:
-            if probe.stat(f"{mirror}/{key}"):
-                return ""
-            time.sleep(0.1)
-        return f"{name} does not copy {key}"
-
     return Scene(
         world=world,
         check=_takes(main, port),
         healthy=lambda probe: said(
-            house.serves(probe, port), _tight(probe, shared), _grows(probe, log), behind(probe)
+            house.serves(probe, port), _tight(probe, shared), _grows(probe, log),
+            _behind(probe, port, name, mirror)
         ),
         truth=Truth(
             (name, main), ("log-flood",), rf"{log}|{script}|{name}|xtrace|set -\w*x",
@@ -155,20 +157,31 @@ while True:
 '''
 
 
+def _stale(probe: Probe, product: str, count: int) -> str:
+    """Why the figures are not of now; empty when they are."""
+    facts = probe.stat(product)
+    fresh = facts is not None and time.time() - facts.mtime < 4
+    right = probe.text(product) == f"members {count}\n"
+    return "" if fresh and right else f"{product} is old or wrong"
+
+
+def _figures(name: str, store: house.Store, product: str) -> tiers.Part:
+    settings = {
+        "ServerName": name, "Server": f"127.0.0.1:{store.port}", "Database": store.name,
+        "User": "app", "Table": store.table, "Output": product,
+    }  # fmt: skip
+    return parish.helper(
+        name, FIGURES, settings, f"writes figures of the members to {product}",
+        needs=(database.NAME,),
+    )  # fmt: skip
+
+
 def unknown_database(pick: Pick) -> Scene:
     (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
     store, name = house.Store(pick, main, base_port), f"{main}-figures"
     root, product = "/srv/papers", f"/var/www/{main}/figures.txt"
     log, plans = f"{root}/log/postgresql.log", f"{root}/{main}/plans.tif"
     wrong = pick.choice((f"{main}_prod", f"{main}-production", f"{main}_live", f"{main}production"))
-    settings = {
-        "ServerName": name, "Server": f"127.0.0.1:{base_port}", "Database": store.name,
-        "User": "app", "Table": store.table, "Output": product,
-    }  # fmt: skip
-    figures = parish.helper(
-        name, FIGURES, settings, f"writes figures of the members to {product}",
-        needs=(database.NAME,),
-    )  # fmt: skip
     line = {f"{parish.CODE}/{name}/pgline.py": File(tiers.program_text("pgline.py"))}
     place, kept = parish.settings_of(name), parish.papers(main, pick)
     base = store.server(
@@ -176,7 +189,8 @@ def unknown_database(pick: Pick) -> Scene:
         log_connections="on", log_rotation_age=0, log_rotation_size=0,
     )  # fmt: skip
     world = tiers.joined(
-        [base, parish.binder(main, port), parish.binder(other, other_port), figures],
+        [base, parish.binder(main, port), parish.binder(other, other_port),
+         _figures(name, store, product)],
         files={**kept, **line, **parish.former(main, pick), **parish.former(other, pick),
                plans: File(size=1 << 20, age=9e6)},
         folders={f"{root}/log": 0o755, product.rpartition("/")[0]: 0o755},
@@ -189,18 +203,12 @@ def unknown_database(pick: Pick) -> Scene:
         box.run(f"sed -i 's/^Database .*/Database {wrong}/' {place}; {anew}")
         _since_days(box, log)
 
-    def stale(probe: Probe) -> str:
-        """Why the figures are not of now; empty when they are."""
-        facts = probe.stat(product)
-        fresh = facts is not None and time.time() - facts.mtime < 4
-        right = probe.text(product) == f"members {store.COUNT}\n"
-        return "" if fresh and right else f"{product} is old or wrong"
-
     return Scene(
         world=world,
         check=parish.takes(main, port),
         healthy=lambda probe: said(
-            parish.files(probe, port), _tight(probe, root), _grows(probe, log), stale(probe),
+            parish.files(probe, port), _tight(probe, root), _grows(probe, log),
+            _stale(probe, product, store.COUNT),
             store.lost(probe),
         ),
         truth=Truth(

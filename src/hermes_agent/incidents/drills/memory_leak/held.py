@@ -175,6 +175,26 @@ while True:
 '''
 
 
+def _lost(probe: Probe, main: str, printed: str) -> str:
+    """Papers that were filed and never came to the printer."""
+    done = set(probe.text(printed).split())
+    gone = [key for key in probe.names(parish.store_of(main)) if key.startswith("wedding-")]
+    gone = [key for key in gone if key not in done]
+    return f"{len(gone)} papers were not printed" if gone else ""
+
+
+def _prints(probe: Probe, port: int, printed: str) -> list[str]:
+    """Why a new paper does not come to the printer."""
+    wrong, key = parish.files(probe, port), f"new-{secrets.token_hex(5)}"
+    probe.http(port, f"{parish.PAPERS}/{key}", "PUT", b"x")
+    until = time.monotonic() + 2.5
+    while key not in probe.text(printed):
+        if time.monotonic() > until:
+            return said(wrong, f"{key} is not printed")
+        time.sleep(0.1)
+    return said(wrong)
+
+
 def nobody_fetches(pick: Pick) -> Scene:
     (main, other, index), (port, other_port, old_port) = pick.services(3), pick.ports(3)
     post, memory, cache = f"{main}-post", pick.size(70, 95), f"{index}-register"
@@ -201,28 +221,11 @@ def nobody_fetches(pick: Pick) -> Scene:
     )  # fmt: skip
     restart = f"supervisorctl restart {post}; sleep 1"
 
-    def lost(probe: Probe) -> str:
-        """Papers that were filed and never came to the printer."""
-        done = set(probe.text(printed).split())
-        gone = [key for key in probe.names(parish.store_of(main)) if key.startswith("wedding-")]
-        gone = [key for key in gone if key not in done]
-        return f"{len(gone)} papers were not printed" if gone else ""
-
-    def healthy(probe: Probe) -> list[str]:
-        wrong, key = parish.files(probe, port), f"new-{secrets.token_hex(5)}"
-        probe.http(port, f"{parish.PAPERS}/{key}", "PUT", b"x")
-        until = time.monotonic() + 2.5
-        while key not in probe.text(printed):
-            if time.monotonic() > until:
-                return said(wrong, f"{key} is not printed")
-            time.sleep(0.1)
-        return said(wrong)
-
     filed = f"curl -s -m 3 -X PUT -d x {source}{parish.PAPERS}/wedding-$n"
     return Scene(
         world=world,
         check=parish.takes(main, port),
-        healthy=healthy,
+        healthy=lambda probe: _prints(probe, port, printed),
         truth=Truth(
             (post, main), ("memory-leak", "bad-config"),
             rf"{place}|{post}|\b{old_port}\b|outbox|Source",
@@ -249,5 +252,5 @@ def nobody_fetches(pick: Pick) -> Scene:
         },
         stays=(*kept, parish.settings_of(main), parish.code_of(main)),
         runs=(f"{cache}.py", f"{post}.py"),
-        harm=lambda probe: said(lost(probe), parish.files(probe, other_port)),
+        harm=lambda probe: said(_lost(probe, main, printed), parish.files(probe, other_port)),
     )  # fmt: skip
