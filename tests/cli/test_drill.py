@@ -45,7 +45,7 @@ def test_drills_are_listed_with_what_they_need(house: House) -> None:
     names = {one["name"]: one for one in found}
     assert {"crashed_service", "no_fault_quiet"} <= set(names)
     assert names["crashed_service"]["missing"] == []
-    assert names["crashed_service"]["variants"]["held"] == ["quit-at-night", "bad-task"]
+    assert names["crashed_service"]["variants"]["held"] == ["gave-up", "swept-away"]
     assert "crashed_service" in house.good("drill")
 
 

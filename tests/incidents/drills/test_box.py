@@ -223,7 +223,7 @@ def test_a_seed_says_all_and_held_out_cases_look_different() -> None:
     assert drill.case(7, "killed").plan == drill.case(7, "killed").plan
     assert drill.case(7, "killed").plan != drill.case(8, "killed").plan
     seen = {drill.case(seed, "killed").check.service for seed in range(40)}
-    held = {drill.case(seed, "quit-at-night").check.service for seed in range(40)}
+    held = {drill.case(seed, "gave-up").check.service for seed in range(40)}
     assert len(seen) > 9
     assert len(held) > 9
     assert not seen & held
