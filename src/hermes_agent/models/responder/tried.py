@@ -29,6 +29,26 @@ class Tried(Struct):
     since: int = 0
     """How many there were when something was eased last: those before it may help now."""
 
+    doubted: bool = False
+    """Whether the last one did not last, though the checks may hold."""
+    fickle: bool = False
+    """Whether the checks held and failed by turns, while nothing was done."""
+    lapsed: int = 0
+    """How many there were when one was seen not to last."""
+    proofs: list[str] = field(default_factory=list)
+    """Looks that must come out well whatever mends it in the end."""
+    doubts: list[str] = field(default_factory=list)
+    """What was seen to go on although the checks held."""
+    raised: list[tuple[Idea, Sequence[Seen]]] = field(default_factory=list)
+    """Remedies after which it was seen to go on, with what was seen before each: what comes later
+    must do away with that, too."""
+    holding: bool = False
+    """Whether the checks hold now, so that it proves nothing if they do after a trial."""
+    status: list[Seen] = field(default_factory=list)
+    """Who was up when it was looked at last whether the last one lasts."""
+    complaint: str = ""
+    """What somebody goes on to say although the checks hold."""
+
     def carried(self, idea: Idea) -> bool:
         """Whether anything of a remedy was carried out."""
         return any(command in self.done for command in idea.fix)
@@ -52,26 +72,6 @@ class Tried(Struct):
     def refuted(self, idea: Idea) -> bool:
         """Whether it was acted on, and that eased nothing."""
         return any(one.key == idea.key for one in self.ideas) and idea not in self.useful
-
-    doubted: bool = False
-    """Whether the last one did not last, though the checks may hold."""
-    fickle: bool = False
-    """Whether the checks held and failed by turns, while nothing was done."""
-    lapsed: int = 0
-    """How many there were when one was seen not to last."""
-    proofs: list[str] = field(default_factory=list)
-    """Looks that must come out well whatever mends it in the end."""
-    doubts: list[str] = field(default_factory=list)
-    """What was seen to go on although the checks held."""
-    raised: list[tuple[Idea, Sequence[Seen]]] = field(default_factory=list)
-    """Remedies after which it was seen to go on, with what was seen before each: what comes later
-    must do away with that, too."""
-    holding: bool = False
-    """Whether the checks hold now, so that it proves nothing if they do after a trial."""
-    status: list[Seen] = field(default_factory=list)
-    """Who was up when it was looked at last whether the last one lasts."""
-    complaint: str = ""
-    """What somebody goes on to say although the checks hold."""
 
     @property
     def cause(self) -> Idea:
