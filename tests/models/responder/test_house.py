@@ -221,7 +221,7 @@ def test_versions_are_ordered_by_how_likely_they_are() -> None:
     assert [one.path for one in found] == ["git:HEAD", "/opt/depot/conf/depot.prev.yaml"]
     assert found[0].change == "> listen: 127.0.0.1:7700"
     keep, back = put_back(path, found[0].path)
-    assert keep == f"cp -p --backup=numbered {path} /var/tmp/opt-depot-conf-depot.yaml.replaced"
+    assert keep == f"cp -p -T --backup=numbered {path} /var/tmp/opt-depot-conf-depot.yaml.replaced"
     assert back.endswith(f"show HEAD:./depot.yaml > {path}")
 
 

@@ -230,7 +230,7 @@ def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
     seen = case(said, (state.beside(path), rows), (probes.rows(path), ""))
     idea = best(state.damaged, seen)
     assert idea.fix[:2] == (
-        f"cp -p --backup=numbered {path} /var/tmp/var-opt-shop-state.json.replaced",
+        f"cp -p -T --backup=numbered {path} /var/tmp/var-opt-shop-state.json.replaced",
         f"cp -p {path}.bak {path}",
     )  # fmt: skip
     shut = case(f"fatal: cannot read {path}: Permission denied\n", (state.beside(path), rows))

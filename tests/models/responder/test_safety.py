@@ -20,14 +20,20 @@ from hermes_agent.models.responder.rules import (
     former,
     lock,
     pieces,
+    poison,
     port,
     postgres,
     room,
+    routes,
     scripts,
+    shelves,
+    space,
     state,
     statement,
     strays,
     tables,
+    taken,
+    twins,
     wires,
 )
 from hermes_agent.models.responder.rules import entry as entry_rules
@@ -78,6 +84,10 @@ def built(path: str, name: str) -> list[str]:
         lock.search(name, (path,)), pieces.waiting([path]), crowds.sorted_out(path),
         crowds.notes(path, path), postgres.psql(place, name, name), statement.inside(place, name),
         f"ip route del {wires.quoted(name)}", f"iptables {wires.parted(f'-A INPUT {name}')}",
+        poison.pieces([path], [name]), poison.quoting([path], name),
+        routes.edited(path, [(1, name, path)]), shelves.look(path), taken.look(path),
+        taken.change(path, taken.Held(name, 1, ((name, False, name),))), room.heaps(path),
+        lock.users(path), space.checkpoint(f"{path}-wal")[0],
     ]  # fmt: skip
 
 
@@ -109,6 +119,18 @@ def test_one_text_is_put_in_the_place_of_another(name: str, tmp_path: Path) -> N
     if "\n" not in name:
         assert file.read_text() == f"a = <{name.strip()}>\nb = 1\n" or name != name.strip()
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("name", [*ODD, "a|touch MARK|e;#", "a/touch MARK/e;#"])
+def test_a_row_of_a_file_is_no_command_of_sed(name: str, tmp_path: Path) -> None:
+    file, mark = tmp_path / "a", tmp_path / "mark"
+    row = name.replace("MARK", str(mark)).replace("\n", " ").strip()
+    for edit in (f"sed -i {shlex.quote(twins.edit(twins.Odd(1, row, 'b|c/d&')))} {file}",
+                 routes.edited(str(file), [(1, row, "b|c/d&")])):  # fmt: skip
+        file.write_text(f"{row}\n")
+        subprocess.run(edit, shell=True, cwd=tmp_path, check=True, timeout=30)
+        assert file.read_text() == "b|c/d&\n"
+    assert not mark.exists()
 
 
 def _sed(text: str, *arguments: str, folder: Path) -> str:
@@ -202,6 +224,33 @@ def test_who_is_ended_has_time_to_end() -> None:
     kill, surely = strays.ended([row])
     assert kill == "kill 7"
     assert re.match(r"for i in 1 2 3 4 5; do kill -0 7 ", surely)
+
+
+def test_nothing_is_moved_through_a_link_that_somebody_planted(tmp_path: Path) -> None:
+    away, other, file = tmp_path / "put-aside", tmp_path / "other", tmp_path / "x.sh"
+    other.mkdir()
+    away.symlink_to(other)
+    file.write_text("a")
+    for command in room.aside([str(file)]):
+        own = command.replace(room.ASIDE, str(away))
+        subprocess.run(own, shell=True, cwd=tmp_path, check=False, timeout=30)
+    assert (file.exists(), list(other.iterdir())) == (True, [])
+    assert former.is_own("/a") == "[ -O /a ] && [ ! -L /a ]"
+    kept = keeping(str(file)).replace(shlex.split(keeping(str(file)))[-1], str(away))
+    subprocess.run(kept, shell=True, check=True, timeout=30)
+    assert (list(other.iterdir()), away.read_text()) == ([], "a")
+
+
+def test_what_is_called_alike_comes_back_to_where_each_was(tmp_path: Path) -> None:
+    paths = [tmp_path / "a" / "x", tmp_path / "b" / "x", tmp_path / "b" / "y"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(str(path))
+    named = [str(path) for path in paths]
+    for command in (*room.aside(named), room.back(named)):
+        own = command.replace(room.ASIDE, str(tmp_path / "away"))
+        subprocess.run(own, shell=True, check=True, timeout=30)
+    assert [path.read_text() for path in paths] == named
 
 
 def test_own_copies_are_not_cleared_away() -> None:

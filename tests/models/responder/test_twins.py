@@ -1,8 +1,11 @@
 """Services of one make, of which one is not as the others are; over what commands printed once."""
 
+import subprocess
+from pathlib import Path
+
 from hermes_agent.models.responder.brief import Brief, BriefService
 from hermes_agent.models.responder.rules.ideas import Idea
-from hermes_agent.models.responder.rules.twins import twins
+from hermes_agent.models.responder.rules.twins import Odd, edit, twins
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -41,7 +44,7 @@ def found(
 
 def test_a_line_that_its_twin_has_is_tried_and_undone_where_it_does_not_help() -> None:
     (idea,) = found(script("shop").replace("set -a\n", ""))
-    assert "2i set -a" in idea.fix[1]
+    assert "2s/^/set -a\\n/" in idea.fix[1]
     assert idea.finish
     assert "supervisorctl restart shop" in idea.undo
     (idea,) = found(script("shop"), "PORT=1\nREAD_ONLY=1\n", ".env")
@@ -53,3 +56,18 @@ def test_what_is_each_ones_own_or_was_not_changed_stays() -> None:
     assert not found(script("shop"), "PORT=1\nDATABASE=/data/x.db\n", ".env")
     assert not found(script("shop").replace("set -a\n", ""), changed="other")
     assert not found(script("shop"), "PORT=1\nALLOW_FROM=10.0.0.0/8\n", ".env")
+
+
+def test_what_keeps_others_out_is_not_taken_over_from_a_twin() -> None:
+    guarded = script("shop").replace("main.py", "main.py --require-auth")
+    assert not found(guarded)
+    assert found(guarded.replace("--require-auth", "--read-only"))
+    assert not found(script("shop"), "PORT=1\nDEBUG=0\n", ".env")
+
+
+def test_a_line_is_put_in_as_it_stands_with_what_is_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text("a:\n  b|c: 1\n  d: 2\n")
+    for one in (Odd(2, "", "  x: \\t/&|"), Odd(3, "  b|c: 1", "  b|c: 3"), Odd(4, "  d: 2", "")):
+        subprocess.run(["sed", "-i", edit(one), str(file)], check=True, timeout=30)
+    assert file.read_text() == "a:\n  x: \\t/&|\n  b|c: 3\n#   d: 2\n"

@@ -20,6 +20,7 @@ ARCHIVES = (
     "find /opt /srv /var/backups /var/lib /root /home /data /app /usr/local /var/www /var/cache "
     r"/mnt -xdev -maxdepth 6 -type f -size -200M \( -name '*.tar' -o -name '*.tar.*' "
     r"-o -name '*.tgz' -o -name '*.txz' -o -name '*.zip' -o -name '*.whl' \) "
+    rf"{probes.TRUSTED} "
     r"-printf '%s %T@ %u %p\n' 2>/dev/null | sort -k2,2nr | head -n 40"
 )
 ZIPPED = (".zip", ".whl")
@@ -183,6 +184,11 @@ def _place(path: str, members: Sequence[str]) -> tuple[str, str, str] | None:
     return None
 
 
+def is_own(folder: str) -> str:
+    """Whether a folder is that of whoever asks: it lies where everybody may make some, or links."""
+    return f"[ -O {folder} ] && [ ! -L {folder} ]"
+
+
 def _out_of(
     case: Case, service: str, archive: str, path: str, member: str, prefix: str, folder: str,
     members: Sequence[str],
@@ -215,9 +221,9 @@ def _out_of(
         path, lines(spoken, told, changes[-1]), (),
         (
             f"mkdir -p -m 700 {new} {old}",
-            tool.format(shlex.quote(archive), new),
-            f"[ -O {old} ] && cd {own} && cp -a --parents -t {old} -- {names}",
-            f"[ -O {new} ] && cd {inside} && cp -a --parents -t {own} -- {names}",
+            f"{is_own(new)} && {tool.format(shlex.quote(archive), new)}",
+            f"{is_own(old)} && cd {own} && cp -a --parents -t {old} -- {names}",
+            f"{is_own(new)} && cd {inside} && cp -a --parents -t {own} -- {names}",
             case.restart(service),
         ),
         f"cp -a {old}/. {own}/", PREVENT,

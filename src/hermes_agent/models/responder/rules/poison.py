@@ -146,6 +146,15 @@ def _aside(
     )  # fmt: skip
 
 
+def quoting(folders: Sequence[str], value: str) -> str:
+    """Files that have a text, in folders of work."""
+    places = " ".join(shlex.quote(folder) for folder in folders)
+    return (
+        f"grep -rlIsF -- {shlex.quote(value)} {places} | head -n 6 | while read -r f; do "
+        "find \"$f\" -printf '%s %T@ %u %p\\n'; done"
+    )
+
+
 def _quoted(case: Case, service: str, folders: Sequence[str], line: str) -> Iterator[Idea]:
     """It does not say which piece, but what of it it cannot take: the one that has this."""
     value = next((one for one in _VALUE.findall(line) if not re.search(r"[\\\n]", one)), "")
@@ -153,11 +162,7 @@ def _quoted(case: Case, service: str, folders: Sequence[str], line: str) -> Iter
         case.configs(service) and any(value in case.content(path) for path in case.configs(service))
     ):
         return
-    places = " ".join(shlex.quote(folder) for folder in folders)
-    look = (
-        f"grep -rlIsF -- {shlex.quote(value)} {places} | head -n 6 | while read -r f; do "
-        "find \"$f\" -printf '%s %T@ %u %p\\n'; done"
-    )
+    look = quoting(folders, value)
     if wants := case.missing((look,)):
         yield Idea("service-crash", service, f"{service} may end on a piece of its work", 0.61,
                    service, lines(line), wants)  # fmt: skip

@@ -13,8 +13,8 @@ from hermes_agent.models.responder.view.settings import whole
 ASIDE = f"{KEEP}/put-aside"
 """Where things go that are only moved out of the way."""
 MAKE_ASIDE = f"mkdir -p -m 700 {ASIDE}"
-IS_OWN = f"[ -O {ASIDE} ]"
-"""It lies where everybody may make folders: one that somebody else made is not used."""
+IS_OWN = f"[ -O {ASIDE} ] && [ ! -L {ASIDE} ]"
+"""It lies where everybody may make folders: one that somebody else made, or a link, is not used."""
 OLD_SECONDS = 3_600.0
 """What lies in a scratch folder for longer is forgotten."""
 END_BYTES = 200_000
@@ -206,13 +206,27 @@ def is_room_aside(case: Case, size: int, mount: str) -> bool:
 
 def aside(paths: Sequence[str]) -> tuple[str, ...]:
     """Commands that move files out of the way; copies of one name are all kept."""
-    named = " ".join(shlex.quote(path) for path in paths)
-    return MAKE_ASIDE, f"{IS_OWN} && mv --backup=numbered -- {named} {ASIDE}/"
+    single = [path for path in paths if _is_single(path, paths)]
+    named = " ".join(shlex.quote(path) for path in single)
+    every = [f"mv --backup=numbered -- {named} {ASIDE}/"] if single else []
+    every += [f"mv -T --backup=numbered -- {shlex.quote(path)} {shlex.quote(_moved(path, paths))}"
+              for path in paths if path not in single]  # fmt: skip
+    return MAKE_ASIDE, *(f"{IS_OWN} && {one}" for one in every)
+
+
+def _is_single(path: str, paths: Sequence[str]) -> bool:
+    name = PurePosixPath(path).name
+    return sum(PurePosixPath(one).name == name for one in paths) == 1
+
+
+def _moved(path: str, paths: Sequence[str]) -> str:
+    """Where a file goes: of those that are called alike each by its whole path."""
+    alone = _is_single(path, paths)
+    return f"{ASIDE}/{PurePosixPath(path).name if alone else path.strip('/').replace('/', '-')}"
 
 
 def back(paths: Sequence[str]) -> str:
-    moved = (f"{ASIDE}/{PurePosixPath(path).name}" for path in paths)
-    pairs = zip(moved, paths, strict=True)
+    pairs = [(_moved(path, paths), path) for path in paths]
     return "; ".join(f"mv {shlex.quote(new)} {shlex.quote(old)}" for new, old in pairs)
 
 

@@ -21,6 +21,10 @@ _LOCATION = re.compile(r"^\s*location\s+(?:(?P<how>=|~\*?|\^~)\s+)?(?P<at>\S+)\s
 _WAITS = re.compile(r"^\s*proxy_(?:read|connect|send)_timeout\s+(\d+)(ms|s|m)?\s*;")
 _CODE = re.compile(r"(?m)^(\d{3}) after ")
 PREVENT = ("ask through the front after each change of it", "keep its sites under version control")
+_BARRED = (401, 403, 407)
+"""It was asked who asks, or may not ask: that is meant so."""
+_SHIELDS = re.compile(r"https:|\$scheme|login|auth|deny|forbid", re.IGNORECASE)
+"""Rewrites that keep somebody out, or what is sent from being read."""
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -73,10 +77,14 @@ def routes(file: str, text: str) -> list[Route]:
         if led is not None:
             found.append(Route(
                 file, number, row, at, led["scheme"], led["to"], led["uri"],
-                tuple(map(int, ports)), tuple(around(inside, _REWRITE)),
+                tuple(map(int, ports)), _plain(around(inside, _REWRITE)),
                 tuple(around(inside, _WAITS)),
             ))  # fmt: skip
     return found
+
+
+def _plain(rows: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    return tuple((number, row) for number, row in rows if not _SHIELDS.search(row))
 
 
 def upstreams(texts: Sequence[str]) -> dict[str, str]:
@@ -120,10 +128,11 @@ def _asked(case: Case, front: str, route: Route, to: str, port: int, path: str) 
     now, gets = _code(case, here), route.passed(path)
     if now == 504:
         yield from _longer(case, front, route, ways.get(gets, ""), path, here)
-    if _is_well(now) or (now >= 500 and now != 502):
+    if _is_well(now) or now in _BARRED or (now >= 500 and now != 502):
         return
     if plain := ways.pop("http", ""):
-        if _is_well(_ask(case, plain)):
+        near = (to.rpartition(":")[0] or to) in LOCAL  # elsewhere others might read it
+        if near and _is_well(_ask(case, plain)):
             yield _led(case, front, route, f"http://{route.to}{route.uri or ''}", path, here)
         return
     works = [one for one, url in ways.items() if one != gets and _is_well(_ask(case, url))]
@@ -189,17 +198,22 @@ def _led(case: Case, front: str, route: Route, new: str, path: str, here: str) -
     return _changed(case, front, route.file, [(route.number, route.row, right)], path, here)
 
 
+def edited(file: str, edits: Sequence[tuple[int, str, str]]) -> str:
+    """The command that puts other lines in the place of some."""
+    seds = " ".join(
+        "-e " + shlex.quote(f"{at}s/{basic(row.strip())}/{replacement(right.strip())}/")
+        for at, row, right in edits
+    )
+    return f"sed -i {seds} {shlex.quote(file)}"
+
+
 def _changed(
     case: Case, front: str, file: str, edits: Sequence[tuple[int, str, str]], path: str, here: str
 ) -> Idea:
-    seds = " ".join(
-        "-e " + shlex.quote(f"{at}s|{basic(row.strip())}|{replacement(right.strip(), '|')}|")
-        for at, row, right in edits
-    )
     number, row, _ = edits[0]
     return Idea(
         "bad-config", front, f"{file} leads {path} astray: {row.strip()}", 0.88,
         f"{file}:{number} {row.strip()}", lines(row.strip(), case.text(here).strip()), (),
-        (keeping(file), f"sed -i {seds} {shlex.quote(file)}", case.restart(front)),
+        (keeping(file), edited(file, edits), case.restart(front)),
         undo_of(file), PREVENT,
     )  # fmt: skip

@@ -217,7 +217,7 @@ def _written_by_strangers(
             there = room.is_room_aside(case, one.size, mount.path)
             clear = room.aside([one.path]) if there else (f"truncate -s 0 {shlex.quote(one.path)}",)
             if room.kept_for_good(case, one.path, mount.path):
-                there, clear = False, _checkpoint(one.path)  # only its writer is ended
+                there, clear = False, checkpoint(one.path)  # only its writer is ended
             ids = " ".join(str(each.pid) for each in chain)
             yield replace(
                 known,
@@ -233,16 +233,16 @@ def _written_by_strangers(
             )
 
 
-def _checkpoint(path: str) -> tuple[str, ...]:
+def checkpoint(path: str) -> tuple[str, ...]:
     """Commands that have SQLite take over what lies in a log of its own, where it is one."""
     base = path.removesuffix("-wal")
-    return (f"sqlite3 {shlex.quote(base)} 'pragma wal_checkpoint(truncate)'",) * (base != path)
+    return (f"sqlite3 {shlex.quote(base)} 'pragma walcheckpoint(truncate)'",) * (base != path)
 
 
 def _read_by_others(case: Case, known: Idea, found: list[parse.Sized]) -> Iterator[Idea]:
     """A log of SQLite that cannot be cleared, as another service reads from it without end: that
     one is started anew, and nothing of the log is lost."""
-    for one in [row for row in found[:4] if _checkpoint(row.path)]:
+    for one in [row for row in found[:4] if checkpoint(row.path)]:
         base = one.path.removesuffix("-wal")
         main = case.user_of(base, known.component)
         for pid, _ in room.holders(case, one.path):
@@ -252,7 +252,7 @@ def _read_by_others(case: Case, known: Idea, found: list[parse.Sized]) -> Iterat
                     known, score=0.84, component=owner, locus=f"{one.path}, read by {owner}",
                     claim=f"{known.claim}: {owner} reads {base} without end, so that its log grows",
                     evidence=(*known.evidence[:1], *lines(one.line, process.line)),
-                    fix=(case.restart(owner), "sleep 1", *_checkpoint(one.path)),
+                    fix=(case.restart(owner), "sleep 1", *checkpoint(one.path)),
                     prevent=("let readers begin anew now and then", _PREVENT[1]),
                 )  # fmt: skip
 

@@ -21,7 +21,12 @@ _OWN = re.compile(
     re.IGNORECASE,
 )
 """Settings in which twins differ by right."""
-_GUARDS = re.compile(r"auth|allow|deny|acl|permi|trust|cert|tls|ssl|verif", re.IGNORECASE)
+_GUARDS = re.compile(
+    r"auth|allow|deny|acl|permi|trust|cert|tls|ssl|verif|secur|encrypt|csrf|cors|sandbox|privil"
+    r"|umask|sudo|debug",
+    re.IGNORECASE,
+)
+"""What keeps others out: never taken over from another, nor left out."""
 _KEY = re.compile(r"^\s*(?:export\s+)?[\"']?([A-Za-z_][\w.-]*)[\"']?\s*[=:]")
 MOST, ALIKE = 3, 0.75
 """Lines in which twins may differ, and how alike the ways are in which they are started."""
@@ -132,8 +137,19 @@ def _counts(one: Odd) -> bool:
     keys = [found[1] for x in (one.row, one.right) if (found := _KEY.match(x))]
     if any(_OWN.search(key) or _GUARDS.search(key) for key in keys):
         return False
+    odd = set(re.split(r"[\s;,\"']+", one.row)) ^ set(re.split(r"[\s;,\"']+", one.right))
+    if any(_GUARDS.search(word) for word in odd):
+        return False
     plain = [re.sub(r"\d+", "0", x).strip() for x in (one.row, one.right)]
     return plain[0] != plain[1] or bool(keys)
+
+
+def edit(one: Odd) -> str:
+    """What has `sed` make a line as the twin has it."""
+    new = replacement(one.right)
+    if not one.row:
+        return f"{one.number}s/^/{new}\\n/"
+    return f"{one.number}s/^{basic(one.row)}$/{new or f'# {replacement(one.row)}'}/"
 
 
 def _tried(
@@ -142,19 +158,12 @@ def _tried(
     definition = case.definition(service)
     entry = definition is not None and definition.path == path
     again = reread(case, service) if entry else (case.restart(service),)
-    new = replacement(one.right, "|")
-    if not one.row:
-        sed = f"{one.number}i {one.right}"
-    elif one.right:
-        sed = f"{one.number}s|^{basic(one.row)}$|{new}|"
-    else:
-        sed = f"{one.number}s|^{basic(one.row)}$|# {replacement(one.row, '|')}|"
     own, back = shlex.quote(path), "; ".join((undo_of(path), *again))
     told = f"{one.row.strip()!r}" if one.row else f"without {one.right.strip()!r}"
     return Idea(
         "bad-config", service, f"{path} of {service} is not as {other} has it: {told}",
         score, f"{path}:{one.number} {one.row.strip()}",
         lines(one.row.strip(), *case.troubles(service)[:1], case.symptom[-200:]), (),
-        (keeping(path), f"sed -i {shlex.quote(sed)} {own}", *again), back, PREVENT, "",
+        (keeping(path), f"sed -i {shlex.quote(edit(one))} {own}", *again), back, PREVENT, "",
         (f"ls -l {own}",),
     )  # fmt: skip

@@ -203,7 +203,7 @@ def put_back(path: str, copy: str) -> tuple[str, ...]:
 def keeping(path: str) -> str:
     """The command that keeps a copy, which nobody may read who may not read the file. What is there
     by that name is not written to, whoever put it there, and a copy of before stays."""
-    return f"cp -p --backup=numbered {shlex.quote(path)} {shlex.quote(kept_as(path))}"
+    return f"cp -p -T --backup=numbered {shlex.quote(path)} {shlex.quote(kept_as(path))}"
 
 
 def undo_of(path: str) -> str:
