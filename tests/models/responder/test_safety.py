@@ -84,7 +84,7 @@ def built(path: str, name: str) -> list[str]:
         lock.search(name, (path,)), pieces.waiting([path]), crowds.sorted_out(path),
         crowds.notes(path, path), postgres.psql(place, name, name), statement.inside(place, name),
         f"ip route del {wires.quoted(name)}", f"iptables {wires.parted(f'-A INPUT {name}')}",
-        poison.pieces([path], [name]), poison.quoting([path], name),
+        poison.pieces([path], [name]), poison.quoting([path], name), poison.put_by([path]),
         routes.edited(path, [(1, name, path)]), shelves.look(path), taken.look(path),
         taken.change(path, taken.Held(name, 1, ((name, False, name),))), room.heaps(path),
         lock.users(path), space.checkpoint(f"{path}-wal")[0],

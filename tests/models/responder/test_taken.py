@@ -25,13 +25,16 @@ ROW = [["id", 1, 1], ["locked", 1, 1], ["locked_by", 0, "web-2/4711"],
        ["locked_at", 0, "2026-11-15 19:10:00"]]  # fmt: skip
 
 
-def found(rows: object, table: str = "schema_lock", pid: int = 9, age: int = 90) -> list[Idea]:
+def found(
+    rows: object, table: str = "schema_lock", pid: int = 9, age: int = 90, mine: int = 70
+) -> list[Idea]:
     shown = {
         probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
         probes.STATUS: "shop                             RUNNING   pid 7, uptime 0:01:10\n",
         probes.PROGRAMS: PROGRAMS,
         probes.PROCESSES: "PID PPID USER STAT NI %CPU RSS ELAPSED COMMAND\n"
-        f"7 1 root S 0 0.1 100 70 python3 /srv/shop/shop.py\n{pid} 1 root S 0 0 9 {age} nightly\n",
+        f"7 1 root S 0 0.1 100 {mine} python3 /srv/shop/shop.py\n"
+        f"{pid} 1 root S 0 0 9 {age} nightly\n",
         probes.show(CONFIG): f'database = "{BASE}"\n',
         probes.tail(
             "/var/log/shop.out"
@@ -90,3 +93,18 @@ def test_the_look_and_the_change_are_those_of_a_real_database(tmp_path: Path) ->
     assert subprocess.run(["bash", "-c", change], check=False).returncode == 0
     assert base.execute("select locked, locked_by from schema_lock").fetchall() == [(0, None)]
     assert subprocess.run(["bash", "-c", change], check=False).returncode == 1, "it has changed"
+
+
+def test_a_number_of_a_worker_or_a_person_is_no_process_and_a_host_may_be_another() -> None:
+    said = [["id", 1, 1], ["locked", 1, 1], ROW[3]]
+    assert found([*said, ["locked_by", 0, "web-2"], ["pid", 0, 4711]])
+    assert not found([*said, ["locked_host", 0, "web-7"], ["pid", 0, 4711]])
+    assert not found([*said, ["locked_host", 0, "web-22"], ["pid", 0, 4711]])
+    for name in ("worker_id", "node", "owner_id"):
+        assert not found([*said, [name, 0, 4711]])
+
+
+def test_a_lock_that_names_nobody_stays_while_one_runs_who_may_have_taken_it() -> None:
+    row = [["id", 1, 1], ["locked", 1, 1], ["locked_at", 0, "2026-11-15 19:10:00"]]
+    assert found(row)
+    assert not found(row, mine=9000), "it runs since before the lock was taken"

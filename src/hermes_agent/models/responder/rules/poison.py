@@ -6,7 +6,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines, put_away, taken_out
+from hermes_agent.models.responder.rules.ideas import (
+    KEEP,
+    Idea,
+    kept_as,
+    lines,
+    put_away,
+    taken_out,
+)
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.house import CODE, LOG, SECRET, SYSTEM
@@ -33,10 +40,14 @@ _DONE = re.compile(
 )  # fmt: skip
 _STAMP = re.compile(r"^\W*[\d:T,. /+-]{10,40}\W*|\[\d+\]|\bpid\W?\d+")
 _VALUE = re.compile(r"[\"'`]([^\"'`]{3,60})[\"'`]")
+_ASKED = re.compile(r"\b(?:GET|POST|PUT|PATCH|HEAD|DELETE|OPTIONS) +(?:/|https?:)|\bHTTP/\d")
+"""Lines that tell what somebody asked for: who asks does not say which file is moved."""
 LAST, MOST, LOOPS = 60, 6, 3
 """Lines of a log that are read, names that are looked for, and how often one that lives must have
 come to the same piece."""
 BIG = 50_000_000
+ENOUGH, LATELY_MINUTES = 2, 240
+"""Pieces that were put aside lately, after which it is hardly the pieces."""
 PREVENT = ("let what cannot be done be put aside by itself after some tries",)
 
 
@@ -54,7 +65,7 @@ def choked(case: Case) -> Iterator[Idea]:
         names = list(dict.fromkeys(reversed(told)))[:MOST]
         look = pieces(folders, names) if names else ""
         found = [row for row in parse.sizes(case.text(look)) if _is_waiting(row)] if look else []
-        if look and (wants := case.missing((look,))):
+        if look and (wants := case.missing((look, put_by(folders)))):
             yield Idea("service-crash", service, f"{service} may end on a piece of its work", 0.62,
                        service, lines(line), wants)  # fmt: skip
             continue
@@ -101,6 +112,8 @@ def _announced(case: Case, service: str) -> list[str]:
     for entry in entries:
         if entry.text in grave or entry.text.startswith((" ", "\t", "Traceback")):
             continue
+        if _ASKED.search(entry.text):
+            continue
         words = _WORD.findall(_STAMP.sub(" ", entry.text))
         found += [one for one in words if re.search(r"\d|\.\w", one) and len(one) > 2][-2:]
     return found
@@ -115,6 +128,13 @@ def pieces(folders: Sequence[str], names: Sequence[str]) -> str:
         rf"find {places} -xdev -maxdepth 3 -type f \( {likes} \) -printf '%s %T@ %u %p\n' "
         "2>/dev/null | head -n 20"
     )
+
+
+def put_by(folders: Sequence[str]) -> str:
+    """What of folders of work was put aside lately."""
+    begins = [kept_as(folder).removesuffix(".replaced") for folder in folders]
+    likes = " -o ".join(f"-path {shlex.quote(f'{re.escape(one)}-*.replaced*')}" for one in begins)
+    return rf"find {KEEP} -maxdepth 1 -cmin -{LATELY_MINUTES} \( {likes} \) -printf '%p\n'"
 
 
 def _is_of(row: parse.Sized, name: str) -> bool:
@@ -139,6 +159,11 @@ def _aside(
 ) -> Iterator[Idea]:
     newly = any(CODE.search(path) for path in case.changed(service))
     score = 0.86 if others and not newly else 0.63
+    laid = case.text(put_by(_folders(case, service))).splitlines()
+    if sum(one.startswith(f"{KEEP}/") for one in laid) >= ENOUGH:
+        yield Idea("service-crash", service, f"{service} ends on one piece of its work after the "
+                   "other: it may not be them", 0.5, row.path, lines(line, laid[-1]))  # fmt: skip
+        return
     yield Idea(
         "service-crash", service, f"{service} ends on {row.path}, one piece of its work", score,
         row.path, lines(line, told, row.line), (), (put_away(row.path), case.restart(service)),
@@ -163,7 +188,7 @@ def _quoted(case: Case, service: str, folders: Sequence[str], line: str) -> Iter
     ):
         return
     look = quoting(folders, value)
-    if wants := case.missing((look,)):
+    if wants := case.missing((look, put_by(folders))):
         yield Idea("service-crash", service, f"{service} may end on a piece of its work", 0.61,
                    service, lines(line), wants)  # fmt: skip
         return

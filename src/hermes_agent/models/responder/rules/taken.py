@@ -23,6 +23,9 @@ _HOLDER = re.compile(
     r"(?:^|_)(?:by|owner|holder|host|pid|worker|instance|node|leader)(?:_?(?:id|name|pid))?$"
     r"|^(?:locked|leased|claimed|reserved|owned|held|taken)_?by", re.IGNORECASE
 )  # fmt: skip
+_NUMBERED = re.compile(r"(?:worker|instance|node|leader|host|name|(?<!p)id)$", re.IGNORECASE)
+"""Columns in which a number alone is that of a worker, a machine or a person, not of a process."""
+_PLACE = re.compile(r"host|node|machine|server", re.IGNORECASE)
 _SET = re.compile(r"^(?:is_?)?(?:locked|lock|held|taken|busy|running|active)$", re.IGNORECASE)
 _UNTIL = re.compile(r"expir|until|valid_to|deadline", re.IGNORECASE)
 _WHEN = re.compile(
@@ -64,6 +67,13 @@ class Held(Struct, frozen=True):
     def holder(self) -> str:
         found = [x for x in self.columns if _HOLDER.search(x[0]) and x[2] not in (None, "")]
         return " ".join(str(one[2]) for one in found)
+
+    @property
+    def pid(self) -> int:
+        """The process that has it; 0 where no column tells."""
+        told = [(name, str(value)) for name, _, value in self.columns if _HOLDER.search(name)]
+        rest = [text for name, text in told if not (text.isdigit() and _NUMBERED.search(name))]
+        return holder_of(" ".join(text for text in rest if text != "None"))
 
     @property
     def is_taken(self) -> bool:
@@ -115,7 +125,7 @@ def holder_of(text: str) -> int:
 
 
 def _given_back(case: Case, service: str, path: str, one: Held, said: list[str]) -> Iterator[Idea]:
-    holder, pid = one.holder, holder_of(one.holder)
+    holder, pid = one.holder, one.pid
     line = _spoken(one, said)
     if not line or _is_alive(case, service, path, one, pid):
         return
@@ -148,18 +158,33 @@ def _is_alive(case: Case, service: str, path: str, one: Held, pid: int) -> bool:
     age = case.now - max(taken_at) if taken_at else 0.0
     host = case.text(HOST).strip()
     if not pid:
-        others = [
-            x for x in case.processes if path in x.command and x.pid not in case.pids(service)
-        ]
-        return age < LONG_SECONDS or bool(others) or bool(one.holder and one.holder != host)
+        own = case.pids(service)
+        others = [x for x in case.processes if path in x.command and x.pid not in own]
+        others += [x for x in case.processes if x.pid in own and x.age >= age]
+        used = any(path in case.named(x) for x in _running(case) if x != service)
+        unknown = bool(one.holder and one.holder != host)
+        return age < LONG_SECONDS or bool(others) or used or unknown
+    places = [str(x) for name, _, x in one.columns if _PLACE.search(name) and isinstance(x, str)]
+    if host and any(not _is_here(x, host) for x in places if x):
+        return True
     named = re.sub(r"\W?\bpid\b|\b\d+\b", "", one.holder).strip(" :/@#-")
-    if named and host and host not in one.holder and re.search(r"[:/@#]", one.holder):
+    if named and host and not _is_here(one.holder, host) and re.search(r"[:/@#]", one.holder):
         return True  # on another machine
     process = case.process(pid)
     if process is None:
         return False
     born_later = bool(age) and process.age + 5 < age
     return not born_later or process.pid in case.pids(service)
+
+
+def _is_here(text: str, host: str) -> bool:
+    """Whether a text names this machine."""
+    short = re.escape(host.partition(".")[0])
+    return re.search(rf"(?<![\w-]){short}(?![\w-])", text) is not None
+
+
+def _running(case: Case) -> list[str]:
+    return [name for name, program in case.programs.items() if program.up]
 
 
 def _moment(case: Case, value: object) -> float:
