@@ -3,6 +3,7 @@
 import pytest
 
 from hermes_agent.models.responder.rules import wires
+from hermes_agent.models.responder.rules.ideas import ACT
 from hermes_agent.models.responder.rules.wires import Cut
 
 LOOP = "1: lo: <LOOPBACK,UP> mtu 65536 state UNKNOWN\\    link/loopback 00:00:00:00:00:00 brd 0\n"
@@ -155,3 +156,24 @@ def test_a_setting_of_the_kernel_is_what_files_say_and_nobody_hides() -> None:
         (f"{strict}=2", f"{strict}=1"), (f"{silent}=0", f"{silent}=8"),
     ]  # fmt: skip
     assert not list(wires.unset(near.replace("= 8", "= 1"), ""))
+
+
+def test_a_queue_is_put_back_as_it_was_and_one_with_classes_is_shown_before() -> None:
+    thin = wires.throttled("qdisc tbf 8001: dev veth0 root refcnt 2 rate 2Kbit burst 1600b lat 30s")
+    assert thin is not None
+    assert (thin.fix, thin.undo) == (
+        "tc qdisc del dev veth0 root",
+        "tc qdisc add dev veth0 root handle 8001: tbf rate 2Kbit burst 1600b lat 30s",
+    )
+    shaped = wires.throttled("qdisc htb 1: dev eth0 root refcnt 2 r2q 10 default 0x10")
+    assert shaped is not None
+    assert shaped.score < thin.score
+    assert shaped.fix.startswith("tc class show dev eth0 && tc filter show dev eth0 && ")
+    assert wires.throttled("qdisc fq_codel 0: dev eth0 root refcnt 2 limit 10240p") is None
+
+
+def test_who_is_to_hand_on_nothing_by_its_files_is_told_otherwise_last() -> None:
+    off, own = "net.ipv4.ip_forward = 0\n", ["10.1.0.254"]
+    [cut] = wires.unhanded(off, own, own, TO)
+    [meant] = wires.unhanded(off, own, own, TO, "net.ipv4.ip_forward = 0\n")
+    assert meant.score < ACT < cut.score

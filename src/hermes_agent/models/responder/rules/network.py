@@ -141,13 +141,19 @@ def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> I
     yield from wires.narrowed(place.near, usual)
     yield from wires.lossy(place.near)
     hops = re.findall(r"\bvia (\S+)", "\n".join([case.text(_route(to.host)), *_ways(places)]))
-    yield from wires.unhanded(place.near, place.own, hops, to.host)
+    yield from wires.unhanded(place.near, place.own, hops, to.host, case.text(DECLARED))
     handed = re.sub(r"(?m)^.*ip_forward.*$", "", place.near)
     yield from wires.unset(handed, case.text(DECLARED))
-    if any(one in hops for one in place.own):
+    if any(one in hops for one in place.own) and _is_told(case, to):
         yield from wires.shut(place.saved, to.host, to.port)
     yield from _unaddressed(case, place, others, to)
     yield from _unrouted(case, place, to)
+
+
+def _is_told(case: Case, to: needed.Target) -> bool:
+    """Whether settings name a machine: what a log says opens no way through a firewall."""
+    told = [f"{case.settings(name)} {case.command(name)}" for name in case.services]
+    return any(re.search(rf"(?<![\d.]){re.escape(to.host)}(?![\d.])", one) for one in told)
 
 
 def _ways(places: list[Place]) -> list[str]:
@@ -301,16 +307,15 @@ def thin(case: Case) -> Iterator[Idea]:
                 yield Idea("slow-dependency", service, f"the link to {where} may be thin", 0.5,
                            where, lines(spoken), wants)  # fmt: skip
             for line in case.text(f"{at}{QUEUES}").splitlines():
-                found = re.match(
-                    r"qdisc (?:tbf|netem|htb|hfsc|cake) \S+ dev ([\w.-]+)(?:@\S+)? root", line
-                )
-                if found and (far[0].far or found[1] == "lo"):
+                cut = wires.throttled(line)
+                if cut is not None and (far[0].far or " dev lo " in line):
+                    ends = {needed.node_of(case, name) for name in case.definitions}
+                    between = at not in ("", *ends)  # what goes over it may be for many
                     yield Idea(
-                        "slow-dependency", "network", f"the link {found[1]} is throttled",
-                        0.9, f"{found[1]} to {where}: {line}", lines(line, spoken), (),
-                        (f"{at}tc qdisc del dev {found[1]} root",),
-                        f"{at}tc qdisc add {wires.quoted(line[6:])}",
-                        ("change queues of links by review only",),
+                        "slow-dependency", "network", cut.claim,
+                        min(cut.score, 0.66) if between else cut.score, f"to {where}: {line}",
+                        lines(line, spoken), (), _each(_place(case, at), cut.fix),
+                        f"{at}{cut.undo}", ("change queues of links by review only",),
                     )  # fmt: skip
 
 

@@ -215,15 +215,20 @@ def sent_off(text: str, address: str) -> Iterator[Cut]:
                       f"ip rule add {rule}", 0.84 if to else 0.66)  # fmt: skip
 
 
-def unhanded(near: str, own: Sequence[str], hops: Sequence[str], host: str) -> Iterator[Cut]:
+def unhanded(
+    near: str, own: Sequence[str], hops: Sequence[str], host: str, declared: str = ""
+) -> Iterator[Cut]:
     """A machine over which others go does not hand on what is not for itself. `hops` are those
-    over which the way to the host leads, the surest first."""
+    over which the way to the host leads, the surest first. Where files say that it is to hand on
+    nothing, that comes last."""
     off = re.search(r"(?m)^net\.ipv4\.ip_forward ?= ?0\s*$", near)
     hop = next((one for one in hops if one in own), "")
+    meant = re.search(r"(?m)ipv4[./]ip_forward\s*=\s*0\s*$", declared)
     if off and hop and host not in own:
         setting = "sysctl -w net.ipv4.ip_forward"
         yield Cut(f"{hop}, over which it is reached, hands nothing on", off[0].strip(),
-                  f"{setting}=1", f"{setting}=0", 0.9 if hop == hops[0] else 0.7)  # fmt: skip
+                  f"{setting}=1", f"{setting}=0",
+                  0.55 if meant else 0.9 if hop == hops[0] else 0.7)  # fmt: skip
 
 
 def unset(near: str, declared: str) -> Iterator[Cut]:
@@ -332,6 +337,25 @@ def lossy(near: str) -> Iterator[Cut]:
                       f"tc qdisc del dev {quoted(row[2])} root",
                       f"tc qdisc add dev {quoted(row[2])} root {quoted(row[1] + row[3])}",
                       0.93)  # fmt: skip
+
+
+def throttled(line: str) -> Cut | None:
+    """A queue that lets little through. One with classes of its own cannot be put back as it was:
+    they are shown before it goes, and it goes only where nothing is likelier."""
+    row = re.match(
+        r"qdisc (tbf|netem|htb|hfsc|cake) (\S+) dev ([\w.-]+)(?:@\S+)? root(?: refcnt \d+)?(.*)$",
+        line.strip(),
+    )
+    if row is None:
+        return None
+    claim, own = f"the link {row[3]} is throttled", f"dev {quoted(row[3])}"
+    if row[1] in ("htb", "hfsc"):
+        shown = f"tc class show {own} && tc filter show {own}"
+        return Cut(claim, line, f"{shown} && tc qdisc del {own} root",
+                   f"its classes and filters were shown: make them again on {row[3]}",
+                   0.62)  # fmt: skip
+    added = f"tc qdisc add {own} root handle {quoted(row[2])} {quoted(row[1] + row[4])}"
+    return Cut(claim, line, f"tc qdisc del {own} root", added)
 
 
 def below(near: str, address: str) -> Iterator[Cut]:
