@@ -1,9 +1,13 @@
 """What cron makes of a table, and the rules that follow, over what commands printed once."""
 
+import os
+import subprocess
+from pathlib import Path
+
 from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.rules import crontabs
-from hermes_agent.models.responder.rules.ideas import Idea
-from hermes_agent.models.responder.rules.jobs import missed, stirs
+from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.rules.jobs import missed, stirs, taken_over
 from hermes_agent.models.responder.rules.scripts import first_line
 from hermes_agent.models.responder.rules.tables import lies
 from hermes_agent.models.responder.view import probes
@@ -182,8 +186,31 @@ def test_a_table_that_was_taken_out_comes_back_from_where_only_few_may_write() -
         found = missed(Case(brief, [Seen(*one) for one in shown.items()]))
         return [one for idea in found for one in idea.fix]
 
-    assert any(one.startswith("cp -n /root/cron/digest ") for one in taken("/root/cron/digest"))
+    assert any("&& cp -n /root/cron/digest " in one for one in taken("/root/cron/digest"))
     assert not any("/home/ann/digest" in one for one in taken("/home/ann/digest"))
+
+
+def test_a_table_of_somebody_else_is_not_made_one_of_root(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_text("* * * * * root /bin/true\n")
+    for mode, comes in ((0o666, False), (0o664, False), (0o644, os.geteuid() == 0)):
+        old.chmod(mode)
+        command = taken_over(str(old), str(new))
+        ran = subprocess.run(["bash", "-c", command], check=False, timeout=20)
+        assert (ran.returncode == 0, new.exists()) == (comes, comes)
+
+
+def test_what_is_no_plain_switch_or_is_so_on_purpose_stays() -> None:
+    for guard, told in (
+        ('[ "$ROLE" = primary ] || exit 0', "ROLE=standby"),
+        ('[ "$STAGE" != live ] && exit 0', "STAGE=trial"),
+        ('[ "$DRY_RUN" = 1 ] && exit 0', "DRY_RUN=1"),
+        ('[ "$CONFIRMED" = yes ] || exit 0', "CONFIRMED=no"),
+        ('[ "$ENABLED" = yes ] || exit 0', "# off until the books are closed\nENABLED=no"),
+        ('[ "$ENABLED" = yes ] || exit 0', "ENABLED=no # do not run before Monday"),
+    ):
+        found = switched(guard, told)
+        assert found.score < ACT or all(SWITCH not in command for command in found.fix), told
 
 
 def test_what_a_job_lacks_is_looked_for_at_the_job_that_makes_it() -> None:
@@ -203,3 +230,5 @@ def test_what_a_job_lacks_is_looked_for_at_the_job_that_makes_it() -> None:
     found = best("", **shown)
     assert found.fix[0] == "mv /etc/cron.d/fetch.cron /etc/cron.d/fetch"
     assert any(made in line for line in found.evidence)
+    well = best("", **{**shown, probes.tail(log): f"read {made}, 7 rows\n"})
+    assert not any("fetch" in one for one in well.fix), "it is there"

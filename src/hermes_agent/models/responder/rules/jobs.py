@@ -33,6 +33,8 @@ _ABSENT = re.compile(
     r"can't cd to|cd: |no such file|nonexistent|does not exist|not found|cannot (?:open|create)",
     re.IGNORECASE,
 )
+_LACKS = re.compile(rf"{_ABSENT.pattern}|missing|lack|\bno\b|empty|cannot|wait", re.IGNORECASE)
+"""How it is said that something is not there."""
 _OF_ANYBODY = ("/home/", "/var/lib/", "/run/")
 """Where others than people who look after the machine may write: no table comes from there."""
 _ANY = f"{crontabs.FOLDER}/x"
@@ -77,7 +79,7 @@ def _wrong(case: Case, name: str, job: Job) -> Iterator[Idea]:
 
 def _made_before(case: Case, name: str, found: Sequence[Job]) -> Iterator[Idea]:
     """A file that it lacks is made by another job, which may be the one that is missed."""
-    said = [line for job in found for line in _said(case, job)[:_LAST]]
+    said = [line for job in found for line in _said(case, job)[:_LAST] if _LACKS.search(line)]
     own = {path for job in found for path in (job.script, job.log, job.table)}
     wanted = [path for line in said for path in paths_in(line) if path not in own]
     wanted = [path for path in wanted if not LOG.search(path)]
@@ -172,9 +174,16 @@ def _taken_out(case: Case, name: str) -> Iterator[Idea]:
         new = shlex.quote(f"{crontabs.FOLDER}/{crontabs.legal(PurePosixPath(path).name, name)}")
         yield Idea(
             "job-missed", name, f"the table of {name} was taken out: it lies at {path}", 0.8, path,
-            lines(row), (), (f"cp -n {shlex.quote(path)} {new}", f"chmod 644 {new}", WAIT),
+            lines(row), (), (taken_over(path, new), f"chmod 644 {new}", WAIT),
             f"mv {new} /var/tmp/", PREVENT,
         )  # fmt: skip
+
+
+def taken_over(path: str, new: str) -> str:
+    """The command that has a file be a table of root: only one that is root's and that nobody else
+    may write to."""
+    own = shlex.quote(path)
+    return f'[ "$(find {own} -type f -user root ! -perm /022)" ] && cp -n {own} {new}'
 
 
 def _script_of(table: str, row: str) -> str:

@@ -44,6 +44,16 @@ _OPPOSITE = {
     "1": "0", "0": "1", "yes": "no", "no": "yes", "true": "false", "false": "true", "on": "off",
     "off": "on", "enabled": "disabled", "disabled": "enabled",
 }  # fmt: skip
+_GUARDED = re.compile(
+    r"dry|confirm|sure|force|allow|danger|destr|prod|primary|leader|master|standby|role",
+    re.IGNORECASE,
+)
+"""Settings by which more is said than whether a job runs: nobody but people says that."""
+_ON_PURPOSE = re.compile(
+    r"until|do not|don't|never|on purpose|intention|deliberate|because|migrat|freeze|ticket"
+    r"|\bask(?:ed)?\b|must|only (?:on|after|when)",
+    re.IGNORECASE,
+)
 _BAD_START = re.compile(r"bad interpreter|exec format|\^M|\\r|not found", re.IGNORECASE)
 
 
@@ -169,9 +179,10 @@ def _switched_off(case: Case, name: str, job: Job) -> Iterator[Idea]:
             if told is None or not right:
                 continue
             line = told[0].strip()
+            meant = _ON_PURPOSE.search(_remarks(case.content(path), line)) is not None
             yield Idea(
-                "job-missed", name, f"{line} in {path} keeps {name} from its work", 0.88,
-                f"{path}: {line}", lines(line, row), (),
+                "job-missed", name, f"{line} in {path} keeps {name} from its work",
+                0.5 if meant else 0.88, f"{path}: {line}", lines(line, row), (),
                 (*swapped(path, line, line.replace(f"={told[1]}{told[2]}", f"={told[1]}{right}")),
                  WAIT), undo_of(path), PREVENT,
             )  # fmt: skip
@@ -186,8 +197,22 @@ def _leaves(asked: re.Match[str], after: list[str]) -> bool:
     return any(re.match(r"(?:echo.*[;&]\s*)?exit\b", row) for row in body[:ends])
 
 
+def _remarks(text: str, line: str) -> str:
+    """What somebody wrote beside a line and right above it."""
+    rows = [row.strip() for row in text.splitlines()]
+    at = rows.index(line) if line in rows else 0
+    above = at
+    while above and rows[above - 1].startswith("#"):
+        above -= 1
+    return " ".join((*rows[above:at], line.partition("#")[2]))
+
+
 def _right(asked: re.Match[str], value: str) -> str:
-    """What a setting must be for the script to go on; empty where it is, or that is not clear."""
+    """What a setting must be for the script to go on; empty where it is, where that is not clear,
+    and where it is no plain switch: on which machine or for whom a job is, people say."""
+    switch = asked[3].lower() in _OPPOSITE and value.lower() in ("", *_OPPOSITE)
+    if not switch or _GUARDED.search(asked[1]):
+        return ""
     equal = asked[2] in ("=", "==", "-eq")
     leaves_if_so = asked[4] != "||"
     if (value == asked[3]) is not equal:  # what is asked does not hold
