@@ -1,7 +1,7 @@
 """Settings that work and are not what is meant, over what commands printed once."""
 
 from hermes_agent.models.responder.brief import Brief, BriefService
-from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.rules.meant import meant, without_trial
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
@@ -19,13 +19,16 @@ command=python3 /srv/cart/cart.py /etc/cart/cart.ini
 """
 
 
-def found(value: str, *there: str, about: str = "", beside: str = "", **files: str) -> list[Idea]:
+def found(
+    value: str, *there: str, about: str = "", beside: str = "", changed: float = 1794772900.0,
+    more: str = "", **files: str,
+) -> list[Idea]:  # fmt: skip
     shown = {
         probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
         probes.STATUS: "shop RUNNING   pid 7, uptime 0:01:10\ncart RUNNING   pid 8, uptime 0:01\n",
         probes.PROGRAMS: PROGRAMS,
-        probes.CHANGED: f"90 1794772900.0 root {CONFIG}\n",
-        probes.show(CONFIG): f"[app]\nport = 80\ndatabase = {value}\n",
+        probes.CHANGED: f"90 {changed} root {CONFIG}\n" if changed else "",
+        probes.show(CONFIG): f"[app]\nport = 80\ndatabase = {value}{more}\n",
         probes.show("/etc/cart/cart.ini"): "[app]\nport = 81\ndatabase = /data/cart.db\n",
         **{probes.show(f"/etc/shop/{name}.ini"): text for name, text in files.items()},
     }
@@ -65,6 +68,27 @@ def test_the_file_of_the_real_system_is_put_in_place_of_that_of_a_trial() -> Non
     assert any("shop.prod.ini" in one.fix[1] for one in found("/x/a.db", beside=rows, **kept))
     kept["shop.staging"] = "[app]\n"
     assert not found("/x/a.db", beside=rows, **kept)
+
+
+def test_what_has_been_so_for_long_is_meant_so() -> None:
+    rows = "".join(f"9 1794000000.0 root /etc/shop/shop.{x}.ini\n" for x in ("prod", "staging"))
+    kept = {
+        "shop.prod": "[app]\nport = 80\ndatabase = /x/b.db\n",
+        "shop.staging": "[app]\nport = 80\ndatabase = /x/a.db",
+    }
+    old = [
+        *found("/data/two.db", "/data/one.db", about="kept in /data/one.db", changed=0),
+        *found("/data/cart.db", "/data/shop.db", changed=0),
+        *found("/x/a.db", beside=rows, changed=0, **kept),
+    ]
+    assert len(old) >= 3
+    assert all(idea.score < ACT for idea in old)
+
+
+def test_only_the_place_itself_is_changed_in_its_line() -> None:
+    more = " # not /data/shop-staging.db.old"
+    (idea, *_) = found("/data/shop-staging.db", "/data/shop.db", more=more)
+    assert "database = /data/shop.db # not /data/shop-staging.db.old" in idea.fix[1]
 
 
 def test_only_a_word_of_its_own_says_that_it_is_for_trials() -> None:

@@ -27,6 +27,8 @@ _APART = (
 )
 _REAL = re.compile(r"(?i)(?<![a-z])(?:prod(?:uction)?|live|real)(?![a-z])")
 _PLACE = re.compile(r"/[\w.@+-]+(?:/[\w.@+-]+)+")
+NOT_LATELY = 0.5
+"""How sure it is at most where it has been so for long: then it is meant so."""
 PREVENT = (
     "keep settings of trial systems where they cannot be taken for the real ones",
     "see to what was written in the wrong place meanwhile",
@@ -44,7 +46,7 @@ class Guess(Struct, frozen=True):
 def meant(case: Case) -> Iterator[Idea]:
     near = (case.brief.service, *case.needs(case.brief.service))
     for service in case.suspects:
-        if service in near and is_near(case, service):
+        if service in near and is_near(case, service) and not _WORD.search(service):
             yield from _led_astray(case, service)
             yield from _of_trials(case, service)
 
@@ -68,6 +70,7 @@ def _led_astray(case: Case, service: str) -> Iterator[Idea]:
                 if not wants and (len(rows) != 1 or found is None or not found.ok):
                     continue
                 score = one.sure + 0.2 * (path in lately) - 0.2 * bool(case.troubles(service))
+                score = score if path in lately else min(score, NOT_LATELY)
                 yield _idea(case, service, path, key, value, one, score, rows, wants)
 
 
@@ -80,7 +83,8 @@ def _idea(
     place = value.removeprefix("sqlite:///").removeprefix("file:")
     fix: tuple[str, ...] = ()
     if rows:
-        fix = swapped(path, rows[0], rows[0].replace(place, one.right))
+        whole = re.compile(rf"(?<![\w.@+-]){re.escape(place)}(?![\w.@+/-])")
+        fix = swapped(path, rows[0], whole.sub(lambda _: one.right, rows[0]))
         fix += reread(case, service) if entry else (case.restart(service),)
     return Idea(
         "bad-config", service, f"{key} of {service} in {path} is {value}, and {one.why}",
@@ -144,7 +148,8 @@ def _of_trials(case: Case, service: str) -> Iterator[Idea]:
         recent = path in {row.path for row in parse.sizes(case.text(probes.CHANGED))}
         yield Idea(
             "bad-config", service, f"{path} of {service} is that of a trial system",
-            0.62 if wants else 0.7 + 0.15 * recent, f"{path}, from {(same or trials)[0]}",
+            0.62 if wants else 0.85 if recent else NOT_LATELY,
+            f"{path}, from {(same or trials)[0]}",
             lines(*case.content(path).splitlines()[:2]), wants,
             () if wants else (*put_back(path, real[0]), case.restart(service)), undo_of(path),
             PREVENT,
