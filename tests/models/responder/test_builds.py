@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes_agent.models.responder.brief import Brief, BriefService
 from hermes_agent.models.responder.rules import builds
-from hermes_agent.models.responder.rules.ideas import ACT, Idea, ranked
+from hermes_agent.models.responder.rules.ideas import ACT, Idea, kept_as, ranked
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -45,6 +45,33 @@ def test_the_build_before_the_one_that_runs_is_put_back_by_its_number() -> None:
     assert f"cp -f /srv/builds/till-4.9.2.jar {OWN}" in idea.fix
     assert "till-4.10.0" in idea.locus
     assert any("replaced" in command for command in idea.fix)
+
+
+def test_what_somebody_else_put_there_is_no_build_of_it() -> None:
+    planted = SHELF.replace("root /srv/builds/till-4.9.2", "www-data /srv/builds/till-4.9.2")
+    (idea,) = found(planted)
+    assert f"cp -f /srv/builds/till-4.8.0.jar {OWN}" in idea.fix
+
+
+def test_what_is_none_of_the_builds_and_was_not_changed_lately_is_left_to_people() -> None:
+    for time, acts in (("1794772000.5", True), ("1794600000.5", False)):
+        shelf = SHELF.replace("aaaaaaaaaaaaaaaa 900 1794772000.5", f"dddddddddddddddd 9 {time}")
+        shelf = shelf.replace("1794771000.0", "1794100000.0")
+        (idea,) = found(shelf)
+        assert (idea.score >= ACT) is acts
+
+
+def test_a_program_that_runs_can_be_put_back(tmp_path: Path) -> None:
+    (idea,) = found(SHELF)
+    own, kept = tmp_path / "own", tmp_path / "kept"
+    for path in (own, kept):
+        shutil.copy("/bin/sleep", path)
+    undo = idea.undo.replace(kept_as(OWN), str(kept)).replace(OWN, str(own))
+    with subprocess.Popen([own, "60"]) as running:
+        try:
+            subprocess.run(["bash", "-c", undo], check=True, timeout=20)
+        finally:
+            running.kill()
 
 
 def test_where_nothing_is_wrong_no_shelf_is_looked_at() -> None:

@@ -38,6 +38,7 @@ MOST, FILES = 3, 12
 class Build(Struct, frozen=True):
     sum: str
     time: float
+    owner: str
     path: str
     line: str
 
@@ -57,7 +58,7 @@ def shelved(path: str) -> str:
         f"find {SHELVES} -xdev -maxdepth 6 -type f ! -path {own} -size -200M \\( {names} \\) "
         f"{trusted}-printf '%s %T@ %u %p\\n' 2>/dev/null | sort -k2,2nr | head -n {FILES}; }} | "
         "while read -r s t u f; do "
-        'echo "$(sha256sum < "$f" | cut -c 1-16) $s $t $u $f"; done'
+        'echo "$(sha256sum < "$f" | cut -c 1-16) $s $t $(stat -c %U "$f") $f"; done'
     )
 
 
@@ -100,9 +101,9 @@ def _replaced(case: Case, service: str, path: str) -> Iterator[Idea]:
         return
     rows = list(_rows(case.text(look)))
     own = next((one for one in rows if one.path == path), None)
-    others = [one for one in rows if own is not None and one.path != path]
     if own is None:
         return
+    others = [one for one in rows if one.path != path and one.owner in ("root", own.owner)]
     now, before = _before(service, own, others)
     if before is None:
         return
@@ -110,17 +111,19 @@ def _replaced(case: Case, service: str, path: str) -> Iterator[Idea]:
     code = next((line for line in troubles if _CODE_SAID.search(line)), "")
     score = 0.35 + 0.2 * bool(code) + 0.1 * bool(troubles or down) + 0.1 * bool(told)
     score += 0.1 * lately + 0.1 * (now is not None)
+    score = score if now or lately or told else min(score, 0.5)
     yield Idea(
         "bad-deploy", service,
         f"{path} of {service}" + (f", which is {now.path}," if now else "")
         + f" is worse than {before.path}",
         min(score, 0.86), f"{path}: {PurePosixPath((now or own).path).name}",
         lines(code or next(iter(troubles), ""), told, (now or own).line, before.line), (),
-        (*_installed(path, before.path), case.restart(service)), undo_of(path), PREVENT,
+        (*installed(path, before.path), case.restart(service)),
+        undo_of(path).replace("cp -p ", "cp -pf ", 1), PREVENT,
     )  # fmt: skip
 
 
-def _installed(path: str, build: str) -> tuple[str, ...]:
+def installed(path: str, build: str) -> tuple[str, ...]:
     """Commands that put a build in the place of a program, though it is being run."""
     own = shlex.quote(path)
     mode = f"chmod --reference={shlex.quote(kept_as(path))} {own}"
@@ -163,7 +166,7 @@ def _shape(path: str) -> str:
 def _rows(text: str) -> Iterator[Build]:
     for line in text.splitlines():
         if row := _ROW.match(line):
-            yield Build(row[1], parse.number(row[3]), row[5], line)
+            yield Build(row[1], parse.number(row[3]), row[4], row[5], line)
 
 
 RULES = (builds,)
