@@ -66,6 +66,20 @@ def test_a_file_that_does_not_go_on_gets_the_next_one() -> None:
     assert found("SSL certificate problem: certificate has expired", files) == []
 
 
+def test_nothing_comes_from_homes_and_whom_it_trusts_is_for_people_to_say() -> None:
+    lacking = "SSL certificate problem: unable to get local issuer certificate"
+    files = {f"{OWN}#1": LEAF, "/home/eve/x.pem#1": BETWEEN.format(LASTS, "02")}
+    assert not any(idea.fix for idea in found(lacking, files))
+    ended = {
+        f"{OWN}#1": LEAF, f"{OWN}#2": BETWEEN.format(ENDED, "02"),
+        "/home/eve/x.pem#1": BETWEEN.format(LASTS, "02"),
+    }  # fmt: skip
+    assert not any(idea.fix for idea in found("certificate has expired", ended))
+    root = f"subject=CN = Root\nissuer=CN = Root\n{ENDS}\npublic=04"
+    trusted = {f"{OWN}#1": root, f"{OWN}#2": LEAF, f"{NEW}#1": BETWEEN.format(LASTS, "02")}
+    assert not any(idea.fix for idea in found(lacking, trusted))
+
+
 def test_all_else_in_the_file_stays(tmp_path: Path) -> None:
     block = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
     own, new, kept = tmp_path / "own.pem", tmp_path / "new.pem", tmp_path / "kept.pem"
@@ -73,7 +87,10 @@ def test_all_else_in_the_file_stays(tmp_path: Path) -> None:
     kept.write_text(block.format("a") + key + block.format("b") + block.format("c"))
     new.write_text(block.format("x") + block.format("y"))
     command = chains.replaced(chains.Part(str(own), 2, ""), chains.Part(str(new), 2, ""))
-    subprocess.run(
-        ["bash", "-c", command.replace(kept_as(str(own)), str(kept))], check=True, timeout=20
-    )
+    command = command.replace(kept_as(str(own)), str(kept))
+    own.write_text("what could not be kept")
+    assert subprocess.run(["bash", "-c", command], check=False, timeout=20).returncode
+    assert own.read_text() == "what could not be kept"
+    own.write_text(kept.read_text())
+    subprocess.run(["bash", "-c", command], check=True, timeout=20)
     assert own.read_text() == block.format("a") + key + block.format("y") + block.format("c")

@@ -4,7 +4,7 @@ out, and one that is lacking."""
 import re
 import shlex
 from collections.abc import Iterator
-from posixpath import dirname, join, normpath
+from posixpath import basename, dirname, join, normpath
 
 from msgspec import Struct
 
@@ -39,6 +39,8 @@ _LACKING = re.compile(
     r"|unable to get issuer|self.signed certificate in certificate chain",
     re.IGNORECASE,
 )
+_TRUSTS = re.compile(r"(?:^|[._-])(?:ca|roots?|trust\w*|authorit\w*)(?![a-z])", re.IGNORECASE)
+"""How files are called that hold whom a service trusts."""
 PREVENT = ("renew what lies between a site and its root, too", "check whole chains, not only ends")
 
 
@@ -108,7 +110,8 @@ def _ended(case: Case, service: str, own: list[Part]) -> Iterator[Idea]:
         again = [one for one in own if (one.name, one.key) == (old.name, old.key)]
         if not state or any(not validity(one.text, case.now) for one in again):
             continue
-        new = _newest(case, [x for x in parts(case) if (x.name, x.key) == (old.name, old.key)])
+        same = [x for x in parts(case) if (x.name, x.key) == (old.name, old.key)]
+        new = _newest(case, old.path, same)
         shown = [line for line in old.text.splitlines() if line.startswith(("notA", "subject"))]
         yield Idea(
             "certificate-expired", service,
@@ -125,8 +128,11 @@ def _lacking(case: Case, service: str, own: list[Part], spoken: str) -> Iterator
     last = own[-1] if own else None
     if last is None or last.name == last.issuer or validity(last.text, case.now):
         return
+    issues = any(one.issuer == own[0].name for one in parts(case))
+    if issues or _TRUSTS.search(basename(last.path)):
+        return  # whom a service trusts is for people to say
     issuers = [one for one in parts(case) if one.name == last.issuer and one.path != last.path]
-    between = _newest(case, [one for one in issuers if one.name != one.issuer])
+    between = _newest(case, last.path, [one for one in issuers if one.name != one.issuer])
     if between is None or any(one.name == one.issuer for one in issuers):
         return
     yield Idea(
@@ -134,31 +140,35 @@ def _lacking(case: Case, service: str, own: list[Part], spoken: str) -> Iterator
         f"{last.path} does not go on with the certificate of {last.issuer}, which lies in "
         f"{between.path}", 0.86, f"{last.path}: {last.issuer}",
         lines(*between.text.splitlines()[:2], case.symptom, spoken), (),
-        (keeping(last.path), f"{{ echo; {_taken(between)}; }} >> {shlex.quote(last.path)}",
+        (keeping(last.path), f"{{ echo; {taken(between)}; }} >> {shlex.quote(last.path)}",
          *reading(case, service)),
         undo_of(last.path), PREVENT,
     )  # fmt: skip
 
 
-def _newest(case: Case, found: list[Part]) -> Part | None:
+def _newest(case: Case, path: str, found: list[Part]) -> Part | None:
+    """Nothing comes from homes of people into a file that lies elsewhere."""
     valid = [one for one in found if not validity(one.text, case.now)]
+    if not path.startswith("/home/"):
+        valid = [one for one in valid if not one.path.startswith("/home/")]
     return max(valid, key=lambda one: one.ends, default=None)
 
 
-def _taken(part: Part) -> str:
+def taken(part: Part) -> str:
     """The command that prints one certificate of a file."""
     one = f"/-BEGIN CERTIFICATE-/ {{c++; on = c == {part.at}}} on {{print}} /-END CERTIFICATE-/ "
     return f"awk '{one}{{on = 0}}' {shlex.quote(part.path)}"
 
 
 def replaced(old: Part, new: Part) -> str:
-    """The command that puts a certificate in the place of another; the rest of the file stays."""
+    """The command that puts a certificate in the place of another; the rest of the file stays, and
+    all of it where no copy could be kept."""
     script = (
         f"/-BEGIN CERTIFICATE-/ {{c++; off = c == {old.at}}} !off {{print}} "
         '/-END CERTIFICATE-/ {if (off) print ENVIRON["NEW"]; off = 0}'
     )
     kept, own = shlex.quote(kept_as(old.path)), shlex.quote(old.path)
-    return f"NEW=\"$({_taken(new)})\" awk '{script}' {kept} > {own}"
+    return f"cmp -s {kept} {own} && NEW=\"$({taken(new)})\" awk '{script}' {kept} > {own}"
 
 
 RULES = (chains,)
