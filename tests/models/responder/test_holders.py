@@ -91,6 +91,34 @@ def test_what_the_clock_began_is_nobodys_and_waited_for_with_the_next_minute() -
     assert not any("cron" in one for one in best.fix)
 
 
+def test_who_only_calls_itself_like_a_job_does_not_have_that_stopped() -> None:
+    wires = 'ESTAB 0 0 127.0.0.1:4002 127.0.0.1:5433 users:(("psql",pid=91,fd=3))'
+    again = f"{WAITS.format(52)}\n{HOLDS.format('fill', 9)}"
+    found = blocked(again, "autostart=false", {probes.CONNECTIONS: wires})
+    assert not any("stop" in one for idea in found for one in idea.fix)
+
+
+def test_an_index_that_is_being_made_is_handed_over() -> None:
+    held = postgres.psql(PLACE, database._LOCKS, "postgres")
+    prepared = postgres.psql(PLACE, database._PREPARED, "postgres")
+    locks = {held: "52|fill|active|AccessExclusiveLock|bookings|3/7\n", prepared: ""}
+
+    def ended(state: str, event: str, query: str) -> bool:
+        row = f"52|app|fill|4002|{state}|90||{query}|{event}"
+        found = blocked(f"{WAITS.format(52)}\n{row}", "", locks)
+        return any("52" in one or "restart fill" in one for idea in found for one in idea.fix)
+
+    for query in ("create index on bookings (at)", "VACUUM FULL bookings", "alter table b add x"):
+        assert not ended("active", "IO:DataFileRead", query)
+        assert ended("idle in transaction", "Client:ClientRead", query)
+        assert ended("active", "Timeout:PgSleep", query)
+    assert ended("active", "IO:DataFileRead", "update bookings set paid = true")
+
+
+def test_what_a_session_calls_itself_is_no_more_than_one_column() -> None:
+    assert "translate(application_name, '|', ' ')" in postgres._QUERY
+
+
 def test_it_is_not_mended_while_the_same_is_begun_again() -> None:
     (session,) = postgres.sessions(HOLDS.format("o'neil", 9))
     look = holders.gone(PLACE, "postgres", session)
@@ -110,6 +138,18 @@ def test_who_has_all_connections_gets_its_own_limit_back_and_no_other_line() -> 
     assert best.score >= ACT
     assert "WORKERS=2" in best.fix[1]
     assert not any("LISTEN" in one or "cp /" in one for one in best.fix)
+
+
+def test_of_several_limits_each_gets_its_line_back_and_no_other_does() -> None:
+    own = "/opt/fill/.env"
+    text = (
+        "1,3c1,3\n< KEY=old\n< WORKERS=2\n< MAX_CONN=5\n---\n> KEY=new\n> WORKERS=9\n> MAX_CONN=90"
+    )
+    seen = {probes.copies(own): f"==> lines <==\n20 {own}\n==> {own}.orig <==\n{text}\n"}
+    machine = case("", f"command=bash /opt/fill/run.sh {own}", seen)
+    best = next(one for one in pool.resized(machine, "fill", "too many clients") if one.fix)
+    assert [one.split()[0] for one in best.fix[:3]] == ["cp", "sed", "sed"]
+    assert not any("KEY" in one or one.startswith("cp /") for one in best.fix)
 
 
 def test_a_prepared_transaction_is_left_to_its_coordinator_for_a_while() -> None:

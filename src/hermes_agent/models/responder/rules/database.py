@@ -66,7 +66,8 @@ def database(case: Case) -> Iterator[Idea]:
                 sessions = _together(sessions, postgres.meanwhile(case.text(watch)))
             if spoken:
                 yield from _limited(case, service, place, user, sessions, spoken)
-                yield from _holding(case, service, place, user, spoken)
+                upkeep = {str(one.pid) for one in sessions if holders.is_upkeep(one)}
+                yield from _holding(case, service, place, user, spoken, upkeep)
             yield from _blocked(case, service, place, user, sessions, spoken)
             yield from _crowded(case, service, place, user, sessions, spoken)
 
@@ -100,6 +101,7 @@ def _blocked(
     for root in sorted(roots, key=lambda one: -one.seconds):
         idle = root.state.startswith("idle") or root.event == "Timeout:PgSleep"
         end = f"select pg_terminate_backend({root.pid})"
+        ends = holders.may_end(case, root.name) and not holders.is_upkeep(root)
         table = re.search(r"\b(?:update|from|into|table)\s+([\w.\"]+)", root.query, re.IGNORECASE)
         yield Idea(
             "database-lock", case.database_of(place[1]) or service,
@@ -108,13 +110,13 @@ def _blocked(
             0.7 + 0.15 * bool(waiting) + 0.05 * idle + 0.05 * bool(spoken) - 0.2 * doubtful,
             f"pid {root.pid}, {root.name or root.user}" + (f", table {table[1]}" if table else ""),
             lines(root.line, waiting[0].line if waiting else "", spoken), (),
-            (psql(place, end, user),) if holders.may_end(case, root.name) else (),
-            "its client begins the transaction again",
+            (psql(place, end, user),) if ends else (), "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
             holders.gone(place, user, root, clocked=holders.is_clocked(case, place, root)),
         )  # fmt: skip
-        yield from holders.behind(case, place, user, root, len(waiting), spoken)
-        known_one = root.name in case.programs and holders.may_end(case, root.name)
+        if ends:
+            yield from holders.behind(case, place, user, root, len(waiting), spoken)
+        known_one = root.name in case.programs and ends
         if known_one and root.name != case.database_of(place[1]):
             yield Idea(
                 "database-lock", root.name, f"{root.name} takes a lock and keeps it", 0.64,
@@ -144,7 +146,9 @@ def _queued(
         )  # fmt: skip
 
 
-def _holding(case: Case, service: str, place: Place, user: str, spoken: str) -> Iterator[Idea]:
+def _holding(
+    case: Case, service: str, place: Place, user: str, spoken: str, upkeep: set[str]
+) -> Iterator[Idea]:
     """Strong locks, and transactions that were prepared and forgotten."""
     held, prepared = psql(place, _LOCKS, user), psql(place, _PREPARED, user)
     wants = case.missing((held, prepared))
@@ -168,7 +172,7 @@ def _holding(case: Case, service: str, place: Place, user: str, spoken: str) -> 
     for row in strong:
         hard = row[3] in ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock")
         works = not hard and not row[2].startswith("idle in transaction")
-        if works or not holders.may_end(case, row[1]):
+        if works or row[0] in upkeep or not holders.may_end(case, row[1]):
             continue
         end = f"select pg_terminate_backend({row[0]})"
         yield Idea(

@@ -19,6 +19,11 @@ _NO = re.compile(r"(?i)false|no|off|0|never")
 _LEFT_ALONE = re.compile(
     r"(?:must|may|should) (?:not|never)|do not|don't|never|\bnot to be\b", re.IGNORECASE
 )
+_UPKEEP = re.compile(
+    r"\s*(?:create (?:unique )?index|reindex|vacuum|cluster|alter table|refresh materialized|copy"
+    r"|analyze|create table)\b",
+    re.IGNORECASE,
+)
 PREVENT = ("let jobs work in small steps, with a lock_timeout", "let jobs give up after a while")
 
 
@@ -86,7 +91,8 @@ def behind(
     """Stop whoever begins it again: a job that somebody started by hand, or a loop that nobody
     looks after. What is to run all the time is not stopped."""
     pid = client(case, place, root)
-    program = root.name if root.name in case.programs else _of(case, pid)
+    known = root.name in case.programs and case.process(pid) is None  # it may call itself so
+    program = root.name if known else _of(case, pid)
     if not program and not pid and waiting and (wants := case.missing((probes.CONNECTIONS,))):
         yield Idea("database-lock", case.brief.service, "who holds it may begin it again", 0.6,
                    f"pid {root.pid}", lines(root.line), wants)  # fmt: skip
@@ -126,6 +132,13 @@ def is_job(case: Case, service: str) -> bool:
 def may_end(case: Case, name: str) -> bool:
     """Whether nobody wrote down that its work must not be ended."""
     return name not in case.services or _LEFT_ALONE.search(case.about(name)) is None
+
+
+def is_upkeep(session: Session) -> bool:
+    """Whether it works on what nobody would begin again lightly: an index, a table that is written
+    anew, a copy of all. It ends by itself, and whether it is to be ended is for people to say."""
+    at_work = session.state == "active" and not session.event.startswith(("Timeout:", "Client:"))
+    return at_work and (session.name == "pg_dump" or _UPKEEP.match(session.query) is not None)
 
 
 def is_older(process: parse.Process, root: Session) -> bool:

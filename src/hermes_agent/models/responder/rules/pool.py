@@ -137,12 +137,18 @@ def resized(case: Case, service: str, spoken: str, shown: str = "") -> Iterator[
 
 
 def _only(path: str, copy: Copy, changes: list[str]) -> tuple[str, ...]:
-    """Commands that put one changed line back, where it is one and others were changed, too."""
+    """Commands that put only such lines back where others were changed, too."""
     old = [line[2:] for line in changes if line[0] == "<"]
     new = [line[2:] for line in changes if line[0] == ">"]
-    if len(copy.changes) > len(changes) and len(old) == len(new) == 1:
-        return swapped(path, new[0], old[0])
+    alike = [_key(line) for line in old] == [_key(line) for line in new]
+    if len(copy.changes) > len(changes) and alike and len(set(new)) == len(new):
+        edits = [swapped(path, now, was) for now, was in zip(new, old, strict=True)]
+        return edits[0][0], *(edit for _, edit in edits)
     return put_back(path, copy.path)
+
+
+def _key(line: str) -> str:
+    return re.split(r"[=:\s]", line.strip(), maxsplit=1)[0]
 
 
 def locked(case: Case) -> Iterator[Idea]:

@@ -16,7 +16,7 @@ _URL = re.compile(
 )
 SOCKETS = "ss -lxp"
 _QUERY = (
-    "select pid, usename, application_name, client_port, state, "
+    "select pid, usename, translate(application_name, '|', ' '), client_port, state, "
     "coalesce(extract(epoch from now() - coalesce(xact_start, state_change))::int, 0), "
     "array_to_string(pg_blocking_pids(pid), ','), "
     "left(regexp_replace(query, '\\s+', ' ', 'g'), 160), "
