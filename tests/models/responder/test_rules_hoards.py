@@ -44,6 +44,17 @@ def test_how_many_are_kept_is_no_switch_and_other_places_are_not_meant() -> None
     assert "# TRACE_DIR" in told([one.fix for one in found])
 
 
+def test_what_somebody_needs_is_kept_however_much_it_is() -> None:
+    text = "DUMP_BACKUPS=on\nSTORE_UPLOADS=on\nRECORD_AUDIT=on\nTRACE_BACKUPS=/vol/backups\n"
+    seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): text}
+    for folder in ("/vol/backups", "/vol/uploads", "/vol/audit"):
+        assert not list(hoards.switches(case(seen), "depot", folder))
+
+
+def test_no_log_goes_to_where_anybody_may_put_one() -> None:
+    assert probes.TRUSTED in echoes.elsewhere("ship.log")
+
+
 def test_a_program_that_reads_its_own_log_gets_it_where_it_was() -> None:
     log = "/vol/log/ship.log"
     settings = f"WATCH=/vol/log/*.log\nLOG_FILE={log}\nEXCLUDE=web.*\n"

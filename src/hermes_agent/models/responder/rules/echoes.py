@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hermes_agent.models.responder.rules import edits, room
 from hermes_agent.models.responder.rules.ideas import keeping, undo_of
+from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 
 _LOGS = re.compile(r"log|out|journal|dest|write|report", re.IGNORECASE)
@@ -36,10 +37,10 @@ class Echo(Struct, frozen=True):
 
 
 def elsewhere(name: str) -> str:
-    """Files of a name, wherever logs may lie."""
+    """Files of a name, wherever logs may lie and not anybody may put one."""
     return (
         f"find /var/log /srv /opt /var/lib /home /var/www -xdev -maxdepth 5 -type f "
-        f"-name {shlex.quote(name)} 2>/dev/null | head -n 20"
+        f"-name {shlex.quote(name)} {probes.TRUSTED} 2>/dev/null | head -n 20"
     )
 
 

@@ -27,6 +27,12 @@ _OFF = {
     "enable": "disable",
 }  # fmt: skip
 """What the opposite of a value is."""
+_OF_WORTH = re.compile(
+    r"back-?_?up|archiv|audit|secur|complian|invoice|billing|payment|(?:^|[._-])wal(?:$|[._-])"
+    r"|(?:save|store)[._-]?(?:uploads?|files?|outputs?|artifacts?|copies)$",
+    re.IGNORECASE,
+)
+"""What is kept because somebody needs it, however much it is: that is for people to say."""
 _HOW_MANY = re.compile(r"(?:keep|retain|store|snapshots?)$", re.IGNORECASE)
 """Keys by which it may be said how many are kept."""
 _SAME = 4
@@ -54,10 +60,10 @@ class Switch(Struct, frozen=True):
 def switches(case: Case, service: str, folder: str) -> Iterator[Switch]:
     """Settings of a service that have things kept which pile up in a folder: those that name it, or
     the place of what is kept, and those that are only switched on."""
-    for path, values in case.sources(service):
+    for path, values in case.sources(service) if not _OF_WORTH.search(folder) else ():
         for whole, value in values.items():
             key = whole.rpartition(".")[2]
-            if not path or not _KEEPS.search(key):
+            if not path or not _KEEPS.search(key) or _OF_WORTH.search(key):
                 continue
             row = _row(case, path, key, value)
             off = _OFF.get(value.lower())

@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from hermes_agent.models.responder.rules.ideas import KEEP, Idea, keeping, lines, undo_of
+from hermes_agent.models.responder.rules import room
+from hermes_agent.models.responder.rules.ideas import Idea, keeping, lines, undo_of
 from hermes_agent.models.responder.rules.last import STORE
 from hermes_agent.models.responder.view import needed, parse, probes
 from hermes_agent.models.responder.view.case import Case
@@ -58,16 +59,13 @@ def _remembered(case: Case, service: str, site: str, place: str) -> Iterator[Ide
     well = bool(told) and all(re.match(r"[1234]\d\d after", text) for text in told)
     rows = [row for line in case.text(kept(place)).splitlines() if (row := _ROW.match(line))]
     bad = [row for row in rows if row[3] and row[3].startswith("5")]
-    files = list(dict.fromkeys(row[1] for row in bad))[:MOST]
+    files = [one for one in dict.fromkeys(row[1] for row in bad) if room.on(one, place)][:MOST]
     if not files and not well:
         return
     below = [one for one in dict.fromkeys(_behind(case, site)) if one]
     fix: tuple[str, ...] = (case.restart(service),)
     if files:
-        away = f"{KEEP}/{place.strip('/').replace('/', '-')}.kept"
-        named = " ".join(map(shlex.quote, files))
-        fix = (f"mkdir -p {shlex.quote(away)}",
-               f"mv --backup=numbered -t {shlex.quote(away)} {named}")  # fmt: skip
+        fix = room.aside(files)
     yield Idea(
         "cascading-failure", below[0] if below else service,
         f"{claim}, though those behind it answer" if well else claim,
@@ -199,7 +197,7 @@ def out_of_turn(case: Case) -> Iterator[Idea]:
             marked = [row for row in rows if _TURN.search(row) and _DOWN.search(row)]
             fix: tuple[str, ...] = (reload, "sleep 1")
             undo = ""
-            if marked:
+            if marked and len(marked) == len(ports):  # else who is left out is so on purpose
                 edit = "sed -i --follow-symlinks -E '/^\\s*server\\s/s/\\s+down;/;/'"
                 fix = (keeping(path), f"{edit} {shlex.quote(path)}", *fix)
                 undo = undo_of(path)
