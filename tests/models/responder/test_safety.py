@@ -13,11 +13,17 @@ from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.easing import undoing
 from hermes_agent.models.responder.rules import (
     absent,
+    builds,
     cascade,
     certificate,
+    chains,
     crowds,
+    echoes,
     edits,
     former,
+    holders,
+    jobs,
+    kept,
     lock,
     pieces,
     poison,
@@ -66,7 +72,13 @@ ODD = (
 def built(path: str, name: str) -> list[str]:
     """Commands for a path with an odd name in it, and for a text that is one."""
     place = ("127.0.0.1", 5432, name, name)
+    session = postgres.Session(7, name, name, "1", "active", 9, (), name, "")
+    ended, good = (chains.Part(path, at, "") for at in (1, 2))
     return [
+        builds.shelved(path), *builds.installed(path, path), chains.replaced(ended, good),
+        f"{{ {chains.taken(good)}; }}", echoes.elsewhere(name), kept.kept(path),
+        holders.gone(place, name, session), holders.fewer(place, name, name, 3),
+        jobs.taken_over(path, shlex.quote(path)),
         probes.show(path), probes.rows(path), probes.walk(path), probes.kept(name),
         probes.copies(path), probes.tail(path), probes.tails([path, path]), probes.holders(path),
         probes.around([path]), probes.large(path), probes.many(path), probes.names_in(path),
