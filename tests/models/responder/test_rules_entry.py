@@ -268,6 +268,7 @@ def test_what_was_installed_and_put_aside_comes_back_or_is_called_by_its_place()
     told = PROGRAMS.replace("python3 ", "/opt/shop/venv/bin/python ", 1)
     back = best(entry.module, case(said, there, (probes.PROGRAMS, told)))
     assert back.fix[1] == f"cp -a {old} /opt/shop/venv"
+    assert back.fix[0] == "mv -T --backup=numbered /opt/shop/venv /opt/shop/venv.replaced"
     assert back.undo.endswith("mv -T /opt/shop/venv.replaced /opt/shop/venv")
     elsewhere = PROGRAMS.replace("python3 ", "/srv/env/bin/python ", 1)
     assert f"{old}/bin/python" in best(

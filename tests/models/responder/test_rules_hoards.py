@@ -1,6 +1,9 @@
 """Rules for what is kept without end: settings that have it kept, logs that a program reads itself,
 and what may go at which age; over what commands printed."""
 
+from msgspec.structs import replace
+
+from hermes_agent.models.responder.brief import BriefService
 from hermes_agent.models.responder.rules import (
     echoes,
     flood,
@@ -13,6 +16,7 @@ from hermes_agent.models.responder.rules import (
     space,
 )
 from hermes_agent.models.responder.view import parse, probes
+from hermes_agent.models.responder.view.case import Case
 from tests.models.responder.test_rules_room import ENTRY, FULL, NOW, PROCESSES, case, looked, rows
 
 ENV = "/app/depot/.env"
@@ -172,6 +176,10 @@ def test_folders_of_years_are_not_versions() -> None:
     names = [f"scans-{year}" for year in range(2017, 2026)]
     seen = {shelves.look("/vol/kept"): versions("/vol/kept", names), room.links("/vol"): ""}
     assert not shelves.older(case(seen), "/vol/kept", "/vol", lambda _: True)
+    for folder, some in (("/vol/revisions", False), ("/vol/releases", True)):
+        names = [f"r{number}" for number in range(10, 19)]
+        seen = {shelves.look(folder): versions(folder, names), room.links("/vol"): ""}
+        assert bool(shelves.older(case(seen), folder, "/vol", lambda _: True)) is some
 
 
 def test_very_many_small_files_take_the_room_where_no_large_one_does() -> None:
@@ -309,6 +317,17 @@ def test_a_service_that_reads_a_database_without_end_is_started_anew_and_the_log
     best = max(space.full_disk(case(seen)), key=lambda idea: idea.score)
     assert best.fix[0] == "supervisorctl restart report"
     assert "all.db-wal" not in told([best.fix])
+    known = case(seen)
+    slow = BriefService("report", about="monthly figures, takes hours")
+    brief = replace(known.brief, services=(*known.brief.services, slow))
+    fixes = [idea.fix for idea in space.full_disk(Case(brief, known.observed))]
+    assert "restart report" not in told(fixes)
+
+
+def test_what_tells_who_did_what_is_not_made_less() -> None:
+    for key, some in (("audit_level", False), ("log_level", True)):
+        seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): f"{key}=debug\n"}
+        assert bool(list(flood.loud(case(seen), "depot"))) is some
 
 
 def test_whoever_speaks_in_a_log_of_many_is_the_one_that_is_too_loud() -> None:

@@ -240,7 +240,8 @@ def _with_venv(case: Case, service: str, venv: str) -> tuple[tuple[str, ...], st
                     continue
                 if str(old.parent) == str(PurePosixPath(now).parent) and _is_aside(old.name, now):
                     was, new = shlex.quote(venv), shlex.quote(now)
-                    return (f"mv -T {new} {new}.replaced", f"cp -a {was} {new}"), now
+                    away = f"mv -T --backup=numbered {new} {new}.replaced"
+                    return (away, f"cp -a {was} {new}"), now
                 return swapped(path, row, row.replace(f"{now}/bin/", f"{venv}/bin/", 1)), path
             new = re.sub(r"(?<![\w/.-])python3?(?![\w.-])", f"{venv}/bin/python", row, count=1)
             if new != row and re.search(r"\.py\b|-m ", row):
@@ -252,7 +253,7 @@ def _undone(mend: tuple[str, ...], path: str) -> str:
     if not mend or not mend[0].startswith("mv "):
         return undo_of(path)
     own = shlex.quote(path)
-    return f"mv -T {own} {own}.tried; mv -T {own}.replaced {own}"
+    return f"mv -T --backup=numbered {own} {own}.tried; mv -T {own}.replaced {own}"
 
 
 def _is_aside(name: str, now: str) -> bool:

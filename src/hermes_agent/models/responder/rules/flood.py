@@ -33,6 +33,8 @@ _LEVEL_KEY = re.compile(r"level|verbos|debug|trace|severity|(?:^|_)log$", re.IGN
 _LOUD = re.compile(
     r"debug\d?|trace|true|on|yes|all|verbose|everything|[5-9]|[1-9]\d+", re.IGNORECASE
 )
+_WITNESS = re.compile(r"audit|secur", re.IGNORECASE)
+"""What is written down for those who ask later who did what: it is not made less."""
 _NUMBERS = {"7": "4", "8": "4", "9": "4", "10": "30"}
 """Levels by number, of syslog and of Python, that tell everything, and those of warnings."""
 _QUIET = {
@@ -288,7 +290,7 @@ def _quiet(key: str, value: str) -> str:
         loud = re.fullmatch(r"all|mod|ddl|on|0|1|debug\d?|info|log|notice|verbose", last)
         same = last == _QUIET[own] or (own == "error_log" and last in ("info", "notice"))
         return _QUIET[own] if loud and not same else ""
-    if not _LEVEL_KEY.search(key) or not _LOUD.fullmatch(said):
+    if not _LEVEL_KEY.search(key) or _WITNESS.search(key) or not _LOUD.fullmatch(said):
         return ""
     if re.search(r"level|severity", own) and said.isdigit():
         return _NUMBERS.get(said, "")

@@ -22,7 +22,7 @@ EAGER_PERCENT = 50.0
 GIVES_WAY = 10
 """From this on a process is meant to work only while nobody else wants to."""
 _LOAD = re.compile(r"\bbusy|\bcpu|processor|\bload\b|\bcores?\b", re.IGNORECASE)
-_LONG = re.compile(
+LONG = re.compile(
     r"interrupt|batch|night|hours?\b|days?\b|month|year|long|heavy|until|busy", re.IGNORECASE
 )
 """What is said of work that takes its time by right."""
@@ -85,7 +85,7 @@ def _is_alone(case: Case, process: parse.Process) -> bool:
     rows = [row for row in shown if row and int(row[4]) >= READY]
     others = [case.process(int(row[1])) for row in rows if int(row[1]) != process.pid]
     about = case.about(case.owner(process.pid))
-    return _LONG.search(about) is None and not [
+    return LONG.search(about) is None and not [
         one for one in others if one is not None and one.nice < GIVES_WAY
     ]
 

@@ -17,7 +17,9 @@ LEAST = 4
 """Folders of a kind from which on they are a series."""
 BEFORE, NEWEST = 2, 3
 """How many stay of those before the one in use, for whoever wants to go back, and of the newest."""
-_VERSIONS = re.compile(r"(?i)^(releases?|builds?|versions?|deploy(?:s|ments?)?|revisions?)$")
+_VERSIONS = re.compile(r"(?i)^(releases?|builds?|deploy(?:s|ments?)?)$")
+"""How a folder of them is called, where it is not seen that one is in use; people keep versions and
+revisions of what they write."""
 _ROW = re.compile(r"^(files|kilobytes) (\d+)\s+(/.*)$")
 _TIME = re.compile(r"^written ([\d.]+) (/.*)$")
 

@@ -15,7 +15,7 @@ from hermes_agent.models.responder.rules.flood import (
     started_anew,
 )
 from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines
-from hermes_agent.models.responder.rules.load import since_changed
+from hermes_agent.models.responder.rules.load import LONG, since_changed
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -236,7 +236,7 @@ def _written_by_strangers(
 def checkpoint(path: str) -> tuple[str, ...]:
     """Commands that have SQLite take over what lies in a log of its own, where it is one."""
     base = path.removesuffix("-wal")
-    return (f"sqlite3 {shlex.quote(base)} 'pragma walcheckpoint(truncate)'",) * (base != path)
+    return (f"sqlite3 {shlex.quote(base)} 'pragma wal_checkpoint(truncate)'",) * (base != path)
 
 
 def _read_by_others(case: Case, known: Idea, found: list[parse.Sized]) -> Iterator[Idea]:
@@ -247,6 +247,8 @@ def _read_by_others(case: Case, known: Idea, found: list[parse.Sized]) -> Iterat
         main = case.user_of(base, known.component)
         for pid, _ in room.holders(case, one.path):
             owner, process = case.owner(pid), case.process(pid)
+            if LONG.search(case.about(owner)):
+                continue  # it reads for long by right
             if owner and owner != main and process is not None:
                 yield replace(
                     known, score=0.84, component=owner, locus=f"{one.path}, read by {owner}",
