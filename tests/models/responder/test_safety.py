@@ -332,6 +332,26 @@ def test_jobs_of_others_are_not_run_for_them() -> None:
     assert run == {"/opt/tls/renew shop.example"}
 
 
+def test_no_certificate_comes_from_the_home_of_somebody() -> None:
+    entry = (
+        "==> /etc/supervisor/conf.d/shop.conf <==\n[program:shop]\n"
+        "command=/opt/shop/run --ca /etc/tls/ca.crt\n"
+    )
+    text = "subject=CN = House\nissuer=CN = House\nserial={1}\nnotAfter=Jan  1 00:00:00 {0} GMT"
+
+    def put(place: str) -> list[str]:
+        own, new = text.format(2021, "01"), text.format(2031, "02")
+        case = _case(
+            (probes.CLOCK, "1794772992 2026-11-15 20:03:12 UTC +0000"), (probes.PROGRAMS, entry),
+            (probes.STATUS, "shop  RUNNING  pid 10, uptime 0:10:00\n"), (probes.JOBS, ""),
+            (probes.CERTIFICATES, f"==> /etc/tls/ca.crt <==\n{own}\n==> {place} <==\n{new}\n"),
+        )  # fmt: skip
+        return [one for idea in certificate.certificate(case) for one in idea.fix if place in one]
+
+    assert put("/etc/pki/ca-2026.crt")
+    assert not put("/home/eve/ca.crt")
+
+
 def test_a_row_is_changed_only_where_all_count_alike() -> None:
     broken = '{\n"a": 1,\n}\n'
     assert mended(broken, "/etc/a.json") is not None

@@ -23,6 +23,7 @@ _RENEWS = re.compile(r"renew|certbot|acme|lego|dehydrated|certificate", re.IGNOR
 _TRUSTED = re.compile(
     r"(?:^|[/._-])(?:ca|roots?|trust\w*|bundle|chain|authorit\w*)(?![a-z])", re.IGNORECASE
 )
+_HOMES = "/home/"
 _UNLIKE = re.compile(
     r"key values mismatch|KEY_VALUES_MISMATCH|does not match|key mismatch", re.IGNORECASE
 )
@@ -144,7 +145,8 @@ def _renewing(case: Case, service: str, path: str, state: str) -> Iterator[Idea]
 
 def _good(case: Case, path: str) -> list[str]:
     """Valid ones for the same name, those that last longest first; of another issuer only after
-    all others, and never one that signed itself in the place of one that did not."""
+    all others, and never one that signed itself in the place of one that did not. Nothing comes
+    from homes of people into a file that lies elsewhere: its key may be known to them."""
     mine = facts(case, path)
     found = list[tuple[bool, float, str]]()
     for one in parse.files(case.text(probes.CERTIFICATES)):
@@ -153,6 +155,8 @@ def _good(case: Case, path: str) -> list[str]:
         if one == path or not text or _name(text) != _name(mine) or validity(text, case.now):
             continue
         if not same and field(text, "subject") == field(text, "issuer"):
+            continue
+        if not path.startswith(_HOMES) and f"{one} {_key_beside(case, one)}".count(_HOMES):
             continue
         own = field(text, "public") == field(mine, "public")
         if _key_beside(case, one) or own or _is_trusted(mine, path):
