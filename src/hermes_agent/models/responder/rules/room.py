@@ -231,13 +231,15 @@ def back(paths: Sequence[str]) -> str:
 
 
 def emptied(case: Case, paths: Sequence[str], mount: str = "") -> tuple[str, ...]:
-    """Commands that empty logs; the end of each is kept where there is room for it."""
+    """Commands that empty logs; the end of each is kept where there is room for it. Whoever writes
+    one may put a link in its place: what that leads to stays."""
     named = [shlex.quote(path) for path in paths]
     if not is_room_aside(case, END_BYTES * len(paths), mount):
-        return (f"truncate -s 0 {' '.join(named)}",)
+        return tuple(f"[ ! -L {path} ] && truncate -s 0 {path}" for path in named)
     ends = [shlex.quote(f"{ASIDE}/{path.strip('/').replace('/', '-')}.end") for path in paths]
     kept = [
-        f"{IS_OWN} && tail -c {END_BYTES} {path} >> {end} && truncate -s 0 {path}"
+        f"{IS_OWN} && [ ! -L {path} ] && tail -c {END_BYTES} {path} >> {end} "
+        f"&& truncate -s 0 {path}"
         for path, end in zip(named, ends, strict=True)
     ]
     return MAKE_ASIDE, *kept
