@@ -145,6 +145,14 @@ def test_a_row_of_a_file_is_no_command_of_sed(name: str, tmp_path: Path) -> None
     assert not mark.exists()
 
 
+def test_a_key_that_only_ends_so_is_another_one(tmp_path: Path) -> None:
+    file = tmp_path / "a.env"
+    file.write_text("AUDIT_TRACE=on\nTRACE=on\nrun --trace on\n")
+    edit = edits.changed(str(file), "TRACE", "on", "off")
+    subprocess.run(edit, shell=True, check=True, timeout=30)
+    assert file.read_text() == "AUDIT_TRACE=on\nTRACE=off\nrun --trace off\n"
+
+
 def _sed(text: str, *arguments: str, folder: Path) -> str:
     ran = subprocess.run(
         ["sed", *arguments], input=text, text=True, cwd=folder, capture_output=True, check=False,
@@ -251,6 +259,23 @@ def test_nothing_is_moved_through_a_link_that_somebody_planted(tmp_path: Path) -
     kept = keeping(str(file)).replace(shlex.split(keeping(str(file)))[-1], str(away))
     subprocess.run(kept, shell=True, check=True, timeout=30)
     assert (list(other.iterdir()), away.read_text()) == ([], "a")
+
+
+def test_no_file_is_emptied_through_a_link(tmp_path: Path) -> None:
+    log, other = tmp_path / "a.log", tmp_path / "other"
+    other.write_text("a")
+    log.symlink_to(other)
+    roomy = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 9999999 9 99 1% /\n"
+    for case in (_case(), _case((probes.SPACE, roomy))):
+        for command in room.emptied(case, [str(log)], "/vol"):
+            own = command.replace(room.ASIDE, str(tmp_path / "aside"))
+            subprocess.run(own, shell=True, check=False, timeout=30)
+    assert other.read_text() == "a"
+    log.unlink()
+    log.write_text("b")
+    for command in room.emptied(_case(), [str(log)], "/vol"):
+        subprocess.run(command, shell=True, check=True, timeout=30)
+    assert log.read_text() == ""
 
 
 def test_what_is_called_alike_comes_back_to_where_each_was(tmp_path: Path) -> None:

@@ -53,10 +53,11 @@ class Edit(Struct, frozen=True):
 
 def changed(path: str, key: str, value: str, better: str) -> str:
     """The command that gives a key another value, in whatever form it stands there; no other line
-    is touched."""
+    is touched, nor a key that only ends as this one does."""
     own = key.rpartition(".")[2]
     name = re.sub(r"\\?[-_]", "[-_]", extended(own))
     gap = "[\"']?[[:space:]]*[=: ][[:space:]]*[\"']?"
+    name = rf"\b{name}" if re.match(r"\w", own) else name
     text = f"s/({name}{gap}){extended(value)}([^0-9A-Za-z.]|$)/\\1{replacement(better)}\\2/I"
     return f"sed -i -E {shlex.quote(text)} {shlex.quote(path)}"
 
