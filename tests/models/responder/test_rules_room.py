@@ -99,6 +99,9 @@ def test_a_stranger_that_writes_a_large_file_is_ended_before_the_file_is_moved()
     best = max(space.full_disk(case(writing)), key=lambda idea: idea.score)
     assert best.fix[0] == "kill 90"
     assert any("mv " in command and "/vol/x.bin" in command for command in best.fix)
+    narrow = writing | {probes.SPACE: FULL.splitlines()[0] + "\n" + FULL.splitlines()[-1]}
+    emptied = [c for idea in space.full_disk(case(narrow)) for c in idea.fix if "truncate" in c]
+    assert set(emptied) == {"[ ! -L /vol/x.bin ] && truncate -s 0 /vol/x.bin"}
     reading = seen | {room.flags(90, 3): "flags:\t0100000"}
     assert not any("kill" in c for idea in space.full_disk(case(reading)) for c in idea.fix)
 

@@ -215,7 +215,9 @@ def _written_by_strangers(
             if not wants and not room.writes(case, pid, number):
                 continue
             there = room.is_room_aside(case, one.size, mount.path)
-            clear = room.aside([one.path]) if there else (f"truncate -s 0 {shlex.quote(one.path)}",)
+            own = shlex.quote(one.path)
+            emptied = (f"[ ! -L {own} ] && truncate -s 0 {own}",)
+            clear = room.aside([one.path]) if there else emptied
             if room.kept_for_good(case, one.path, mount.path):
                 there, clear = False, checkpoint(one.path)  # only its writer is ended
             ids = " ".join(str(each.pid) for each in chain)
