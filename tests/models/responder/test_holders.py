@@ -152,6 +152,20 @@ def test_of_several_limits_each_gets_its_line_back_and_no_other_does() -> None:
     assert not any("KEY" in one or one.startswith("cp /") for one in best.fix)
 
 
+def test_what_a_line_names_of_another_service_has_that_not_started_anew() -> None:
+    def restarted(path: str) -> bool:
+        look = probes.holders(f"{path}*")
+        seen = {
+            probes.LOGS: f"==> /var/log/supervisor/till.log <==\nERROR database is locked: {path}",
+            look: f"/proc/8/fd/3 {path}\n",
+            pool.LOCKS: "1: POSIX  ADVISORY  WRITE 8 00:1f:77 0 EOF\n",
+        }
+        return any("restart fill" in one for i in pool.locked(case("", "", seen)) for one in i.fix)
+
+    assert restarted("/data/till.db")
+    assert not restarted("/opt/fill/fill.db")
+
+
 def test_a_prepared_transaction_is_left_to_its_coordinator_for_a_while() -> None:
     prepared = postgres.psql(PLACE, database._PREPARED, "postgres")
     held = postgres.psql(PLACE, database._LOCKS, "postgres")

@@ -157,7 +157,8 @@ def locked(case: Case) -> Iterator[Idea]:
         spoken = next(case.said(service, _LOCKED.pattern), "")
         if not spoken:
             continue
-        named = [*parse.paths_in(spoken), *case.named(service), *case.opened(service)]
+        told = [one for one in parse.paths_in(spoken) if not _is_of_others(case, service, one)]
+        named = [*told, *case.named(service), *case.opened(service)]
         named += [row.path for row in case.lying(service)]
         paths = [path for path in dict.fromkeys(named) if _BASE.search(path)][:3]
         for path in paths:
@@ -166,6 +167,14 @@ def locked(case: Case) -> Iterator[Idea]:
             wants = case.missing((LOCKS, probes.OPEN_FILES))
             yield Idea("database-lock", service, f"the database of {service} is locked", 0.55,
                        service, lines(spoken), wants)  # fmt: skip
+
+
+def _is_of_others(case: Case, service: str, path: str) -> bool:
+    """Whether a file that a line names is another's, to whom it does not even speak."""
+    if case.owns(service, path):
+        return False
+    others = [one for one in case.services if one not in (service, *case.needs(service))]
+    return any(case.owns(one, path) and path not in case.opened(one) for one in others)
 
 
 def _held(case: Case, service: str, path: str, spoken: str) -> Iterator[Idea]:
