@@ -20,7 +20,7 @@ command=python3 /srv/cart/cart.py /etc/cart/cart.ini
 
 
 def found(
-    value: str, *there: str, about: str = "", beside: str = "", changed: float = 1794772900.0,
+    value: str, *there: str, about: str = "", beside: str = "", changed: str = "1794772900.0",
     more: str = "", **files: str,
 ) -> list[Idea]:  # fmt: skip
     shown = {
@@ -77,9 +77,9 @@ def test_what_has_been_so_for_long_is_meant_so() -> None:
         "shop.staging": "[app]\nport = 80\ndatabase = /x/a.db",
     }
     old = [
-        *found("/data/two.db", "/data/one.db", about="kept in /data/one.db", changed=0),
-        *found("/data/cart.db", "/data/shop.db", changed=0),
-        *found("/x/a.db", beside=rows, changed=0, **kept),
+        *found("/data/two.db", "/data/one.db", about="kept in /data/one.db", changed=""),
+        *found("/data/cart.db", "/data/shop.db", changed=""),
+        *found("/x/a.db", beside=rows, changed="", **kept),
     ]
     assert len(old) >= 3
     assert all(idea.score < ACT for idea in old)
