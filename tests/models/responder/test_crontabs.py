@@ -68,7 +68,7 @@ def test_a_percent_sign_is_escaped() -> None:
 
 
 def test_a_program_is_found_where_it_lies() -> None:
-    seen = {lies("tally"): "/opt/tools/bin/tally\n"}
+    seen = {lies("tally", "root"): "/opt/tools/bin/tally\n"}
     found = best("* * * * * root tally /data/digest.txt", head="PATH=/usr/bin:/bin\n", **seen)
     assert "PATH=/opt/tools/bin:/usr/bin:/bin" in found.fix[1]
     found = best("* * * * * root tally /data/digest.txt", **seen)
@@ -112,7 +112,7 @@ def test_a_file_that_keeps_a_script_from_its_work_is_put_aside() -> None:
 def test_a_script_is_run_by_what_is_there() -> None:
     found = best("* * * * * root /srv/digest", **{
         first_line("/srv/digest"): "#!/usr/local/bin/python3$\nabsent /usr/local/bin/python3\n",
-        lies("python3"): "/usr/bin/python3\n",
+        lies("python3", "root"): "/usr/bin/python3\n",
     })  # fmt: skip
     assert "#!/usr/bin/python3" in found.fix[1]
 

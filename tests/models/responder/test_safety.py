@@ -1,6 +1,7 @@
 """What a machine is called, says and holds goes into commands as what it is: nobody who may write a
 name or a line has anything run by it. And what a remedy must not do."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from hermes_agent.models.responder.rules import (
     cascade,
     certificate,
     chains,
+    crontabs,
     crowds,
     echoes,
     edits,
@@ -90,7 +92,7 @@ def built(path: str, name: str) -> list[str]:
         *swapped(path, name, f"{name}2"), edits.changed(path, name, name, name),
         Row(3, name, "").command(path), Row(0, name).command(path), *room.aside([path]),
         room.back([path]), room.links(path), room.crowds(path), calm(path), cascade.mark(path),
-        state.beside(path), absent.siblings(path), absent.kin(path), tables.lies(name),
+        state.beside(path), absent.siblings(path), absent.kin(path), tables.lies(name, name),
         scripts.first_line(path), former.listed(path), former.listed(f"{path}.zip"),
         former.compared(path, name, path), former.tellers(path, name), history(path),
         lock.search(name, (path,)), pieces.waiting([path]), crowds.sorted_out(path),
@@ -381,3 +383,26 @@ def test_a_row_is_changed_only_where_all_count_alike() -> None:
     broken = '{\n"a": 1,\n}\n'
     assert mended(broken, "/etc/a.json") is not None
     assert mended(f"\f\n{broken}", "/etc/a.json") is None
+
+
+def test_what_root_runs_is_taken_from_nobody_else(tmp_path: Path) -> None:
+    own, other = tmp_path / "mine" / "sync", tmp_path / "theirs" / "sync"
+    for path in (own, other):
+        path.parent.mkdir()
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    os.chown(other, 4711, 4711)
+
+    def found(owner: str) -> set[str]:
+        look = re.sub(r"^find .*? -xdev", f"find {tmp_path} -xdev", tables.lies("sync", owner))
+        ran = subprocess.run(look, shell=True, capture_output=True, text=True, check=True)
+        return set(ran.stdout.split())
+
+    assert found("root") == {str(own)}
+    assert found("4711") == {str(own), str(other)}
+    table = "/var/spool/cron/crontabs/ann"
+    users = [
+        crontabs.jobs({"/etc/cron.d/a": ["0 3 * * * root /opt/a"]})[0].runs_as,
+        crontabs.jobs({table: ["0 3 * * * /opt/a"]})[0].runs_as,
+    ]
+    assert users == ["root", "ann"]

@@ -60,6 +60,10 @@ class Job(Struct, frozen=True):
     variables: dict[str, str] = {}
 
     @property
+    def runs_as(self) -> str:
+        return self.user or ("root" if is_system(self.table) else self.table.rpartition("/")[2])
+
+    @property
     def words(self) -> list[str]:
         """Those of what is run, without what only leads to it."""
         plain = re.sub(r"\d?>>?\s*&?\s*\S+", " ", _FLOCK.sub(" ", self.command))

@@ -86,8 +86,8 @@ def _moved(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
         return
     if "No such file" not in case.text(probes.walk(job.script)):
         return
-    stem = PurePosixPath(job.script).stem
-    looks = (lies(PurePosixPath(job.script).name), lies(f"{stem}*"), lies(f"*{stem}*"))
+    own = PurePosixPath(job.script)
+    looks = tuple(lies(one, job.runs_as) for one in (own.name, f"{own.stem}*", f"*{own.stem}*"))
     claim = f"{job.script}, which {job.table} names, is not there"
     if wants := case.missing(looks):
         yield Idea("job-missed", name, claim, 0.75, job.script, lines(job.line), wants)
@@ -123,7 +123,7 @@ def _started(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]
     absent = re.search(r"^absent (\S+)$", text, re.MULTILINE)
     if absent is None:
         return
-    place = lies(PurePosixPath(absent[1]).name)
+    place = lies(PurePosixPath(absent[1]).name, job.runs_as)
     claim = f"{absent[1]}, which is to run {job.script}, is not there"
     if wants := case.missing((place,)):
         yield Idea("job-missed", name, claim, 0.8, job.script, lines(absent[0]), wants)

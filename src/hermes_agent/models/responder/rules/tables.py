@@ -205,12 +205,13 @@ def _shell(case: Case, name: str, job: Job) -> Iterator[Idea]:
                     swapped(job.table, row, "SHELL=/bin/sh"), row)  # fmt: skip
 
 
-def lies(word: str) -> str:
-    """Where a program of this name lies, if it may be run."""
+def lies(word: str, owner: str) -> str:
+    """Where a program of this name lies, if it may be run: one of root, or of whoever runs it."""
+    own = "" if owner == "root" else f"-o -user {shlex.quote(owner)} "
     return (
         "find /usr/local /opt /srv /home /root /usr/bin /bin /usr/sbin /sbin /data /app /usr/lib "
         f"-xdev -maxdepth 5 -name {shlex.quote(word)} -perm -u+x ! -perm -o+w ! -type d "
-        f"{probes.TRUSTED} -printf '%p\\n' 2>/dev/null | head -n 8"
+        rf"\( -user root {own}\) {probes.TRUSTED} -printf '%p\n' 2>/dev/null | head -n 8"
     )
 
 
@@ -221,11 +222,11 @@ def _elsewhere(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Ide
     for word in dict.fromkeys([*(word for word, _ in lost), *called]):
         if word.isdigit() or word in ("sh", "bash", "run-parts", "find", "test", "true"):
             continue
-        if wants := case.missing((lies(word),)):
+        if wants := case.missing((lies(word, job.runs_as),)):
             yield Idea("job-missed", name, f"cron may not find {word}", 0.6, job.table,
                        lines(job.line), wants)  # fmt: skip
             continue
-        places = case.text(lies(word)).split()
+        places = case.text(lies(word, job.runs_as)).split()
         folders = [str(PurePosixPath(one).parent) for one in places]
         if not folders or any(_same(one, other) for one in folders for other in job.path):
             continue
