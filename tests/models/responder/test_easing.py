@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.messages import ToolCall, ToolMessage
 from hermes_agent.models.responder.brief import Brief, BriefService
-from hermes_agent.models.responder.easing import eased, lasting, looked_back, undoing
+from hermes_agent.models.responder.easing import eased, given_back, lasting, looked_back, undoing
 from hermes_agent.models.responder.investigate import _raise_others
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rules.ideas import Idea
@@ -71,6 +71,20 @@ def test_what_eased_nothing_is_taken_back_and_whoever_had_read_it_reads_it_anew(
     assert move.calls[-1].arguments["state"] == "refuted"
     assert tried.done == ["taken back: the port is wrong"]
     assert not taken_back(tried)
+
+
+def test_whoever_is_handed_it_finds_it_as_it_was_but_for_what_runs_again() -> None:
+    tried = after()
+    tried.useful = [IDEA]
+    [move] = given_back(tried)
+    assert commands(move)[0] == IDEA.undo
+    assert tried.done == ["taken back: the port is wrong"]
+    tried = after()
+    tried.useful = tried.kept = [IDEA]
+    assert not list(given_back(tried))
+    tried = Tried(ideas=[IDEA], done=list(IDEA.fix), seen=seen(FELL))
+    assert not list(looked_back(BRIEF, seen(), tried))
+    assert tried.kept == [IDEA]
 
 
 def test_what_was_refused_is_not_taken_back() -> None:

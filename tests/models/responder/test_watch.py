@@ -1,5 +1,6 @@
 """Whether what was mended lasts, by what rises within a few seconds."""
 
+import subprocess
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import watch
 from hermes_agent.models.responder.brief import Brief
-from hermes_agent.models.responder.lasts import lasts
+from hermes_agent.models.responder.lasts import NEXT_MINUTE, lasts
 from hermes_agent.models.responder.moves import Answer, Call
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.tried import Tried
@@ -88,6 +89,25 @@ def test_somebody_who_was_ended_and_is_there_again_is_not_gone() -> None:
     ended = Idea("port-conflict", "edge", "held by 7", 0.9, "pid 7", fix=("kill 7 8", "sleep 1"))
     assert watch.is_due(ended, before())
     assert "there again, as process 30" in watch.unrest(AFTER, before(), ended)
+
+
+def test_what_cron_may_bring_back_is_waited_for() -> None:
+    cron = f"{PROCESSES}      9       1 root     S      0  0.0   900      70 /usr/sbin/cron -f\n"
+    seen = [Seen(probes.PROCESSES, cron)]
+    case = Case(Brief("inc-1", service="edge"), seen)
+    only = Idea("service-crash", "edge", "it ended", 0.7, fix=("supervisorctl restart edge",))
+    right = Idea("bad-config", "edge", "x", 0.7, fix=("sed -i s/a/b/ /etc/a", *only.fix))
+    assert watch.is_timed(only, case)
+    assert not watch.is_timed(right, case)
+    assert not watch.is_timed(only, before())
+    tried = Tried(ideas=[only], seen=seen)
+    move = next(lasts(case.brief, only, tried))
+    assert {"command": NEXT_MINUTE} in [call.arguments for call in move.calls]
+    now = subprocess.run(
+        ["bash", "-c", NEXT_MINUTE.replace("sleep", "echo").replace("%S", "%S -d 10:00:08")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert now.stdout == "57\n"
 
 
 def test_a_worker_of_one_that_lives_is_not_the_one_that_was_ended() -> None:

@@ -30,6 +30,11 @@ AT_ONCE, EACH = 20, 6
 """Looks at once, and those of one idea that come before what others want."""
 SURE = 0.85
 """From which score on more time is given to a remedy."""
+_STARTS = re.compile(
+    r"(?:systemctl (?:daemon-reload|reset-failed \S+); )*(?:supervisorctl|systemctl) restart (\S+)"
+)
+_STORE = re.compile(r"\b(?:postgres|mysqld|mariadbd|mongod|redis-server|etcd)\b")
+"""What keeps the data of others: people lose work when it is started anew."""
 REFUSED = "refused"
 """How a result begins that the gate did not allow."""
 
@@ -52,12 +57,13 @@ def settle_on(
         wants = _wanted(case, fresh)
         posted = [] if quiet else _posts(fresh[:3], written)
         if not wants:
-            best = _ready(fresh, tried)
+            best = _ready(case, fresh, tried)
             if posted and best is not None:
                 yield Move(_told(fresh), tuple(posted))
             return best
         known += yield from run(_told(fresh), wants, posted)
-    return _ready(fresh_ideas(case_of(brief, known), tried, only), tried)
+    case = case_of(brief, known)
+    return _ready(case, fresh_ideas(case, tried, only), tried)
 
 
 def fresh_ideas(case: Case, tried: Tried, only: Sequence[str] = ()) -> list[Idea]:
@@ -76,11 +82,20 @@ def _is_about(idea: Idea, complaint: str) -> bool:
     return idea.score >= ACT and any(gist(line) == gist(complaint) for line in idea.evidence)
 
 
-def _ready(fresh: Sequence[Idea], tried: Tried) -> Idea | None:
-    """The likeliest that can be acted on; while the checks hold, nothing is that is not sure."""
+def _ready(case: Case, fresh: Sequence[Idea], tried: Tried) -> Idea | None:
+    """The likeliest that can be acted on. What is not sure is, while the checks fail, where it only
+    starts something anew or is tried for a moment."""
     able = [idea for idea in fresh if idea.fix and idea.evidence]
     sure = [idea for idea in able if idea.score >= ACT]
-    return next(iter([*sure, *(able if not tried.holding else [])]), None)
+    slight = [] if tried.holding else [one for one in able if one.finish or _is_slight(case, one)]
+    return next(iter([*sure, *slight]), None)
+
+
+def _is_slight(case: Case, idea: Idea) -> bool:
+    """Whether a remedy does no more than to start services anew, and no database."""
+    names = [found[1] for fix in idea.fix if (found := _STARTS.fullmatch(fix))]
+    stores = {case.owner(one.pid) for one in case.processes if _STORE.search(one.command)}
+    return len(names) == len(idea.fix) and not stores & set(names)
 
 
 def _wanted(case: Case, fresh: Sequence[Idea]) -> list[str]:

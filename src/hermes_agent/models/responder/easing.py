@@ -37,10 +37,10 @@ def eased(before: Case, after: Case, idea: Idea) -> bool:
     """Whether a remedy changed something for the better, though not all is well: its component
     runs again, or is silent, or what it was for is not to be seen any more and its component does
     not say what it said."""
-    was, now = before.programs.get(idea.component), after.programs.get(idea.component)
+    now = after.programs.get(idea.component)
     if now is not None and not now.up:
         return False
-    if was is not None and not was.up:
+    if brought_up(before, after, idea):
         return True
     old = {_gist(line) for line in before.troubles(idea.component)}
     new = {_gist(line) for line in new_troubles(before, after, idea.component)}
@@ -54,6 +54,21 @@ def eased(before: Case, after: Case, idea: Idea) -> bool:
     return now is not None and bool(old) and not old & new
 
 
+def brought_up(before: Case, after: Case, idea: Idea) -> bool:
+    """Whether what a remedy was for did not run before it, and does now."""
+    was, now = before.programs.get(idea.component), after.programs.get(idea.component)
+    return was is not None and not was.up and (now is None or now.up)
+
+
+def given_back(tried: Tried) -> Generator[Move, Answer, None]:
+    """Whoever is handed a machine that is not well finds it as it was: what seemed to ease
+    something and did not mend it is taken back, the last first."""
+    left = [one for one in reversed(tried.useful) if one not in tried.kept and tried.carried(one)]
+    for idea in left:
+        if undoing(idea):
+            yield from _taken_back(idea, tried, "It is not mended: I take back what I changed.")
+
+
 def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[Move, Answer, bool]:
     """Judge the last remedy by what is seen now; one that eased nothing is taken back. Whether
     anything was."""
@@ -64,18 +79,22 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
     before, after = case_of(brief, tried.seen), case_of(brief, known)
     if eased(before, after, idea):
         tried.useful.append(idea)
+        tried.kept += [idea] if brought_up(before, after, idea) else []
         tried.since = len(tried.ideas)
         return False
-    back = undoing(idea) if tried.carried(idea) else ()
-    if not back:
+    if not undoing(idea) or not tried.carried(idea):
         return False
+    yield from _taken_back(idea, tried, "That eased nothing: I take it back.")
+    return True
+
+
+def _taken_back(idea: Idea, tried: Tried, text: str) -> Generator[Move, Answer, None]:
     starts = tuple(command for command in idea.fix if _READS.search(command))
-    calls = [terminal(command) for command in (*back, *starts)]
+    calls = [terminal(command) for command in (*undoing(idea), *starts)]
     calls.append(hypothesis(idea, 0.05, state="refuted"))
-    yield Move("That eased nothing: I take it back.", tuple(calls))
+    yield Move(text, tuple(calls))
     tried.done = [command for command in tried.done if command not in idea.fix]
     tried.done.append(f"taken back: {idea.claim}")
-    return True
 
 
 _LASTING = (

@@ -8,7 +8,7 @@ from hermes_agent.models.responder.acting import ended_by, mend, report, settle_
 from hermes_agent.models.responder.again import confirmed, remembered
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.child import closer, observations, task_for
-from hermes_agent.models.responder.easing import lasting, looked_back
+from hermes_agent.models.responder.easing import given_back, lasting, looked_back
 from hermes_agent.models.responder.lasts import lasts
 from hermes_agent.models.responder.moves import Answer, Call, Move, Work
 from hermes_agent.models.responder.rulebook import ideas
@@ -32,8 +32,9 @@ INTRODUCTION = (
     "I look at the usual things first, all at once."
 )
 LOOK_AGAIN = "It is not what it was before. I look again."
-ATTEMPTS = 6
-"""Remedies that are tried before people are asked."""
+ATTEMPTS = 4
+"""How often a remedy is looked for before people are asked: who still guesses then is out of its
+depth."""
 CALM = (3, 4, 5)
 """Seconds between verifications after which an alert is taken for mistaken: longer in all than what
 shares requests out leaves alone one that failed."""
@@ -108,8 +109,11 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
                 return ended
     if tried.judged != len(tried.ideas):
         known, well = yield from _triage(brief, "What is left of it?")
+        tried.looked(well)
         if not well:
             yield from looked_back(brief, known, tried)
+    if not tried.holding:
+        yield from given_back(tried)
     return (yield from _escalate(brief, known, tried))
 
 

@@ -16,6 +16,8 @@ from hermes_agent.models.responder.view.seen import seen
 
 TURNS = 6
 """Verifications in a row where checks held and failed by turns."""
+NEXT_MINUTE = "sleep $((65 - 10#$(date +%S)))"
+"""Until what cron begins each minute has begun."""
 QUIET, AGAIN = 2, 5
 """Seconds after which nobody should complain any more, and those given to whoever still does."""
 
@@ -23,7 +25,8 @@ QUIET, AGAIN = 2, 5
 def is_watched(brief: Brief, idea: Idea, tried: Tried) -> bool:
     """Whether more than the logs is looked at."""
     doubtful = bool(tried.doubts) or tried.fickle
-    return doubtful or watch.is_due(idea, case_of(brief, tried.seen))
+    before = case_of(brief, tried.seen)
+    return doubtful or watch.is_due(idea, before) or watch.is_timed(idea, before)
 
 
 def is_due(brief: Brief, idea: Idea, tried: Tried) -> bool:
@@ -49,6 +52,7 @@ def lasts(
     status = probes.STATUS if before.supervised else probes.UNITS
     looks = (
         *((terminal(content.sizes(logs)),) if logs else ()),
+        *((terminal(NEXT_MINUTE),) if watch.is_timed(idea, before) else ()),
         terminal(watch.WATCH if due else f"sleep {QUIET}"),
         incident("verify"),
         *(terminal("sleep 1"), incident("verify")) * (TURNS if tried.fickle else 0),

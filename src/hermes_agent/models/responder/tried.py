@@ -22,6 +22,8 @@ class Tried(Struct):
     done: list[str] = field(default_factory=list)
     useful: list[Idea] = field(default_factory=list)
     """Those that eased something, though not all was well afterwards."""
+    kept: list[Idea] = field(default_factory=list)
+    """Those of them by which something runs again."""
     seen: Sequence[Seen] = ()
     """What was seen before the last."""
     judged: int = 0

@@ -57,6 +57,9 @@ TICKS = 100.0
 """Of the processor, in a second."""
 _KILL = re.compile(r"kill (?:-(?:9|KILL|TERM|INT|HUP) )?(\d{1,9})(?: \d{1,9})*$")
 """The first is the one that started the others."""
+_SET_RIGHT = re.compile(r"\bsed -i|\bcp |\bln |\bgit |\btar |\bip |\biptables |\bchmod |\bchown ")
+"""Remedies that change what is written, or how the machine is set."""
+_CRON = re.compile(r"(?:^|/)(?:cron|crond)\b|\bfcron\b|\bsupercronic\b")
 _ROW = re.compile(r"^(space|files|memory|open|ticks) (\S+) (\d+) (\d+) (\d+) (\d+)$")
 
 
@@ -128,6 +131,14 @@ def _taken(text: str, names: set[str]) -> tuple[int, int]:
     found = re.findall(r"^\s*(\d+) /proc/(\d{1,9})/fd$", text, re.MULTILINE)
     files = sum(int(count) for count, pid in found if int(pid) in pids)
     return files, sum(one.rss for one in mine)
+
+
+def is_timed(idea: Idea, before: Case) -> bool:
+    """Whether what cron does may bring it back: something was only ended, started anew or cleared
+    away, and nothing was set right."""
+    if any(_SET_RIGHT.search(fix) for fix in idea.fix):
+        return False
+    return any(_CRON.search(one.command) for one in before.processes)
 
 
 def is_due(idea: Idea, before: Case) -> bool:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 
+from hermes_agent.models.responder.rules.cascade import chain
 from hermes_agent.models.responder.rules.config import is_near, reread
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
@@ -51,6 +52,8 @@ PREVENT = ("watch the offset of clocks", "keep test settings out of production")
 
 def clock(case: Case) -> Iterator[Idea]:
     for service in case.suspects:
+        if not _concerns(case, service):
+            continue  # it may be meant to live at another time
         odd = _odd_time(case, service)
         spoken = next(case.said_ever(service, _SKEW), "") or _symptom(case, service)
         for path, line in _faked(case, service):
@@ -59,6 +62,13 @@ def clock(case: Case) -> Iterator[Idea]:
         yield from _shifted_by(case, service, odd, spoken)
         if is_near(case, service) and (spoken or odd or _symptom(case, "")):
             yield from _asked(case, service, odd, spoken)
+
+
+def _concerns(case: Case, service: str) -> bool:
+    """Whether the alert may be about it: its own service, what that needs, and who needs that; all,
+    where its own is none that is looked after."""
+    own = case.brief.service
+    return own not in case.services or service in chain(case, own) or own in chain(case, service)
 
 
 def _symptom(case: Case, service: str) -> str:

@@ -10,7 +10,6 @@ from hermes_agent.models.responder.rules.config import is_near, reread, swapped
 from hermes_agent.models.responder.rules.ideas import Idea, lines, undo_of
 from hermes_agent.models.responder.rules.meant import meant
 from hermes_agent.models.responder.rules.routes import astray
-from hermes_agent.models.responder.rules.twins import twins
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 
@@ -110,4 +109,4 @@ def _led_right(
     )  # fmt: skip
 
 
-RULES = (values, meant, astray, twins)
+RULES = (values, meant, astray)
