@@ -154,6 +154,21 @@ def test_after_a_leak_the_checks_ask_and_what_is_kept_of_that_is_counted() -> No
         assert tried.doubted is not well
 
 
+def test_what_helped_for_a_moment_tells_more_than_a_restart_that_was_a_guess() -> None:
+    right, guess = idea("bad-config"), Idea("unknown", "edge", "nobody knows", 0.2)
+    tried = Tried(ideas=[right], seen=before().observed)
+    work = lasts(before().brief, right, tried, due=True)
+    calls = next(work).calls
+    failing = tuple(ToolMessage(str(at), x.tool, "edge: FAILS") for at, x in enumerate(calls))
+    with pytest.raises(StopIteration) as ended:
+        work.send(Answer(failing))
+    assert ended.value.value is False
+    tried.ideas.append(guess)
+    assert tried.cause is right
+    tried.ideas.append(idea("permission-change"))
+    assert tried.cause.category == "permission-change"
+
+
 async def test_checks_that_hold_while_the_room_runs_out_again_are_not_called_resolved() -> None:
     rows = "5197824 1794772990.5 root /mnt/spool/access.log\n"
     machine = Machine(

@@ -79,6 +79,7 @@ def lasts(
     tried.doubted = bool(told)
     tried.doubts += [told] if told else []
     tried.fickle = tried.fickle or not well
+    tried.helped += [idea] if not well and not told else []
     if told or not well:
         tried.lapsed = len(tried.ideas)
     return well and not told

@@ -24,6 +24,8 @@ class Tried(Struct):
     """Those that eased something, though not all was well afterwards."""
     kept: list[Idea] = field(default_factory=list)
     """Those of them by which something runs again."""
+    helped: list[Idea] = field(default_factory=list)
+    """Those after which the checks held, and failed again without anything else to be seen."""
     seen: Sequence[Seen] = ()
     """What was seen before the last."""
     judged: int = 0
@@ -77,8 +79,11 @@ class Tried(Struct):
 
     @property
     def cause(self) -> Idea:
-        """What was at the root of it: of what eased something, and of what came last."""
-        return cause_of([*self.useful, self.ideas[-1]])
+        """What was at the root of it: of what eased something, and of what came last. Where that
+        was done without an idea what it is, something that helped for a moment tells more."""
+        last = self.ideas[-1]
+        before = self.helped if last.category == "unknown" else []
+        return cause_of([*self.useful, *before, last])
 
     @property
     def told(self) -> str:
