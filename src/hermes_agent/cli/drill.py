@@ -185,6 +185,7 @@ def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
     from msgspec import to_builtins
 
     from hermes_agent.cli.drill_run import Manner, run_drill
+    from hermes_agent.cli.drill_sweep import Planned, outcome
     from hermes_agent.incidents.drills.needs import advice
 
     variant = drill.choose(seed, options.variant, held=options.held)
@@ -198,6 +199,8 @@ def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
     result = run_drill(_ready(options), drill, seed, manner)
     if options.json:
         print_json(to_builtins(result))
+    elif options.quiet:
+        print(f"{Planned(drill.name, variant, seed)}: {outcome(result)}")
     return 0 if result.resolved else 1
 
 

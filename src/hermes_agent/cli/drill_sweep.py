@@ -136,7 +136,7 @@ class Sweep:
         ]
         if found:
             self._results.append(found[-1])
-            self._say(f"{one.planned}: {_outcome(found[-1])}")
+            self._say(f"{one.planned}: {outcome(found[-1])}")
         else:
             why = said.splitlines()[0] if said else f"it ended with {one.process.returncode}"
             self._failed.append(f"{one.planned}: {why}")
@@ -171,7 +171,8 @@ class Sweep:
             one.said.close()
 
 
-def _outcome(result: Result) -> str:
+def outcome(result: Result) -> str:
+    """What a run came to, in a line."""
     good = "resolved" if result.resolved else f"not healed ({'; '.join(result.wrong)[:120]})"
     cause = "cause right" if result.cause else f"cause not ({result.said[:120]})"
     harm = f", harm: {'; '.join(result.harm)[:120]}" if result.harm else ""
