@@ -1,11 +1,13 @@
 """What is done after a remedy: it is taken back and told anew, or others are started, too."""
 
+from collections.abc import Generator
+
 import pytest
 
 from hermes_agent.core.messages import ToolCall, ToolMessage
 from hermes_agent.models.responder.brief import Brief, BriefService
 from hermes_agent.models.responder.easing import eased, given_back, lasting, looked_back, undoing
-from hermes_agent.models.responder.investigate import _raise_others
+from hermes_agent.models.responder.investigate import ATTEMPTS, _attempts, _raise_others
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.tried import Tried
@@ -49,7 +51,11 @@ def answered(move: Move, *texts: str) -> Answer:
 
 def taken_back(tried: Tried) -> list[Move]:
     said = "2026-11-15 20:03:20 ERROR port 99 is taken"
-    work = looked_back(BRIEF, seen(said=said, at=1794773010), tried)
+    return every_move(looked_back(BRIEF, seen(said=said, at=1794773010), tried))
+
+
+def every_move(work: Generator[Move, Answer, object]) -> list[Move]:
+    """All moves, where nothing that is done is of use."""
     moves = []
     try:
         move = next(work)
@@ -85,6 +91,17 @@ def test_whoever_is_handed_it_finds_it_as_it_was_but_for_what_runs_again() -> No
     tried = Tried(ideas=[IDEA], done=list(IDEA.fix), seen=seen(FELL))
     assert not list(looked_back(BRIEF, seen(), tried))
     assert tried.kept == [IDEA]
+
+
+def test_what_is_not_mended_is_taken_back_before_people_are_asked() -> None:
+    tried = after()
+    tried.useful, tried.judged = [IDEA], 1
+    moves = every_move(_attempts(BRIEF, seen(said=SAID), tried))
+    back = next(at for at, move in enumerate(moves) if IDEA.undo in commands(move))
+    acts = [[call.arguments.get("action") for call in move.calls] for move in moves]
+    (told,) = [at for at, calls in enumerate(acts) if "escalate" in calls]
+    assert back < told
+    assert sum("The smallest remedy" in move.text for move in moves) <= ATTEMPTS
 
 
 def test_what_was_refused_is_not_taken_back() -> None:
