@@ -119,8 +119,11 @@ def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path)
 
 
 def test_a_chat_shows_that_the_model_thinks(house: House) -> None:
-    thinking = Raw.events(chunk({"reasoning_content": "I wonder about zebras"}), end="hang")
+    # What passes before the chat listens is not shown: the thought comes after some signs of life.
+    thought = chunk({"reasoning_content": "I wonder about zebras"})
+    thinking = Raw.events(*[b": here\n\n"] * 30, thought, end="hang")
     with OpenAIServer([thinking], in_order=True) as server:
+        server.chunk_delay = 0.1
         served(house, server, service={"quirks": ["reasoning_content"]})
         command = [sys.executable, "-m", "hermes_agent", "chat"]
         pane = Pane(house.work, command, house.environ)

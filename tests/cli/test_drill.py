@@ -46,8 +46,15 @@ def test_drills_are_listed_with_what_they_need(house: House) -> None:
     names = {one["name"]: one for one in found}
     assert {"crashed_service", "no_fault_quiet"} <= set(names)
     assert names["crashed_service"]["missing"] == []
-    assert names["crashed_service"]["variants"]["held"] == ["gave-up", "swept-away"]
-    assert "crashed_service" in house.good("drill")
+    variants = names["crashed_service"]["variants"]
+    assert len(variants["practised"]) > len(variants["held"]) > len(variants["foreign"]) == 1
+    assert "variants: practised + held out + foreign" in house.good("drill")
+    refused = house.run("drill", "run", "no_fault_quiet", "--foreign")
+    assert "has no variant that is foreign" in refused.stderr
+    assert "hermes drill show no_fault_quiet" in refused.stderr
+    refused = house.run("drill", "run", "disk_full", "--held", "--variant", "rotated")
+    assert refused.returncode == 2
+    assert "the variant 'rotated' of 'disk_full' is not held out" in refused.stderr
 
 
 def test_what_a_machine_lacks_is_named_with_the_way_to_get_it(house: House, tmp_path: Path) -> None:
@@ -130,38 +137,42 @@ def test_where_nothing_is_wrong_nothing_is_done(house: House) -> None:
 
 def test_figures_tell_splits_and_arms_apart(house: House, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    for seed, (name, steps, skill, held, learning) in enumerate(
+    for seed, (name, steps, skill, tier, learning) in enumerate(
         [
-            ("disk_full", 10, "", False, True),
-            ("disk_full", 4, "x-prevention", False, True),
-            ("disk_full", 12, "", True, False),
-            ("no_fault_busy", 3, "", True, False),
+            ("disk_full", 10, "", "practised", True),
+            ("disk_full", 4, "x-prevention", "practised", True),
+            ("disk_full", 12, "", "held", False),
+            ("disk_full", 20, "", "foreign", False),
+            ("no_fault_busy", 3, "", "held", False),
         ]
     ):
         keep(
             home / "drills",
             Result(
-                name, "v", seed, held, True, True, True, steps=steps, skill=skill, calls=30,
+                name, "v", seed, tier, True, True, True, steps=steps, skill=skill, calls=30,
                 tokens=52_000, cost=0.25, learning=learning, time=float(seed), state="resolved",
                 said="a, disk-full, /x", learned="" if skill else "disk-full-prevention",
             ),
         )  # fmt: skip
     score = json.loads(house.good("drill", "score", "--json", HERMES_HOME=str(home)))
-    keys = ("drill", "held", "learning", "fault", "runs")
+    keys = ("drill", "tier", "learning", "fault", "runs")
     assert [tuple(row[key] for key in keys) for row in score["rows"]] == [
-        ("disk_full", False, True, True, 2), ("disk_full", True, False, True, 1),
-        ("no_fault_busy", True, False, False, 1), ("", False, True, True, 2),
-        ("", True, False, True, 1), ("", True, False, False, 1),
+        ("disk_full", "practised", True, True, 2), ("disk_full", "held", False, True, 1),
+        ("disk_full", "foreign", False, True, 1), ("no_fault_busy", "held", False, False, 1),
+        ("", "practised", True, True, 2), ("", "held", False, True, 1),
+        ("", "foreign", False, True, 1), ("", "held", False, False, 1),
     ]  # fmt: skip
     assert [(one["first"], one["later"], one["less"]) for one in score["lifts"]] == [(10, 4, 0.6)]
     assert score["novel"] == {"runs": 1, "written": 1}
     published = house.good("drill", "score", "--markdown", HERMES_HOME=str(home))
     assert "no skill told of yet: 1; a skill was written in 1 of them" in published
-    train, held, quiet = published.split("### Held-out variants")
+    train, held, quiet, foreign = re.split("### (?:Held-out|Foreign) variants", published)
     rest = "30 | 0 s | 52,000 | $0.2500 |"
     assert f"| `disk_full` | 2 | 100% | 100% | 100% | 0 | 0 | 10 | 4 | {rest}" in train
     assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 0 | 12 | - | {rest}" in held
     assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 0 | 3 | - | {rest}" in quiet
+    assert f"| **all** | 1 | 100% | 100% | 100% | 0 | 0 | 20 | - | {rest}" in foreign
+    assert " 52,000 " in house.good("drill", "score", HERMES_HOME=str(home))
     drawn = tmp_path / "drawn.svg"
     house.good("drill", "score", "--image", str(drawn), HERMES_HOME=str(home))
     assert drawn.read_text().startswith("<svg")

@@ -1,13 +1,22 @@
 """A runtime's life: one per home, picked up after a death, asleep when nothing needs it."""
 
+import asyncio
+import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from hermes_agent.cli.client import Api
+from hermes_agent.core.events import RuntimeChanged
+from hermes_agent.core.records import Inbound
+from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, end_keepers, is_alive, wait_until
 
 
@@ -111,9 +120,72 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
     pid = json.loads(up.stdout)["pid"]
     wait_until(lambda: not is_alive(pid), "the runtime to fall asleep")
     answer = hermes(home, "ask", "--json", "hello")
-    assert json.loads(answer.stdout)["reason"] == "done", answer.stderr
+    assert json.loads(answer.stdout).get("reason") == "done", answer.stdout + answer.stderr
     hermes(home, "down")
     end_keepers(home)
+
+
+def test_it_does_not_fall_asleep_while_a_message_comes_in(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("runtime: {idle_seconds: 0.3}\nmodel: scripted/demo\n")
+    body = json.dumps({"text": "hello", "workspace": str(tmp_path)}).encode()
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.socket(socket.AF_UNIX) as slow:
+        slow.settimeout(30)
+        for _ in range(10):
+            hermes(home, "up")
+            with suppress(OSError):  # it may have fallen asleep before it heard of us
+                slow.connect(str(home / "run" / "api.sock"))
+                slow.sendall(head.encode() + body[:10])
+                break
+        time.sleep(1.5)
+        slow.sendall(body[10:])
+        assert b" 202 " in slow.recv(1000).split(b"\r\n")[0]
+    hermes(home, "down")
+    end_keepers(home)
+
+
+async def test_one_that_was_slow_to_start_is_not_tired_at_once(tmp_path: Path) -> None:
+    times = itertools.count(1000.0, 60.0)
+    runtime = Runtime(tmp_path / "home", {}, clock=lambda: next(times))
+    await runtime.start()
+    begun = runtime.started
+    slept = runtime.idle_for()
+    await runtime.stop()
+    assert next(times) - begun > 300
+    assert slept <= 120
+
+
+async def test_it_is_needed_by_a_turn_that_is_still_put_together(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
+    await runtime.start()
+    session = await runtime.open_session(workspace=str(tmp_path))
+    await runtime.submit(session, Inbound("k", "hello"))
+    needed = await runtime.is_needed()
+    await runtime.at_rest(session.id)
+    await runtime.stop()
+    assert needed
+
+
+@pytest.mark.parametrize(("asleep", "told"), [(False, ["stopping"]), (True, [])])
+async def test_one_that_only_falls_asleep_is_not_told_as_stopped(
+    tmp_path: Path, asleep: bool, told: list[str]
+) -> None:
+    """Who follows a session wakes one that sleeps, and leaves alone one that was stopped."""
+    runtime = Runtime(tmp_path / "home", {"HERMES_MODEL": "scripted/demo"})
+    await runtime.start()
+    session = await runtime.open_session(workspace=str(tmp_path))
+
+    async def listen() -> list[str]:
+        heard = [recorded.event async for recorded in runtime.events(session.id)]
+        return [event.state for event in heard if isinstance(event, RuntimeChanged)]
+
+    listening = asyncio.create_task(listen())
+    while not runtime.bus.listeners:
+        await asyncio.sleep(0.01)
+    await runtime.stop(asleep=asleep)
+    assert await asyncio.wait_for(listening, 10) == told
 
 
 def test_many_clients_at_once_start_one_runtime(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.errors import Degraded, NotFound
+from hermes_agent.core.errors import Degraded, NotFound, Stopping
 from hermes_agent.core.events import Noted
 from hermes_agent.core.records import Inbound
 from tests.store.helpers import a_session, a_turn, kill_after_lines, opened, run_child, told
@@ -100,7 +100,7 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(tmp_path: Pa
         tasks = [asyncio.create_task(store.append(turn, Noted(str(n)))) for n in range(50)]
         await asyncio.sleep(0)
     assert len(await asyncio.gather(*tasks)) == 50
-    with pytest.raises(Degraded, match="closed"):
+    with pytest.raises(Degraded, match="is stopping"):
         await store.append(turn, Noted("late"))
     assert not (tmp_path / "state.db-wal").exists()
     async with opened(tmp_path) as store:
@@ -177,3 +177,14 @@ asyncio.run(main())
     async with opened(tmp_path) as store:
         assert await store.last_number(session.id) == (3 if moment == "before" else 5)
         assert await store.check() == []
+
+
+async def test_a_store_that_is_closed_says_to_come_again(tmp_path: Path) -> None:
+    """Who was under way when the runtime stopped is not told that the disk is ill."""
+    async with opened(tmp_path) as store:
+        session = await a_session(store)
+    with pytest.raises(Stopping, match="the runtime is stopping"):
+        await store.receive(session.id, Inbound("k", "text"))
+    with pytest.raises(Stopping, match="the runtime is stopping"):
+        await store.session(session.id)
+    assert store.health.state == "well"

@@ -25,6 +25,9 @@ class Weather(SubprocessTransport):
         self.away = False
         self.snap = False
         self.part = False
+        self.clear = asyncio.Event()
+        """Unset: what is sent is held up."""
+        self.clear.set()
 
     async def ready(self) -> None:
         if self.away:
@@ -59,6 +62,7 @@ class Snapping:
 
     async def write(self, data: bytes) -> None:
         self._parting = self._way.part and data.startswith(b"begin")
+        await self._way.clear.wait()
         await self._channel.write(data)
         if self._way.snap and data.startswith(b"begin"):
             self._snapped, self._way.snap = True, False
@@ -204,6 +208,23 @@ async def test_following_goes_on_when_the_way_was_cut(
     await terminal.send(job.id, "on\nend\n")
     assert (await following).stdout.endswith("before\non\n")
     assert "".join(told).endswith("on\n")
+
+
+async def test_a_request_that_was_given_up_while_it_was_sent_puts_no_answer_out_of_place(
+    place: Place, terminal: FarTerminal
+) -> None:
+    await terminal.write("one", b"1")
+    await terminal.write("three", b"333")
+    place.ways[0].clear.clear()
+    asked = asyncio.create_task(terminal.stat("one"))
+    await asyncio.sleep(0.05)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    place.ways[0].clear.set()
+    facts = await terminal.stat("three")
+    assert facts is not None
+    assert facts.size == 3
 
 
 async def test_files_are_read_again_when_the_way_was_cut_in_between(

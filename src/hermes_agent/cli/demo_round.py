@@ -20,7 +20,7 @@ MIDDLE = ("splits up", "believes")
 
 class Round(Run):
     def __init__(self, api: Api, view: View, drill: Drill, seed: int, *, kill: bool) -> None:
-        variant = drill.about.variants.train[0]
+        variant = drill.about.variants.practised[0]
         super().__init__(api, drill.case(seed, variant), Manner())
         self._view = view
         self._kills = kill

@@ -2,8 +2,9 @@
 did is judged from outside, by checks that nobody in the machine can see or touch.
 
 Every run has a seed: names, ports and paths differ from one to the next. Some variants of each
-drill are held out, so that what is measured with them was never practised. Drills run as you, in
-namespaces of their own; nothing outside of the box is touched."""
+drill are held out, so that what is measured with them was never practised; others are foreign: they
+break in a way that is not practised at all. Drills run as you, in namespaces of their own; nothing
+outside of the box is touched."""
 
 import argparse
 import secrets
@@ -52,7 +53,15 @@ def _how(parser: argparse.ArgumentParser) -> None:
         help="of the first run; default: random, and 1 for a sweep",
     )  # fmt: skip
     parser.add_argument("--variant", default="", metavar="NAME", help="default: by the seed")
-    parser.add_argument("--held", action="store_true", help="one of the held-out variants")
+    tier = parser.add_mutually_exclusive_group()
+    tier.add_argument(
+        "--held", dest="tier", action="store_const", const="held", default="practised",
+        help="one of the held-out variants",
+    )  # fmt: skip
+    tier.add_argument(
+        "--foreign", dest="tier", action="store_const", const="foreign",
+        help="one of those that break in a way which is not practised",
+    )  # fmt: skip
     parser.add_argument(
         "--no-learning", action="store_true", help="use no skill, and write none afterwards"
     )
@@ -108,28 +117,31 @@ def _list(options: argparse.Namespace) -> int:
     rows = []
     for one in found:
         lacks = f"needs {', '.join(one['missing'])}" if one["missing"] else one["title"]
-        split = f"{len(one['variants']['train'])}+{len(one['variants']['held'])}"
+        split = "+".join(str(len(names)) for names in one["variants"].values())
         rows.append((one["name"], one["severity"], one["category"], split, lacks))
     print(table(("NAME", "SEV", "CATEGORY", "VARIANTS", ""), rows))
+    print("\nvariants: practised + held out + foreign (`hermes drill show NAME` names them)")
     if missing := dict.fromkeys(name for one in found for name in one["missing"]):
         print(f"\nhint: {advice(missing)}")
     return 0
 
 
 def _facts(drill: Any) -> dict[str, Any]:
+    from hermes_agent.incidents.drills.format import TIERS
+
     about = drill.about
     return {
         "name": drill.name, "title": about.title, "category": about.category,
         "severity": about.severity, "fault": about.fault, "needs": list(about.needs),
         "missing": drill.lacking(), "minutes": about.minutes, "description": about.description,
-        "variants": {"train": list(about.variants.train), "held": list(about.variants.held)},
+        "variants": {tier: list(drill.among(tier)) for tier in TIERS},
     }  # fmt: skip
 
 
 def _show(options: argparse.Namespace) -> int:
     import textwrap
 
-    from hermes_agent.incidents.drills.format import find
+    from hermes_agent.incidents.drills.format import TOLD, find
     from hermes_agent.incidents.drills.needs import advice
 
     facts = _facts(find(options.name))
@@ -139,8 +151,8 @@ def _show(options: argparse.Namespace) -> int:
     print(f"{facts['name']}: {facts['title']}\n")
     print(textwrap.fill(facts["description"], 80))
     print(f"\ncategory  {facts['category']}\nseverity  {facts['severity']}")
-    print(f"practised {', '.join(facts['variants']['train'])}")
-    print(f"held out  {', '.join(facts['variants']['held']) or '-'}")
+    for tier, names in facts["variants"].items():
+        print(f"{TOLD[tier]:9} {', '.join(names) or '-'}")
     if facts["missing"]:
         print(f"missing   {', '.join(facts['missing'])}\n\nhint: {advice(facts['missing'])}")
     return 0
@@ -188,12 +200,12 @@ def _one(options: argparse.Namespace, drill: Any, seed: int) -> int:
     from hermes_agent.cli.drill_sweep import Planned, outcome
     from hermes_agent.incidents.drills.needs import advice
 
-    variant = drill.choose(seed, options.variant, held=options.held)
+    variant = drill.choose(seed, options.variant, options.tier)
     if lacking := drill.lacking(variant):
         needed = f"this drill needs {', '.join(lacking)} for {variant!r}"
         raise HermesError(needed, advice(lacking))
     manner = Manner(
-        options.variant, options.held, not options.no_learning, options.model, options.keep,
+        options.variant, options.tier, not options.no_learning, options.model, options.keep,
         options.quiet or options.json, options.runbook,
     )  # fmt: skip
     result = run_drill(_ready(options), drill, seed, manner)
@@ -209,7 +221,7 @@ def _several(options: argparse.Namespace, todo: list[tuple[Any, int]]) -> int:
 
     if options.keep:
         raise UsageError("boxes of several runs are not kept", "leave out --keep, or run one")
-    found = planned(todo, options.variant, held=options.held)
+    found = planned(todo, options.variant, options.tier)
     return Sweep(_ready(options).home, found, options).through()
 
 

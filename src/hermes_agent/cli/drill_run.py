@@ -19,7 +19,7 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import Diagnosis
 from hermes_agent.incidents.drills import left, results
 from hermes_agent.incidents.drills.episode import Discarded, Episode
-from hermes_agent.incidents.drills.format import Case, Drill
+from hermes_agent.incidents.drills.format import Case, Drill, Tier
 from hermes_agent.incidents.drills.results import Result
 from hermes_agent.learning.runbook_model import RUNBOOK_MODEL
 
@@ -42,7 +42,7 @@ class Manner(NamedTuple):
     """How a run is done."""
 
     variant: str = ""
-    held: bool = False
+    tier: Tier = "practised"
     learning: bool = True
     model: str = ""
     keep: bool = False
@@ -60,7 +60,7 @@ class Worked(NamedTuple):
 
 
 def run_drill(api: Api, drill: Drill, seed: int, manner: Manner) -> Result:
-    case = drill.case(seed, drill.choose(seed, manner.variant, held=manner.held))
+    case = drill.case(seed, drill.choose(seed, manner.variant, manner.tier))
     one = Run(api, case, manner)
     try:
         return one.through()
@@ -269,7 +269,7 @@ class Run:
         mine = [one for one in earlier if one.drill == self._case.drill.name and one.learning]
         return Result(
             self._case.drill.name, self._case.variant, self._case.seed,
-            self._case.drill.is_held(self._case.variant),
+            self._case.drill.tier(self._case.variant),
             resolved=verdict.resolved and (faulty or quiet),
             cause=grade.cause or quiet, evidence=grade.evidence or quiet,
             component=grade.component or quiet, category=grade.category or quiet,

@@ -1,6 +1,7 @@
 """`hermes drill score`: figures over all runs that were kept, to be read or to be published."""
 
 import argparse
+import itertools
 from typing import Any
 
 from hermes_agent.cli.client import Api
@@ -15,13 +16,6 @@ PUBLISHED = (
     "Drill", "Runs", "Resolved", "Cause right", "Evidence valid", "Harm", "Mistaken", "First",
     "Again", "Calls", "Time", "Tokens", "Cost",
 )  # fmt: skip
-TABLES = (
-    (False, True, "Practised variants"),
-    (False, False, "Practised variants in which nothing is wrong"),
-    (True, True, "Held-out variants"),
-    (True, False, "Held-out variants in which nothing is wrong"),
-)
-"""Held out, with a fault, and the title."""
 NOTE = (
     "Resolved: the hidden checks hold, and nothing was harmed; where nothing is wrong: it was "
     "called a false alarm, and nothing was touched. "
@@ -65,12 +59,15 @@ def show(options: argparse.Namespace) -> int:
 
 
 def markdown(results: Any) -> str:
-    """What is published: what is practised and what is held out apart, and what has no fault."""
+    """What is published: what is practised and what is kept apart, and what has no fault."""
+    from hermes_agent.incidents.drills.format import TIERS, TOLD
     from hermes_agent.incidents.drills.score import novel, published
 
     parts = []
-    for held, fault, title in TABLES:
-        lines = [_line(row) for row in published(results, held=held, fault=fault)]
+    for tier, fault in itertools.product(TIERS, (True, False)):
+        title = f"{TOLD[tier].capitalize().replace(' ', '-')} variants"
+        title += "" if fault else " in which nothing is wrong"
+        lines = [_line(row) for row in published(results, tier, fault=fault)]
         if lines:
             rule = "|".join(["---", *["---:"] * (len(PUBLISHED) - 1)])
             head = f"| {' | '.join(PUBLISHED)} |\n|{rule}|"
@@ -107,12 +104,14 @@ def _lifted(lifts: Any) -> str:
 
 
 def _cells(row: Any) -> tuple[str, ...]:
+    from hermes_agent.incidents.drills.format import TOLD
+
     return (
         row.drill or ("all" if row.fault else "nothing wrong"),
-        "held out" if row.held else "practised",
+        TOLD[row.tier],
         "on" if row.learning else "off", str(row.runs), f"{row.resolved:.0%}", f"{row.cause:.0%}",
         f"{row.evidence:.0%}", f"{row.report:.0%}", str(row.harmed), str(row.mistaken),
-        f"{row.steps:g}", f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:g}",
+        f"{row.steps:g}", f"{row.calls:g}", f"{row.seconds:.1f} s", f"{row.tokens:,.0f}",
         dollars(row.cost),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple
 from hermes_agent.cli.words import print_json, span, table
 from hermes_agent.core.errors import UsageError
 from hermes_agent.incidents.drills import results
-from hermes_agent.incidents.drills.format import Drill
+from hermes_agent.incidents.drills.format import Drill, Tier
 from hermes_agent.incidents.drills.results import Result
 
 LOOK_SECONDS = 0.2
@@ -39,13 +39,13 @@ class Going(NamedTuple):
     since: float
 
 
-def planned(todo: Sequence[tuple[Drill, int]], variant: str, *, held: bool) -> list[Planned]:
+def planned(todo: Sequence[tuple[Drill, int]], variant: str, tier: Tier) -> list[Planned]:
     """Those that can run here, with the variant that each seed says."""
     found, lacking = [], {}
     for drill, seed in todo:
-        if held and not drill.about.variants.held:
+        if not variant and not drill.among(tier):
             continue
-        chosen = drill.choose(seed, variant, held=held)
+        chosen = drill.choose(seed, variant, tier)
         missing = drill.lacking(chosen)
         if missing:
             lacking[drill.name] = missing

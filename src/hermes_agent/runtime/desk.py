@@ -64,7 +64,11 @@ class Desk:
     @property
     def is_active(self) -> bool:
         """Whether any turn works, or waits for an answer; parked ones wait for ever."""
-        return any(not _is_parked(worker) for worker in self._workers.values())
+        # One that is still being put together has no worker yet.
+        return any(
+            (worker := self._workers.get(session)) is None or not _is_parked(worker)
+            for session in self._tasks
+        )
 
     @property
     def must_not_be_dropped(self) -> bool:

@@ -137,6 +137,7 @@ class Runtime:
             raise
         self._watch.begin()
         self.faces.begin()
+        self.touch()  # whoever started it finds it awake, however long that took
 
     def _is_ours(self, session: Session) -> bool:
         return session.source != "library" or self._assembly.is_lent(session.id)
@@ -170,17 +171,18 @@ class Runtime:
         except HermesError as trouble:
             log.error("not everything could be taken up: %s", trouble.message)
 
-    async def stop(self, *, patience: float = 10.0) -> None:
-        """Let go of the home. Turns under way stay in the journal and are taken up next time;
-        effects of which nothing could be found out later are waited for."""
+    async def stop(self, *, asleep: bool = False, patience: float = 10.0) -> None:
+        """Let go of the home. Turns under way are taken up next time; what could not be found out
+        later is waited for. That it falls `asleep` is not told: who came in wakes the next."""
         self._stopping = True
         self._desk.close()
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and self._desk.must_not_be_dropped:
             await asyncio.sleep(0.05)
         await self.settle()
-        change = ev.RuntimeChanged("stopping", "asked to stop")
-        self.bus.publish(ev.Recorded("", 0, self.clock(), change))
+        if not asleep:
+            change = ev.RuntimeChanged("stopping", "asked to stop")
+            self.bus.publish(ev.Recorded("", 0, self.clock(), change))
         self.bus.end()
         self._watch.end()
         await self.faces.end()
@@ -382,9 +384,8 @@ class Runtime:
 
     async def is_needed(self) -> bool:
         """Somebody listens, a turn works or waits for an answer, or a command runs."""
-        needed = bool(self.bus.listeners) or self._desk.is_active
-        needed = needed or self._watch.busy or self.faces.busy
-        return needed or await self.shelf.has_running_commands()
+        needed = bool(self.bus.listeners) or self._desk.is_active or self._watch.busy
+        return needed or self.faces.busy or await self.shelf.has_running_commands()
 
     async def status(self) -> dict[str, Any]:
         return await status.of(self)

@@ -72,12 +72,12 @@ async def _serve(runtime: Runtime) -> None:
     server = _Server(config)
     path = runtime.run_folder / "api.sock"
     answering = asyncio.create_task(server.serve(sockets=[_listen(path)]))
-    sleeping = asyncio.create_task(_fall_asleep(runtime, stop))
+    told = asyncio.create_task(stop.wait())
+    tired = asyncio.create_task(_tired(runtime, server))
     log.info("runtime up, pid %s, home %s", os.getpid(), runtime.home.path)
-    await stop.wait()
-    sleeping.cancel()
+    await asyncio.wait({told, tired}, return_when=asyncio.FIRST_COMPLETED)
     path.unlink(missing_ok=True)  # whoever looks now starts the next runtime
-    await runtime.stop()
+    await runtime.stop(asleep=not stop.is_set())
     server.should_exit = True
     await asyncio.wait({answering}, timeout=3)
     log.info("runtime down")
@@ -98,17 +98,19 @@ def _listen(path: Path) -> socket.socket:
     return listening
 
 
-async def _fall_asleep(runtime: Runtime, stop: asyncio.Event) -> None:
+async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
+    """Returns when nothing has needed the runtime for as long as the settings say."""
     limit = runtime.settings.runtime.idle_seconds
     if limit <= 0:
-        return
+        await asyncio.Future()
     while True:
         await asyncio.sleep(max(0.2, min(limit / 4, 30.0)))
-        if await runtime.is_needed():
+        # Also who is being answered: a message may be on its way in, and its turn not begun.
+        if await runtime.is_needed() or server.server_state.tasks:
             runtime.touch()
         elif runtime.idle_for() >= limit:
             log.info("nothing to do for %.0f s; going to sleep", limit)
-            stop.set()
+            return
 
 
 class _Redacted(logging.Formatter):

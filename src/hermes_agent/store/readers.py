@@ -10,7 +10,7 @@ from typing import TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.store.trouble import Condition, trouble_of
+from hermes_agent.store.trouble import Closed, Condition, trouble_of
 
 T = TypeVar("T")
 
@@ -25,9 +25,12 @@ class Readers:
         self._lock = threading.Lock()
         self._free: list[tuple[int, apsw.Connection]] = []
         self._generation = 0
+        self._closed = False
 
     async def do(self, work: Callable[[apsw.Connection], T]) -> T:
         """Run `work` on one consistent view of the database."""
+        if self._closed:
+            raise Closed
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._read, work)
 
@@ -40,6 +43,7 @@ class Readers:
             db.close()
 
     async def close(self) -> None:
+        self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
         self.renew()
 

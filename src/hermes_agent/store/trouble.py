@@ -4,7 +4,7 @@ import errno
 
 import apsw
 
-from hermes_agent.core.errors import Degraded
+from hermes_agent.core.errors import Degraded, Stopping
 from hermes_agent.core.records import Health
 
 RESTORE = "`hermes restore` puts a backup back; nothing was changed"
@@ -13,6 +13,14 @@ ROOM = "free some space; Hermes goes on by itself"
 
 class Damaged(Degraded):
     """The database must not be written again before a person has put it right."""
+
+
+class Closed(Degraded, Stopping):
+    """The store was let go of. Who is still at work waits, as with other trouble; who asks from
+    outside is told to come again."""
+
+    def __init__(self) -> None:
+        super().__init__("the runtime is stopping", "try again in a moment")
 
 
 _OF_FILES = {

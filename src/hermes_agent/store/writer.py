@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.store.trouble import RESTORE, Condition, Damaged, trouble_of
+from hermes_agent.store.trouble import RESTORE, Closed, Condition, Damaged, trouble_of
 
 T = TypeVar("T")
 Hook = Callable[[Literal["before", "after"], tuple[str, ...]], None]
@@ -69,7 +69,7 @@ class Writer:
         """Run `work` in the writer's transaction and return when it is on the disk."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._closed:
-            raise Degraded("the store is closed", "open it again")
+            raise Closed
         self._queue.put(_Write(name, work, future))
         return await future
 

@@ -271,6 +271,7 @@ class _Line:
         self._heard = heard
         self._waiting: deque[asyncio.Future[Answer]] = deque()
         self._lines: list[bytes] = []
+        self._sending: set[asyncio.Task[None]] = set()
         self.open = True
         self._reading = asyncio.create_task(self._read())
 
@@ -279,18 +280,26 @@ class _Line:
             raise ConnectionError("the channel is closed")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
+        # To its end, though whoever asks is cancelled: a request that is awaited and was never
+        # sent would put the answers to all later ones one place off.
+        sending = asyncio.create_task(self._send(request))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(sending)
+        return await answer
+
+    async def _send(self, request: bytes) -> None:
         try:
             await self._channel.write(request)
         except ConnectionError:
             self._end()
-            raise
-        return await answer
 
     async def close(self) -> None:
         self._end()
-        self._reading.cancel()
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await self._reading
+        for task in (self._reading, *self._sending):
+            task.cancel()
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                await task
         with contextlib.suppress(ConnectionError):
             await self._channel.close()
 

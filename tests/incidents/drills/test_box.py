@@ -68,6 +68,21 @@ def test_a_service_has_no_privileges_and_root_has_them(box: Box) -> None:
     assert "CapEff:\t0000000000000000" in box.run(f"cat /proc/{pid}/status").stdout
 
 
+def test_who_is_ended_right_after_the_boot_is_not_started_again_as_one_that_never_was(
+    tmp_path: Path,
+) -> None:
+    box = Box(tmp_path / "slow")
+    web = Program("web", "python3 -m http.server 8080", ready="tcp:8080",
+                  autorestart=False, start_seconds=2)  # fmt: skip
+    try:
+        box.boot(World((web,), mb=32))
+        box.run("kill -9 $(supervisorctl pid web)")
+        box.run("until supervisorctl status web | grep -Eq 'EXITED|BACKOFF|STARTING'; do :; done")
+        assert "EXITED" in box.run("supervisorctl status web", check=False).stdout
+    finally:
+        box.remove()
+
+
 def test_what_is_small_fills_up_and_the_rest_does_not(box: Box) -> None:
     with Probe(box) as probe:
         assert box.run("touch /var/lib/small/{1..40}", check=False).code == 1
@@ -223,15 +238,23 @@ def test_a_seed_says_all_and_held_out_cases_look_different() -> None:
     assert drill.case(7, "killed").plan == drill.case(7, "killed").plan
     assert drill.case(7, "killed").plan != drill.case(8, "killed").plan
     seen = {drill.case(seed, "killed").check.service for seed in range(40)}
-    held = {drill.case(seed, "gave-up").check.service for seed in range(40)}
+    held = {drill.case(seed, "odd-letter").check.service for seed in range(40)}
     assert len(seen) > 9
     assert len(held) > 9
     assert not seen & held
     about = drill.about.variants
-    assert {drill.choose(seed) for seed in range(len(about.train))} == set(about.train)
-    assert {drill.choose(seed, held=True) for seed in range(4)} == set(about.held)
+    assert {drill.choose(seed) for seed in range(len(about.practised))} == set(about.practised)
+    assert {drill.choose(seed, tier="held") for seed in range(4)} == set(about.held)
     with pytest.raises(UsageError, match="no variant 'x'"):
         drill.choose(1, "x")
+
+
+def test_a_few_seeds_are_spread_over_all_variants() -> None:
+    for drill in drills().values():
+        among = drill.among("practised")
+        met = sorted({among.index(drill.choose(seed)) for seed in range(1, 6)})
+        assert len(met) == min(5, len(among))
+        assert met[0] <= len(among) / 3 <= 2 * len(among) / 3 <= met[-1] + 1
 
 
 def test_there_are_enough_drills_and_each_keeps_something_apart() -> None:

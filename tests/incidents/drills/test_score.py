@@ -8,7 +8,7 @@ from hermes_agent.incidents.drills.score import Novel, novel, published
 
 def run(seed: int, category: str = "disk-full", **more: object) -> Result:
     usual = Result(
-        "disk_full", "v", seed, held=False, resolved=True, cause=True, evidence=True,
+        "disk_full", "v", seed, "practised", resolved=True, cause=True, evidence=True,
         state="resolved", said=f"a, {category}, /x", time=float(seed),
     )  # fmt: skip
     return replace(usual, **more)
@@ -36,5 +36,5 @@ def test_what_is_handed_over_is_no_mistake() -> None:
         run(3, resolved=False, state="escalated"),
         run(4, resolved=False, harm=("/srv/letters is gone",)),
     ]
-    row = published(runs, held=False)[-1]
+    row = published(runs, "practised")[-1]
     assert (row.runs, row.resolved, row.mistaken, row.harmed) == (4, 0.25, 2, 1)

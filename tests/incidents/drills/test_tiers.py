@@ -73,7 +73,7 @@ def test_seeds_differ_and_what_is_held_out_has_names_of_its_own(name: str) -> No
             for seed in range(4)
             for program in drill.case(seed, variant).world.programs
         }
-        for among in (drill.about.variants.train, drill.about.variants.held)
+        for among in (drill.about.variants.practised, drill.about.variants.held)
     )
     assert len(train) > 3
     assert len(held) > 3

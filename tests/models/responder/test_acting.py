@@ -1,6 +1,9 @@
 """What is acted on, and what is not: over what commands printed once."""
 
-from hermes_agent.models.responder.acting import _ready
+import pytest
+
+from hermes_agent.models.responder import again
+from hermes_agent.models.responder.acting import _ready, may
 from hermes_agent.models.responder.brief import Brief, BriefService
 from hermes_agent.models.responder.rules.clock import clock
 from hermes_agent.models.responder.rules.ideas import Idea
@@ -66,3 +69,47 @@ def test_a_database_is_not_started_anew_on_a_guess() -> None:
 def test_nothing_unsure_is_done_while_the_checks_hold() -> None:
     assert not chosen(RESTART, holding=True)
     assert chosen(RESTART, holding=True, score=0.7)
+
+
+@pytest.mark.parametrize(("fix", "allowed"), [("kill -CONT 9", True), ("kill -HUP 9", False)])
+def test_what_was_halted_may_go_on_though_it_has_nothing_to_do_with_the_alert(
+    fix: str, allowed: bool
+) -> None:
+    services = BriefService("stock", ("store",)), BriefService("store"), BriefService("other")
+    status = "stock RUNNING pid 7, uptime 0:10:00\nother RUNNING pid 9, uptime 0:10:00\n"
+    case = Case(Brief("inc-1", "stock", services=services), [Seen(probes.STATUS, status)])
+    idea = Idea("service-crash", "other", "x", 0.8, evidence=("y",), fix=(fix,))
+    assert may(case, idea) is allowed
+
+
+@pytest.mark.parametrize(
+    ("component", "wants", "acts"),
+    [("stock", (), True), ("stock", ("cat /etc/stock.conf",), False), ("other", (), False)],
+)
+def test_what_a_skill_tells_of_is_acted_on_where_all_was_seen_and_it_is_about_the_alert(
+    component: str, wants: tuple[str, ...], acts: bool
+) -> None:
+    services = BriefService("stock", ("store",)), BriefService("store"), BriefService("other")
+    told = Brief("inc-1", "stock", services=services)
+    status = "stock FATAL Exited\nstore RUNNING pid 8, uptime 0:10:00\nother FATAL Exited\n"
+    idea = Idea("service-crash", component, "x", 0.8, evidence=("y",), wants=wants, fix=(RESTART,))
+    case = Case(told, [Seen(probes.STATUS, status)])
+    found = again._chosen(case, [idea], ["service-crash"], None)
+    assert (found is idea) == acts
+
+
+@pytest.mark.parametrize(
+    ("fix", "category"), [((), "service-crash"), ((RESTART,), "cascading-failure")]
+)
+def test_who_only_may_have_given_up_does_not_change_what_it_is(
+    fix: tuple[str, ...], category: str
+) -> None:
+    root = Idea(
+        "service-crash", "store", "x", 0.8, evidence=("y",), fix=("supervisorctl restart store",)
+    )
+    above = Idea("cascading-failure", "stock", "z", 0.5, evidence=("y",), fix=fix)
+    case = Case(Brief("inc-1", "stock", services=(BriefService("stock", ("store",)),)), [])
+    only = ["service-crash", "cascading-failure"]
+    found = again._chosen(case, [root, above], only, again._fallen([root, above]))
+    assert found is not None
+    assert (found.category, found.fix[1:]) == (category, ("sleep 1", *fix) if fix else ())

@@ -186,7 +186,25 @@ def test_a_program_that_stands_before_the_real_one_and_shifts_its_time_is_found(
         probes.mentions("FAKETIME"): "",
         probes.mentions("faketime"): f"{shim}:2:exec faketime -f '-3h' \"$@\"\n",
         probes.copies(shim): "",
+        probes.show(shim): "#!/bin/sh\nexec faketime -f '-3h' \"$@\"\n",
     }
     found = [idea for idea in clock(case(**seen)) if idea.fix]
     assert best(found).locus == shim
     assert any("sed" in one and one.endswith(shim) for one in best(found).fix)
+
+
+def test_a_link_to_a_file_of_a_release_leads_to_that_of_the_one_before() -> None:
+    row = "drwxr-xr-x 2 root root 60 2026-11-{} 10:00:00.0 +0000 {}\n"
+    inner = "-rwxr-xr-x 1 root root 60 2026-11-01 10:00:00.0 +0000 api\n"
+
+    def linked(inside: str) -> list[Idea]:
+        machine = case(**{
+            probes.RELEASES: "/opt/api/bin/api -> /opt/api/rel/43/api  2026-11-15 20:00:00\n",
+            probes.rows("/opt/api/rel"): row.format("01", "42") + row.format("15", "43"),
+            probes.rows("/opt/api/rel/42"): inside,
+            probes.tail("/var/log/api-a.out"): "TypeError: api() takes 1 argument",
+        })  # fmt: skip
+        return [one for one in release(machine) if one.fix and one.fix[0].startswith("ln ")]
+
+    assert best(linked(inner)).fix[0] == "ln -sfn /opt/api/rel/42/api /opt/api/bin/api"
+    assert not linked("")

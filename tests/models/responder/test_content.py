@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolMessage
-from hermes_agent.models.responder import content
+from hermes_agent.models.responder import content, investigate
 from hermes_agent.models.responder.acting import fresh_ideas
 from hermes_agent.models.responder.brief import Brief, BriefService
 from hermes_agent.models.responder.lasts import lasts
@@ -51,6 +51,45 @@ def test_who_says_newly_what_it_said_before_is_not_content(said: str, still: boo
     first, last = looks(500), looks(500 + len(said) + 1, BAD, said)
     who, line = content.complaint(first, last, machine(BAD), IDEA)
     assert (who, line) == (("edge", said) if still else ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("said", "fails"),
+    [
+        ('10.0.0.4 - - [15/Nov/2026:20:03:15 +0000] "PUT /orders/7 HTTP/1.1" 500 21', True),
+        ("2026-11-15 20:03:15 ERROR order 9 could not be kept: damaged", True),
+        ('10.0.0.4 - - [15/Nov/2026:20:03:15 +0000] "PUT /orders/7 HTTP/1.1" 404 21', False),
+        ("2026-11-15 20:03:15 INFO order 9 is kept", False),
+        ("2026-11-15 20:03:15 WARN order 9 could not be sent yet", False),
+    ],
+)
+def test_who_answers_its_check_and_fails_people_is_not_content(said: str, fails: bool) -> None:
+    before = machine("all is well")
+    assert content.logs(before, IDEA) == [LOG]
+    who, _ = content.complaint(looks(500), looks(500 + len(said) + 1, said), before, IDEA)
+    assert bool(who) == fails
+
+
+def test_who_fell_with_what_the_alert_needs_is_down_whatever_was_mended() -> None:
+    brief = replace(BRIEF, services=(*BRIEF.services, BriefService("till", ("stock",))))
+    told = "2026-11-15 20:01:{} INFO exited: {} (terminated by SIGSEGV; not expected)\n"
+    log = told.format("10", "stock") + told.format("20", "till")
+    status = "edge  FATAL  Exited\nstock  RUNNING  pid 8, uptime 0:00:10\ntill  FATAL  Exited\n"
+    before = Case(brief, [Seen(probes.STATUS, status), Seen(probes.SUPERVISOR_LOG, log)])
+    own = replace(IDEA, component="edge")
+    assert content.fallen(before, before, own) == ["edge", "till"]
+    late = Seen(probes.SUPERVISOR_LOG, told.format("10", "till") + told.format("20", "stock"))
+    assert content.fallen(Case(brief, [before.observed[0], late]), before, own) == ["edge"]
+
+
+def test_who_fell_with_what_was_mended_earlier_is_down() -> None:
+    told = BriefService("till", ("store",)), BriefService("store")
+    brief = replace(BRIEF, services=(*BRIEF.services, *told))
+    status = "edge  RUNNING  pid 7, uptime 0:00:10\nstore  RUNNING  pid 8, uptime 0:00:10\n"
+    before = Case(brief, [Seen(probes.STATUS, f"{status}till  FATAL  Exited\n")])
+    own = replace(IDEA, component="edge")
+    assert content.fallen(before, before, own) == []
+    assert content.fallen(before, before, own, ["store"]) == ["till"]
 
 
 def test_what_was_said_before_the_look_counts_no_more() -> None:
@@ -150,3 +189,15 @@ def test_of_a_log_that_rushed_it_is_only_asked_whether_it_does_still() -> None:
     flood = replace(IDEA, category="log-flood", locus=f"/etc/x.ini, {LOG}", proof="true")
     assert content.logs(machine(BAD), flood) == []
     assert content.logs(machine(BAD), replace(flood, locus="/var/log/other.log")) == [LOG]
+
+
+def test_what_fell_with_an_earlier_remedy_is_started_before_it_is_called_resolved() -> None:
+    told = BriefService("till", ("store",)), BriefService("store")
+    brief = replace(BRIEF, services=(*BRIEF.services, *told))
+    status = "edge  RUNNING  pid 7, uptime 0:00:10\nstore  RUNNING  pid 8, uptime 0:00:10\n"
+    seen = [Seen(probes.STATUS, f"{status}till  FATAL  Exited\n")]
+    first = replace(IDEA, component="store", fix=("supervisorctl restart store",))
+    last = replace(IDEA, component="edge", fix=("supervisorctl restart edge",))
+    tried = Tried(ideas=[first, last], done=[*first.fix, *last.fix], seen=seen, status=seen)
+    move = next(investigate._raise_others(last, tried, brief))
+    assert move.calls[0].arguments["command"] == "supervisorctl restart till"

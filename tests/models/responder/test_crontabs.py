@@ -1,11 +1,12 @@
 """What cron makes of a table, and the rules that follow, over what commands printed once."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 from hermes_agent.models.responder.brief import Brief, BriefCheck
-from hermes_agent.models.responder.rules import crontabs
+from hermes_agent.models.responder.rules import crontabs, tables
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.rules.jobs import missed, stirs, taken_over
 from hermes_agent.models.responder.rules.scripts import first_line
@@ -70,9 +71,9 @@ def test_a_percent_sign_is_escaped() -> None:
 def test_a_program_is_found_where_it_lies() -> None:
     seen = {lies("tally", "root"): "/opt/tools/bin/tally\n"}
     found = best("* * * * * root tally /data/digest.txt", head="PATH=/usr/bin:/bin\n", **seen)
-    assert "PATH=/opt/tools/bin:/usr/bin:/bin" in found.fix[1]
+    assert "PATH=/usr/bin:/bin:/opt/tools/bin" in found.fix[1]
     found = best("* * * * * root tally /data/digest.txt", **seen)
-    assert "1i PATH=/opt/tools/bin:" in found.fix[1]
+    assert re.search(r"1i PATH=\S+:/opt/tools/bin'", found.fix[1])
 
 
 def test_a_line_gets_the_times_that_people_tell() -> None:
@@ -84,6 +85,13 @@ def test_a_line_gets_the_times_that_people_tell() -> None:
 def test_a_line_of_another_that_cannot_be_read_is_put_out() -> None:
     found = best("* * * * * root /srv/digest\n61 * * * * root /srv/other")
     assert "# 61 * * * * root /srv/other" in found.fix[1]
+
+
+def test_a_line_that_is_a_remark_comes_back_however_it_was_made_one() -> None:
+    for mark in ("#", "# ", "#- ", "##", "#OFF ", "# jo, 3.11.: "):
+        for line in ("*/1 * * * * root /srv/digest", "5 3 * * mon-fri root /srv/digest"):
+            edit = best(f"{mark}{line}").fix[1]
+            assert f"|{line}|" in edit.replace("'", "")
 
 
 def test_a_line_without_a_user_gets_one() -> None:
@@ -100,13 +108,60 @@ def test_how_a_table_lies_there_counts() -> None:
 
 
 def test_a_file_that_keeps_a_script_from_its_work_is_put_aside() -> None:
-    text = "#!/bin/sh\nSTATE=/var/lib/digest\n[ -e $STATE/paused ] && exit 0\nls > /data/x\n"
     flag = "/var/lib/digest/paused"
-    found = best("* * * * * root /srv/digest", **{
-        probes.show("/srv/digest"): text,
-        probes.walk(flag): f"f: {flag}\n-rw-r--r-- root root paused\n",
-    })  # fmt: skip
-    assert found.fix[0].startswith(f"mv -T --backup=numbered {flag} ")
+    guards = (
+        "[ -e $STATE/paused ] && exit 0",
+        "[ ! -e $STATE/paused ] || exit 0",
+        f"if os.path.exists('{flag}'):\n    sys.exit()",
+    )
+
+    def kept(guard: str, why: str) -> Idea:
+        return best("* * * * * root /srv/digest", **{
+            probes.show("/srv/digest"): f"#!/bin/sh\nSTATE=/var/lib/digest\n{guard}\nls > /x\n",
+            probes.walk(flag): f"f: {flag}\n-rw-r--r-- root root paused\n",
+            probes.show(flag): why,
+        })  # fmt: skip
+
+    for guard in guards:
+        assert kept(guard, "").fix[0].startswith(f"mv -T --backup=numbered {flag} ")
+        assert kept(guard, "until the migration is over").score < ACT
+
+
+def test_a_lock_of_a_run_that_is_gone_may_be_a_folder_and_nobody_may_speak_of_it() -> None:
+    lock = "/srv/state/digest.busy"
+    for guard in (f"mkdir {lock} 2>/dev/null || exit 0", f"if [ -d {lock} ]; then exit 1; fi"):
+        seen = {
+            probes.show("/srv/digest"): f"#!/bin/sh\n{guard}\nls > /data/x\n",
+            probes.show(lock): f"cat: {lock}: Is a directory",
+            probes.holders(lock): "",
+        }
+        found = best("* * * * * root /srv/digest", **seen)
+        assert found.fix[0].startswith(f"mv -T --backup=numbered {lock} ")
+
+
+def test_a_file_at_which_a_script_goes_away_and_that_it_else_makes_is_a_lock() -> None:
+    lock = "/srv/state/digest.busy"
+    guard = 'mine={}\nif [ -s "$mine" ]; then\n  echo "$(cat $mine) is on it"\n  exit 75\nfi\n'
+    seen = {
+        probes.show("/srv/digest"): f'#!/bin/bash\n{guard.format(lock)}echo "$$ a" > "$mine"\n',
+        probes.show(lock): "31877 pier-3\n",
+        probes.holders(lock): "",
+    }
+    found = best("* * * * * root /srv/digest", **seen)
+    assert found.fix[0].startswith(f"mv -T --backup=numbered {lock} ")
+
+
+def test_that_there_is_no_such_program_is_said_in_many_ways() -> None:
+    for said in (
+        "/srv/digest: 3: tally: not found", "/srv/digest: line 3: tally: command not found",
+        "env: 'tally': No such file or directory",
+        "timeout: failed to run command 'tally': No such file or directory",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'tally'",
+        'Can\'t exec "tally": No such file or directory at /srv/digest line 3.',
+    ):  # fmt: skip
+        found = tables._NOT_FOUND.search(said)
+        assert found is not None
+        assert "tally" in found.groups()
 
 
 def test_a_script_is_run_by_what_is_there() -> None:
@@ -188,6 +243,9 @@ def test_a_table_that_was_taken_out_comes_back_from_where_only_few_may_write() -
 
     assert any("&& cp -n /root/cron/digest " in one for one in taken("/root/cron/digest"))
     assert not any("/home/ann/digest" in one for one in taken("/home/ann/digest"))
+    assert not taken("/root/lib/digest.py")
+    row = "they may go on to digest whatever was given"
+    assert not taken("/root/notes")
 
 
 def test_a_table_of_somebody_else_is_not_made_one_of_root(tmp_path: Path) -> None:
@@ -232,3 +290,15 @@ def test_what_a_job_lacks_is_looked_for_at_the_job_that_makes_it() -> None:
     assert any(made in line for line in found.evidence)
     well = best("", **{**shown, probes.tail(log): f"read {made}, 7 rows\n"})
     assert not any("fetch" in one for one in well.fix), "it is there"
+
+
+def test_what_only_begins_as_a_table_is_called_is_no_copy_of_it() -> None:
+    spool, line = "/var/spool/cron/crontabs/root", "* * * * * /srv/digest"
+    for copy, told, wanted in (
+        ("/usr/local/cuda-13.0/include/roots.h", "#ifndef ROOTS\n< double root(double x);", False),
+        ("/root/before-move/root", "double root(double x);", False),
+        ("/root/before-move/root", "* * * * * /srv/digest --all", True),
+    ):
+        found = f"==> lines <==\n1 {spool}\n==> {copy} <==\n1c1\n< {told}\n---\n> {line}\n"
+        idea = best(line, table=spool, **{probes.copies(spool): found})
+        assert (copy in " ".join(idea.fix)) is wanted

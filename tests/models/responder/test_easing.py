@@ -3,6 +3,7 @@
 from collections.abc import Generator
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolCall, ToolMessage
 from hermes_agent.models.responder.brief import Brief, BriefService
@@ -91,6 +92,15 @@ def test_whoever_is_handed_it_finds_it_as_it_was_but_for_what_runs_again() -> No
     tried = Tried(ideas=[IDEA], done=list(IDEA.fix), seen=seen(FELL))
     assert not list(looked_back(BRIEF, seen(), tried))
     assert tried.kept == [IDEA]
+
+
+def test_what_was_changed_again_for_good_is_not_taken_back() -> None:
+    later = replace(IDEA, claim="it starts again", fix=(f"ln -sfn /srv/a {CONF}",), undo="")
+    tried = Tried(ideas=[IDEA, later], done=[*IDEA.fix, *later.fix], useful=[IDEA, later])
+    tried.kept = [later]
+    assert not list(given_back(tried))
+    tried.kept, tried.done = [], [*IDEA.fix]
+    assert len(list(given_back(tried))) == 1
 
 
 def test_what_is_not_mended_is_taken_back_before_people_are_asked() -> None:

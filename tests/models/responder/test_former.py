@@ -3,7 +3,7 @@
 from hermes_agent.models.responder.brief import Brief, BriefCheck
 from hermes_agent.models.responder.rules import former
 from hermes_agent.models.responder.rules.clock import clock
-from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.ideas import ACT, Idea
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -120,6 +120,25 @@ def test_a_file_that_says_the_number_of_a_release_says_the_one_before() -> None:
         former.tellers("/srv/shop-green", "r12"): "/srv/shop-green/CURRENT:1:r12\n",
     })  # fmt: skip
     assert "s|r12|r11|" in best(machine).fix[1]
+
+
+def test_which_release_a_file_says_counts_more_where_it_was_written_lately() -> None:
+    listed = "".join(
+        f"drwxr-xr-x 2 root root 60 2026-1{n}-01 10:00:00.0 +0000 r1{n}\n" for n in (1, 2)
+    )
+    teller = "/srv/shop-green/run.properties"
+
+    def sure(changed: str) -> bool:
+        machine = case("shop-green", **{
+            probes.PROCESSES: "  9  1 root S 0 0.0 900 70 python3 /srv/shop-green/r12/shop.py\n",
+            probes.rows("/srv/shop-green"): listed,
+            probes.CHANGED: f"36 {NOW - 90}.0 root {changed}\n",
+            former.tellers("/srv/shop-green", "r12"): f"{teller}:1:app.release=r12\n",
+        })  # fmt: skip
+        return best(machine).score >= ACT
+
+    assert sure(teller)
+    assert not sure("/srv/shop-green/other.properties")
 
 
 def test_names_that_only_begin_alike_are_no_family() -> None:

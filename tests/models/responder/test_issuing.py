@@ -93,3 +93,40 @@ def test_a_certificate_gets_the_key_that_belongs_to_it() -> None:
         **{probes.tail("/var/log/web.out"): said},
     )
     assert "cp /root/a.new.key /etc/tls/a.key" in best(machine).fix
+
+
+def test_what_only_speaks_of_certificates_makes_none() -> None:
+    wanted = Wanted("a.test", "/etc/tls/a.pem")
+
+    def made(text: str) -> list[str]:
+        seen = {TOOLS: f"\n==> /srv/pki/issue <==\n{text}\n", probes.mentions("issue"): ""}
+        return issuing.calls(case("", **seen), wanted)[0]
+
+    assert made("#!/bin/sh\n# issue NAME\nopenssl x509 -req -in $1.csr") == [
+        "/srv/pki/issue a.test"
+    ]
+    assert made("#!/bin/sh\n# issue NAME: notes what is wrong with an x509 thing\nmail $1") == []
+
+
+def test_who_asks_may_tell_that_a_certificate_has_run_out() -> None:
+    ended = f"==> /etc/tls/a.pem <==\n{WHOSE}{ENDED}public=1\n"
+    said = "[error] 8#8: upstream SSL certificate verify error while handshaking to 127.0.0.1:7443"
+    front = "\n==> /etc/supervisor/conf.d/front.conf <==\n[program:front]\ncommand=/srv/front\n"
+    heard = 'LISTEN 0 64 127.0.0.1:7443 0.0.0.0:* users:(("run",pid=8,fd=3))\n'
+    listed = "PID PPID USER STAT NI %CPU RSS ELAPSED COMMAND\n8 1 app S 0 0.1 900 99 /srv/web/run\n"
+    seen = {
+        probes.PROGRAMS: PROGRAMS + front, probes.LISTENERS: heard, probes.PROCESSES: listed,
+        probes.STATUS: f"{STATUS}front  RUNNING  pid 9, uptime 1:10\n", TOOLS: "",
+    }  # fmt: skip
+
+    def score(line: str) -> float:
+        logs = f"==> /var/log/front.log <==\n{line}\n"
+        check = BriefCheck("c", "curl http://127.0.0.1:80/", "502", 22, False)
+        shown = {**seen, probes.LOGS: logs, probes.CERTIFICATES: ended, probes.JOBS: "",
+                 probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000"}  # fmt: skip
+        machine = Case(Brief("inc-1", service="front", check=check), [
+            Seen(command, text) for command, text in shown.items()
+        ])  # fmt: skip
+        return max(idea.score for idea in certificate(machine) if idea.component == "web")
+
+    assert score(said) > score("[error] nothing of the kind")

@@ -1,9 +1,12 @@
 """Rules for how a program is started, for who has its port, and for what it keeps."""
 
+import shlex
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from hermes_agent.models.responder.brief import Brief, BriefCheck, BriefService
-from hermes_agent.models.responder.rules import entry, port, state
+from hermes_agent.models.responder.rules import entry, listed, port, state
 from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
@@ -209,15 +212,63 @@ def test_an_entry_that_was_put_aside_is_taken_in_again() -> None:
     status = "nginx    RUNNING   pid 20, uptime 0:10:00\n"
     programs = PROGRAMS[PROGRAMS.index("==> /etc/supervisor/conf.d/nginx") :]
     looked = ((probes.STATUS, status), (probes.PROGRAMS, programs))
-    wants = best(entry.unlisted, case("", *looked)).wants
+    wants = best(listed.unlisted, case("", *looked)).wants
     grep = next(one for one in wants if one.startswith("grep"))
     off = f"{ENTRY}.off"
-    seen = case("", *looked, (grep, f"{off}\n"), (entry.REREAD, "No config updates"),
+    seen = case("", *looked, (grep, f"{off}\n"), (listed.REREAD, "No config updates"),
                 (probes.copies(off), "==> lines <==\n"))  # fmt: skip
-    assert best(entry.unlisted, seen).fix == (
+    assert best(listed.unlisted, seen).fix == (
         f"cp -p {off} {ENTRY}", "supervisorctl reread", "supervisorctl update shop",
         "supervisorctl restart shop",
     )  # fmt: skip
+
+
+def test_an_entry_that_the_supervisor_cannot_read_is_written_as_it_reads_it() -> None:
+    status = "nginx    RUNNING   pid 20, uptime 0:10:00\n"
+    rows = 'environment=KEY="a%Tb%%c",HERE="%(here)s"\nautorestart=alway\n'
+    programs = PROGRAMS.replace("stdout_logfile", f"{rows}stdout_logfile", 1)
+    looked = ((probes.STATUS, status), (probes.PROGRAMS, programs))
+    grep = next(x for x in best(listed.unlisted, case("", *looked)).wants if x.startswith("grep"))
+    where = f"in section 'program:shop' (file: '{ENTRY}')"
+
+    def mended(refused: str) -> str:
+        told = (listed.REREAD, f"ERROR: CANT_REREAD: {refused} {where}")
+        return best(listed.unlisted, case("", *looked, (grep, f"{ENTRY}\n"), told)).fix[1]
+
+    sign = "Format string 'KEY=\"a%Tb\"' for 'environment' is badly formatted: unsupported format"
+    assert 'KEY="a%%Tb%%c",HERE="%(here)s"' in mended(sign)
+    assert ";autorestart=alway" in mended("invalid 'autorestart' value 'alway'")
+
+
+def test_a_sign_in_a_secret_is_doubled_without_a_look_at_it(tmp_path: Path) -> None:
+    status = "nginx    RUNNING   pid 20, uptime 0:10:00\n"
+    hidden = 'environment=TZ="%(here)s",DB_PASSWORD="[redacted:password]",NAME="shop"'
+    programs = PROGRAMS.replace("stdout_logfile", f"{hidden}\nstdout_logfile", 1)
+    looked = ((probes.STATUS, status), (probes.PROGRAMS, programs))
+    grep = next(x for x in best(listed.unlisted, case("", *looked)).wants if x.startswith("grep"))
+
+    def idea(key: str) -> Idea:
+        refused = (
+            f"ERROR: CANT_REREAD: Format string '{hidden.partition('=')[2]}' for '{key}' is badly "
+            "formatted: unsupported format character 'T' (0x54) at index 28 in section "
+            f"'program:shop' (file: '{ENTRY}')"
+        )
+        told = (listed.REREAD, refused)
+        return best(listed.unlisted, case("", *looked, (grep, f"{ENTRY}\n"), told))
+
+    found = idea("environment")
+    assert "badly formatted" in found.evidence[0]
+    assert "[redacted:" not in " ".join((*found.fix, *found.evidence, found.undo))
+    assert not idea("command").fix
+    (change,) = (one for one in found.fix if one.startswith("sed"))
+    place = tmp_path / "shop.conf"
+    row = 'environment=TZ="%(here)s",DB_PASSWORD="a%Tb%%c%%%d%",N="%%(here)s"\n'
+    other = "[program:other]\nenvironment=A=50%\n"
+    place.write_text(f"[program:shop]\ncommand=x %d\n{row}{other}")
+    for _ in range(2):  # what is right already stays
+        subprocess.run([*shlex.split(change)[:-1], str(place)], check=True)
+        right = 'environment=TZ="%(here)s",DB_PASSWORD="a%%Tb%%c%%%%d%%",N="%%(here)s"\n'
+        assert place.read_text() == f"[program:shop]\ncommand=x %d\n{right}{other}"
 
 
 def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
@@ -231,7 +282,7 @@ def test_a_file_that_is_damaged_is_replaced_by_its_last_copy_and_kept() -> None:
     idea = best(state.damaged, seen)
     assert idea.fix[:2] == (
         f"cp -p -T --backup=numbered {path} /var/tmp/var-opt-shop-state.json.replaced",
-        f"cp -p {path}.bak {path}",
+        f"cp {path}.bak {path}",
     )  # fmt: skip
     shut = case(f"fatal: cannot read {path}: Permission denied\n", (state.beside(path), rows))
     assert not list(state.damaged(shut))

@@ -50,8 +50,9 @@ def test_how_many_are_kept_is_no_switch_and_other_places_are_not_meant() -> None
 
 def test_what_somebody_needs_is_kept_however_much_it_is() -> None:
     text = "DUMP_BACKUPS=on\nSTORE_UPLOADS=on\nRECORD_AUDIT=on\nTRACE_BACKUPS=/vol/backups\n"
+    text += "RECORD_FRAUD=on\nSAVE_VIRUSES=on\n"
     seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): text}
-    for folder in ("/vol/backups", "/vol/uploads", "/vol/audit"):
+    for folder in ("/vol/backups", "/vol/uploads", "/vol/audit", "/vol/fraud", "/vol/viruses"):
         assert not list(hoards.switches(case(seen), "depot", folder))
 
 
@@ -239,7 +240,7 @@ def test_levels_by_number_are_not_made_louder() -> None:
         seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): f"{key}={value}\n"}
         found = [edit for _, _, edit in flood.loud(case(seen), "depot")]
         assert bool(found) is bool(quiet), key
-        assert not quiet or f"\\1{quiet}\\2" in found[0]
+        assert not quiet or f"\\1{quiet}\\3" in found[0]
 
 
 def test_logs_of_databases_are_neither_emptied_nor_cleared_away() -> None:
@@ -340,3 +341,128 @@ def test_whoever_speaks_in_a_log_of_many_is_the_one_that_is_too_loud() -> None:
     for text, who in (([line] * 9, "report"), ([line, "Nov 15 20:03:11 host a: b", "c"], "depot")):
         told_so = seen | {probes.tail("/vol/log/all.log"): "\n".join(text)}
         assert flood.speaker_of(case(told_so), "/vol/log/all.log", "depot") == who
+
+
+def changed(path: str) -> dict[str, str]:
+    return {probes.CHANGED: f"99 {NOW - 60} root {path}"}
+
+
+def test_memory_that_is_kept_for_a_look_is_switched_off_in_whatever_form_it_stands() -> None:
+    told_of = {
+        probes.VITALS: "7 has 990 of 1000 bytes", probes.AGAIN: "", probes.CLIENTS: "",
+        probes.copies(ENV): "==> lines <==\n2", **changed(ENV),
+    }  # fmt: skip
+    for text, edit in (
+        ("PORT=7400\nAPP_DEBUG=1\n", "\\1" + "0\\3"), ("trace: on\nport: 7400\n", "true|yes|on"),
+        ('{"port": 7400, "profile": true}', "profile"), ("DEBUG=off\nPORT=7400\n", ""),
+    ):  # fmt: skip
+        seen = told_of | {probes.PROGRAMS: WITH_ENV, probes.show(ENV): text}
+        best = max(leaks.leaking(case(seen, "MemoryError")), key=lambda idea: idea.score)
+        assert (edit in told([best.fix])) if edit else "sed" not in told([best.fix]), text
+    flagged = WITH_ENV.replace("--env-file", "--profile --env-file")
+    entry = next(iter(case({probes.PROGRAMS: flagged}).definitions.values())).path
+    seen = told_of | {probes.PROGRAMS: flagged, probes.copies(entry): "", **changed(entry)}
+    best = max(leaks.leaking(case(seen, "MemoryError")), key=lambda idea: idea.score)
+    assert "--?profile" in told([best.fix])
+
+
+def test_spans_of_time_are_read_by_their_unit_or_their_key() -> None:
+    for key, value, seconds in (
+        ("keepalive_timeout", "2h", 7200), ("idle_timeout", "43200", 43200),
+        ("idleTimeoutMs", "7200000", 7200), ("timeout", "30000", 30), ("keepAlive", "90m", 5400),
+        ("idle-minutes", "720", 43200), ("ttl", "forever", 0), ("keepalive_requests", "9x", 0),
+    ):  # fmt: skip
+        assert hoards.span(key, value) == seconds, key
+
+
+def test_connections_that_stay_for_hours_are_let_go_as_others_are() -> None:
+    sockets = "\n".join(
+        f"lrwx------ 1 app app 64 Nov 15 20:01 {n} -> socket:[{33436 + n}]" for n in range(3, 63)
+    )
+    for text, better in (
+        ("PORT=7400\nIDLE_TIMEOUT=12h\n", "15s"), ("PORT=7400\nidle_seconds=43200\n", "15"),
+        ("PORT=7400\nIDLE_TIMEOUT=12s\n", ""),
+    ):  # fmt: skip
+        seen = OPEN | changed(ENV) | {
+            probes.show(ENV): text, probes.descriptors(7): sockets, probes.copies(ENV): "",
+        }  # fmt: skip
+        best = max(leaks.descriptors(case(seen, "cannot go on")), key=lambda idea: idea.score)
+        assert (
+            (better.replace("15", "5") + "\\3" in told([best.fix]))
+            if better
+            else ("sed" not in told([best.fix]))
+        )
+
+
+def test_a_bound_that_is_many_times_what_others_have_is_made_as_theirs() -> None:
+    sheet = "/app/other/.env"
+    entry = "\n==> /etc/supervisor/conf.d/other.conf <==\n[program:other]\ncommand=x --env-file="
+    for mine, theirs, better in (("500000", "64", "64"), ("500", "64", ""), ("500000", "0", "")):
+        known = case(
+            {
+                probes.PROGRAMS: f"{WITH_ENV}{entry}{sheet}\n", **changed(ENV),
+                probes.show(ENV): f"CACHE_ENTRIES={mine}\n",
+                probes.show(sheet): f"CACHE_ENTRIES={theirs}\n",
+            }
+        )  # fmt: skip
+        both = replace(known.brief, services=(BriefService("depot"), BriefService("other")))
+        found = list(hoards.unlike(Case(both, known.observed), "depot"))
+        assert [one.better for one in found] == ([better] if better else [])
+
+
+def test_who_reads_its_own_log_by_a_pattern_is_not_only_started_anew() -> None:
+    log, wide = "/vol/live/logs/depot.log", "/vol/live/logs/*"
+
+    def found(told: str, user: str = "root") -> list[str]:
+        flags = f"--lines={told} --log-file={log}"
+        entry = ENTRY.replace("--data=/vol/live --log-file=/vol/log/now", flags)
+        ran = PROCESSES.replace("1 app ", f"1 {user} ")
+        seen = {
+            probes.PROGRAMS: entry, probes.PROCESSES: ran, echoes.elsewhere("depot.log"): log,
+        }  # fmt: skip
+        machine = case(seen)
+        assert echoes.is_echo(machine, "depot", log) is (told == wide)
+        quiet = flood._quietened(machine, "depot", "it floods", log, (), ())
+        assert any("started anew" in one.claim for one in quiet) is (told != wide)
+        return [told_of for one in echoes.echoes(machine, "depot", log) for told_of in one.fix]
+
+    assert any("/var" in one and "depot.log" in one for one in found(wide)[1:])
+    assert not found("/vol/live/logs/web.log")
+    assert not found(wide, "app")  # it may not write elsewhere
+
+
+def test_how_long_what_people_need_is_kept_is_for_them_to_say() -> None:
+    sheet = "/app/other/.env"
+    entry = "\n==> /etc/supervisor/conf.d/other.conf <==\n[program:other]\ncommand=x --env-file="
+    for key, spared in (("CACHE_MAX", False), ("BACKUP_MAX", True), ("AUDIT_MAX", True)):
+        known = case(
+            {
+                probes.PROGRAMS: f"{WITH_ENV}{entry}{sheet}\n", **changed(ENV),
+                probes.show(ENV): f"{key}=500000\n", probes.show(sheet): f"{key}=64\n",
+            }
+        )  # fmt: skip
+        both = replace(known.brief, services=(BriefService("depot"), BriefService("other")))
+        assert bool(list(hoards.unlike(Case(both, known.observed), "depot"))) is not spared, key
+
+
+def test_what_a_setting_calls_passing_is_not_what_people_keep() -> None:
+    for key, kept in (("session_dir", False), ("cacheDir", False), ("papers_dir", True)):
+        seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): f"{key}=/vol/visitors\n"}
+        assert room.kept_for_good(case(seen), "/vol/visitors", "/vol") is kept, key
+
+
+def test_what_says_too_much_is_quietened_whatever_its_setting_is_called() -> None:
+    for text, quiet in (
+        ("[log]\nthreshold = \"trace\"\n", True), ("[output]\nmode = \"verbose\"\n", True),
+        ("[log]\nthreshold = 10\n", True), ("[memory]\nthreshold = 90\n", False),
+        ("[audit]\nmode = \"trace\"\n", False),
+    ):  # fmt: skip
+        seen = {probes.PROGRAMS: WITH_ENV, probes.show(ENV): text}
+        assert bool(list(flood.loud(case(seen), "depot"))) is quiet, text
+    flagged = WITH_ENV.replace("--env-file", "--log-requests --env-file")
+    (only,) = flood.loud(case({probes.PROGRAMS: flagged}), "depot")
+    assert "/^command/s/ --log-requests( |$)" in only[2]
+    start = "/app/depot/start.sh"
+    wrapped = WITH_ENV.replace("python3 /app/depot/main.py", start)
+    seen = {probes.PROGRAMS: wrapped, probes.show(start): "#!/bin/sh\nexec main --verbose -p 1\n"}
+    assert any(path == start for path, _, _ in flood.loud(case(seen), "depot"))

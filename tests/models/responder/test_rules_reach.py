@@ -11,6 +11,7 @@ from hermes_agent.models.responder.rules import (
     network,
     pool,
     postgres,
+    servers,
 )
 from hermes_agent.models.responder.rules.ideas import Idea, Rule, ranked
 from hermes_agent.models.responder.view import needed, probes
@@ -79,7 +80,7 @@ def test_a_record_that_leads_astray_is_set_right_where_it_stands() -> None:
         {
             probes.resolved(name): f"127.4.4.4 {name}",
             probes.mentions(name): f"/srv/zones/site:3:{name} 127.4.4.4",
-            names.DATAGRAMS: "UNCONN 0 0 127.0.0.9:53 0.0.0.0:*",
+            servers.DATAGRAMS: "UNCONN 0 0 127.0.0.9:53 0.0.0.0:*",
         },
     )
     idea = best(names.names, machine)
@@ -92,10 +93,12 @@ def test_a_resolver_that_nobody_answers_is_replaced_by_one_who_does() -> None:
     machine = case(
         f"ERROR till: lookup {name} on 127.0.0.9:53: server misbehaving",
         f'{{"backend": "http://{name}:6100"}}',
-        {names.DATAGRAMS: "UNCONN 0 0 127.0.0.77:53 0.0.0.0:*"},
+        {servers.DATAGRAMS: "UNCONN 0 0 127.0.0.77:53 0.0.0.0:*", servers.WRITTEN: ""},
     )
     failed = Seen(probes.resolved(name), "", 2)
-    machine = Case(machine.brief, [*machine.observed, failed])
+    silent = Seen(probes.asked("127.0.0.9", name), "", 124)
+    knows = Seen(probes.asked("127.0.0.77", name), " 12 34 81 80 00 01 00 01 00 00 00 00\n")
+    machine = Case(machine.brief, [*machine.observed, failed, silent, knows])
     assert "nameserver 127.0.0.77" in " ".join(best(names.names, machine).fix)
 
 
@@ -228,3 +231,18 @@ def test_where_many_work_at_once_nothing_is_started_anew_on_the_off_chance() -> 
     store = ENTRIES.replace("python3 /opt/vault/vault.py", "/usr/lib/postgresql/15/bin/postgres")
     anew = {idea.component for idea in last.anew(case("", "{}", {**seen, probes.PROGRAMS: store}))}
     assert anew == {"till"}
+
+
+def test_a_mark_that_settings_name_is_one_whatever_it_is_called() -> None:
+    mark = "/run/till/ejected"
+    look = "60 1794772900 app\n{}"
+
+    def fixed(said: str, text: str) -> list[Idea]:
+        machine = case(said, f'{{"tuning": {{"gate": "{mark}"}}}}',
+                       {cascade.mark(mark): look.format(text)})  # fmt: skip
+        return [one for one in cascade.resting(machine) if one.fix]
+
+    (idea,) = fixed(f"E1116 serving: turned off by {mark}: error", '{"last": "connect: refused"}')
+    assert idea.fix[0].startswith(f"mv -T --backup=numbered {mark} ")
+    assert not fixed(f"E1116 serving: turned off by {mark}: error", "people count the shelves")
+    assert not fixed(f"E1116 error: {mark}: invalid JSON, cannot read", '{"last": "refused"}')

@@ -305,6 +305,16 @@ def test_a_query_without_end_is_given_up_and_the_database_goes_on() -> None:
     assert not any("restart" in one for idea in found for one in idea.fix)
 
 
+def test_what_changes_a_database_goes_on_however_busy_it_is() -> None:
+    for doing, spared in (("SELECT", False), ("VACUUM", True), ("UPDATE", True), ("COPY", True)):
+        processes = PROCESSES.replace(
+            "python3 /app/depot/main.py --data=/vol/live",
+            f"postgres: app shop 127.0.0.1(41022) {doing}",
+        )
+        found = spinning({probes.PROCESSES: processes, probes.CLIENTS: ""}, BURNING.format(60, 8))
+        assert any(idea.fix for idea in found) is not spared, doing
+
+
 def test_marks_among_what_people_keep_are_moved_and_nothing_else() -> None:
     folder = "/vol/live"
     marks = f"900 900 {NOW}1 f|.||.seen .0001.seen\n60 0 {NOW}2 f||note-| note-x7"
@@ -369,3 +379,16 @@ def test_a_bound_that_was_taken_away_lately_is_set_again_where_nothing_was_kept(
     assert max(leaks.leaking(case(old, "no")), key=lambda idea: idea.score).fix == (
         "supervisorctl restart depot",
     )
+
+
+def test_a_script_that_writes_now_and_then_is_ended_before_its_file_is_moved() -> None:
+    seen = looked(rows((9_000_000, 30.0, "/vol/seen.out"))) | {
+        probes.mentions("/vol/seen.out"): "/home/kim/watch.py:3:out = '/vol/seen.out'",
+    }
+    best = max(space.full_disk(case(seen)), key=lambda one: one.score)
+    assert best.fix[0] == "kill 90"
+    assert "mv " in best.fix[-1]
+    other = {**seen, probes.mentions("/vol/seen.out"): "/home/kim/notes.txt:3:/vol/seen.out"}
+    old = seen | {LARGE: rows((9_000_000, 90_000.0, "/vol/seen.out"))}
+    for machine in (other, old):
+        assert not any("kill 90" in one.fix for one in space.full_disk(case(machine)))

@@ -92,12 +92,12 @@ def test_a_value_is_led_to_the_likest_of_those_that_are_taken() -> None:
 def test_a_setting_that_is_misspelt_is_called_as_the_program_calls_it() -> None:
     code = 'settings["session_seconds"]\nsettings["port"]\n'
     first = ideas("port = 80\nsesion_seconds = 5\n", "KeyError: 'session_seconds'", code)[0]
-    assert "s|sesion_seconds = 5|session_seconds = 5|" in first.fix[1]
+    assert "1session_seconds = 5|" in first.fix[1]
 
 
 def test_a_setting_that_nobody_knows_is_put_out_and_kept() -> None:
     found = ideas("port = 80\nturbo = 1\n", "error: unknown key 'turbo'", "settings['port']")
-    assert "|# turbo = 1|" in found[0].fix[1]
+    assert "# turbo = 1|" in found[0].fix[1]
     assert found[0].undo.startswith("cp ")
 
 
@@ -139,3 +139,29 @@ def test_a_mark_that_halts_a_service_is_moved_aside_if_nobody_has_it_open() -> N
         seen = [Seen(*one) for one in {**shown, probes.holders(mark): holders}.items()]
         found = [idea for idea in halted_by(Case(brief, seen)) if idea.fix]
         assert bool(found) is moved
+
+
+def test_a_row_that_is_repeated_word_for_word_is_the_one_that_it_does_not_take() -> None:
+    programs = "".join(
+        f"==> /etc/supervisor/conf.d/{name}.conf <==\n[program:{name}]\n"
+        f"command=python3 /srv/{name}/x.py /etc/{name}.conf\nstdout_logfile=/var/log/{name}.out\n\n"
+        for name in ("desk", "till")
+    )
+
+    def fixes(own: str, said: str) -> list[str]:
+        shown = {
+            probes.CLOCK: "1794772992 2026-11-15 20:03:12 UTC +0000",
+            probes.STATUS: "desk      FATAL     Exited too quickly\ntill      RUNNING   pid 9\n",
+            probes.PROGRAMS: programs,
+            probes.show("/srv/desk/x.py"): "",
+            probes.show("/etc/desk.conf"): own,
+            probes.show("/etc/till.conf"): "listen 2\ndaemonize no\n",
+            probes.tail("/var/log/desk.out"): f"{said}\nBad directive or wrong argument\n",
+        }
+        seen = [Seen(command, text) for command, text in shown.items()]
+        ideas = told(Case(Brief("inc-1", service="desk"), seen))
+        return [idea.fix[1] for idea in ideas if idea.score >= 0.7]
+
+    assert "daemonize no" in fixes("listen 1\ndaemonise no\n", ">>> 'daemonise no'")[0]
+    assert "daemonize no" in fixes("listen 1\ndaemonize noo\n", "line 2: daemonize noo")[0]
+    assert not fixes("listen 1\ndaemonise no\n", "it is said that daemonise no is the default")

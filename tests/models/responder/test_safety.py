@@ -22,19 +22,27 @@ from hermes_agent.models.responder.rules import (
     crowds,
     echoes,
     edits,
+    enders,
+    faked,
     former,
+    fresh,
+    hoards,
     holders,
     jobs,
     kept,
+    listed,
     lock,
     pieces,
     poison,
     port,
     postgres,
+    prepared,
     room,
     routes,
     scripts,
+    servers,
     shelves,
+    shifts,
     space,
     state,
     statement,
@@ -50,6 +58,7 @@ from hermes_agent.models.responder.rules.ideas import Idea
 from hermes_agent.models.responder.rules.mending import Row, mended
 from hermes_agent.models.responder.rules.release import history
 from hermes_agent.models.responder.rules.sed import basic, extended, replacement
+from hermes_agent.models.responder.steps import run_as
 from hermes_agent.models.responder.view import needed, parse, probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -75,7 +84,13 @@ def built(path: str, name: str) -> list[str]:
     place = ("127.0.0.1", 5432, name, name)
     session = postgres.Session(7, name, name, "1", "active", 9, (), name, "")
     ended, good = (chains.Part(path, at, "") for at in (1, 2))
+    kind = crowds.Kind(3, 0, True, name, name, name, name)
     return [
+        *swapped(path, name, f"{name}2", whole=True), listed._entries(name),
+        *faked.trued(path, f"FAKETIME=+2d {name}"), *faked.trued(path, f"FAKETIME='{name}'"),
+        prepared.told(name), *shifts._zero(path, name, name), *shifts._zero(path, name, "3 h"),
+        enders.Ender(path, name, name, True).proof, *port.silenced(name, path),
+        f"find /nowhere {kind.filter}",
         builds.shelved(path), *builds.installed(path, path), chains.replaced(ended, good),
         f"{{ {chains.taken(good)}; }}", echoes.elsewhere(name), kept.kept(path),
         holders.gone(place, name, session), holders.fewer(place, name, name, 3),
@@ -101,6 +116,10 @@ def built(path: str, name: str) -> list[str]:
         routes.edited(path, [(1, name, path)]), shelves.look(path), taken.look(path),
         taken.change(path, taken.Held(name, 1, ((name, False, name),))), room.heaps(path),
         lock.users(path), space.checkpoint(f"{path}-wal")[0],
+        probes.asked("127.0.0.1", name), hoards._unflagged(path, name),
+        servers.redirected(_case(), path, name, (name, "127.0.0.1")),
+        run_as((keeping(path), edits.changed(path, name, name, name))),
+        *fresh._set(path, f"{name} = 1", "1", name),
     ]  # fmt: skip
 
 

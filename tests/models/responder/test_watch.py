@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.models.responder import watch
@@ -11,7 +12,7 @@ from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.lasts import NEXT_MINUTE, lasts
 from hermes_agent.models.responder.moves import Answer, Call
 from hermes_agent.models.responder.rules.ideas import Idea
-from hermes_agent.models.responder.tried import Tried
+from hermes_agent.models.responder.tried import CASCADE, Tried, cause_of
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
@@ -42,6 +43,8 @@ def idea(category: str) -> Idea:
 def test_a_file_system_that_is_full_again_soon_is_not_mended() -> None:
     fills = "space /mnt/spool 200 700 1200 3920"
     assert "full again in 16 s" in watch.unrest(fills, before(), idea("disk-full"))
+    slowly = "space /mnt/spool 200 208 216 4904"
+    assert "full again in 1226 s" in watch.unrest(slowly, before(), idea("disk-full"))
     assert not watch.unrest("space /mnt/spool 200 201 202 4918", before(), idea("disk-full"))
     assert not watch.unrest("space / 200 700 1200 3920", before(), idea("disk-full"))
 
@@ -137,21 +140,57 @@ def answered(calls: Sequence[Call], counts: Iterator[int]) -> Answer:
 
 
 def test_after_a_leak_the_checks_ask_and_what_is_kept_of_that_is_counted() -> None:
-    for numbers, well in (
-        ((9, 9), True),
-        ((9, 20, 20, 31), False),
-        ((9, 20, 9, 20), True),  # it is given back after a while
-        ((9, 20, 20, 20), True),  # no more than so many are kept
+    for bound, numbers, well in (
+        (0, (9, 9), True),
+        (0, (9, 20, 20, 31, 31, 42), False),
+        (0, (9, 20, 20, 31, 31, 31), True),  # it was only begun
+        (16, (9, 20, 20, 31, 31, 42, 42, 42), True),  # a bound that was guessed is come to
+        (16, (9, 20, 20, 31, 31, 42, 42, 53), False),
+        (0, (9, 20, 9, 20), True),  # it is given back after a while
+        (0, (9, 20, 20, 20), True),  # no more than so many are kept
     ):
-        tried = Tried(ideas=[idea("descriptor-leak")], seen=before().observed)
+        own = replace(idea("descriptor-leak"), bound=bound)
+        tried = Tried(ideas=[own], seen=before().observed)
         work = lasts(before().brief, tried.ideas[-1], tried, due=True)
         calls, counts = next(work).calls, iter(numbers)
-        if len(numbers) > 2:
+        for _ in range(len(numbers) // 2 - 1):
             calls = work.send(answered(calls, counts)).calls
         with pytest.raises(StopIteration) as ended:
             work.send(answered(calls, counts))
         assert ended.value.value is well
         assert tried.doubted is not well
+
+
+def test_what_goes_on_must_do_so_a_while_later_too() -> None:
+    for again, well in ((f"memory 30 21700 22500 23300 0\n{AFTER}", False), (AFTER, True)):
+        tried = Tried(ideas=[idea("memory-leak")], seen=before().observed)
+        work = lasts(before().brief, tried.ideas[-1], tried, due=True)
+        first = next(work).calls
+        leaks = f"memory 30 20000 20800 21600 0\n{AFTER}"
+        looks = work.send(shown(first, leaks)).calls
+        assert [one.tool for one in looks] == ["terminal", "terminal", "incident"]
+        with pytest.raises(StopIteration) as ended:
+            work.send(shown(looks, again))
+        assert ended.value.value is well
+
+
+def test_what_was_seen_to_go_on_is_told_as_the_cause_where_nothing_mends_it() -> None:
+    leak, guess = idea("memory-leak"), Idea("unknown", "edge", "nobody knows", 0.2)
+    tried = Tried(ideas=[leak, guess], raised=[(guess, ()), (leak, ())], doubted=True)
+    assert tried.begun_again == [leak]
+    assert not Tried(ideas=[leak], raised=[(leak, ())]).begun_again
+    flood = Idea("log-flood", "edge", "it logs too much", 0.9, proof="true")
+    assert Tried(ideas=[flood], proofs=["true"], doubted=True).begun_again == [flood]
+
+
+def shown(calls: Sequence[Call], watched: str) -> Answer:
+    """Checks that hold, and what is watched meanwhile."""
+    texts = [
+        "edge: holds" if one.tool == "incident"
+        else watched if one.arguments["command"] == watch.WATCH else "" for one in calls
+    ]  # fmt: skip
+    pairs = zip(calls, texts, strict=True)
+    return Answer(tuple(ToolMessage(str(at), x.tool, text) for at, (x, text) in enumerate(pairs)))
 
 
 def test_what_helped_for_a_moment_tells_more_than_a_restart_that_was_a_guess() -> None:
@@ -190,3 +229,43 @@ async def test_checks_that_hold_while_the_room_runs_out_again_are_not_called_res
     assert not [one for one in machine.acts if one["action"] == "resolve"]
     handed = next(one for one in machine.acts if one["action"] == "escalate")
     assert "full again" in str(handed["summary"])
+
+
+def test_a_file_system_that_is_still_full_is_not_mended_though_nothing_rises() -> None:
+    full = "full space /mnt/spool 0"
+    about = Idea("log-flood", "edge", "it writes much", 0.9, "/mnt/spool/logs/edge.log")
+    assert "no room still" in watch.unrest(full, before(), about)
+    elsewhere = Idea("log-flood", "edge", "it writes much", 0.9, "/var/log/edge.log")
+    assert not watch.unrest(full, before(), elsewhere)
+    assert not watch.unrest("full space / 0", before(), elsewhere)  # it had room before
+    assert not watch.unrest(full, before(), idea("bad-config"))
+
+
+def test_what_is_as_good_as_full_is_among_what_is_watched() -> None:
+    script = watch.WATCH.replace(
+        watch._ONE, "printf 'space /a 100 1\\nspace /b 100 3\\nfiles /c 7 0\\nmemory 3 9\\n'"
+    ).replace("sleep 2", ":")
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert [row for row in ran.stdout.splitlines() if row.startswith("full")] == [
+        "full files /c 0", "full space /a 1"
+    ]  # fmt: skip
+
+
+def test_what_took_others_with_it_is_watched_though_they_were_mended_last() -> None:
+    leak = replace(idea("descriptor-leak"), fix=("supervisorctl restart edge",))
+    fallen = Idea(CASCADE, "till", "till gave up", 0.9, fix=("supervisorctl start till",))
+    seen = before().observed
+    at_once = Tried(ideas=[cause_of([leak, fallen])], seen=seen)
+    one_by_one = Tried(ideas=[leak, fallen], seen=seen, useful=[leak],
+                       earlier=[(leak, seen), (fallen, seen)])  # fmt: skip
+    refuted = Tried(ideas=[leak, fallen], seen=seen, earlier=[(leak, seen), (fallen, seen)])
+    for tried, watched in ((at_once, True), (one_by_one, True), (refuted, False)):
+        assert tried.ideas[-1].category == CASCADE
+        work = lasts(before().brief, tried.ideas[-1], tried, due=True)
+        calls, counts = next(work).calls, iter((9, 20, 20, 31, 31, 42))
+        assert ({"command": watch.COUNT} in [call.arguments for call in calls]) is watched
+        for _ in range(2 if watched else 0):
+            calls = work.send(answered(calls, counts)).calls
+        with pytest.raises(StopIteration) as ended:
+            work.send(answered(calls, counts))
+        assert ended.value.value is not watched

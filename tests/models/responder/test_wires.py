@@ -2,8 +2,9 @@
 
 import pytest
 
-from hermes_agent.models.responder.rules import wires
+from hermes_agent.models.responder.rules import queues, wires
 from hermes_agent.models.responder.rules.ideas import ACT
+from hermes_agent.models.responder.rules.sysctls import as_declared
 from hermes_agent.models.responder.rules.wires import Cut
 
 LOOP = "1: lo: <LOOPBACK,UP> mtu 65536 state UNKNOWN\\    link/loopback 00:00:00:00:00:00 brd 0\n"
@@ -33,14 +34,14 @@ def test_a_link_that_does_not_ask_who_is_where_asks_again() -> None:
 
 def test_a_queue_that_loses_much_is_taken_away_and_one_that_only_waits_is_not() -> None:
     loses = "qdisc netem 8001: dev eth0 root refcnt 2 limit 1000 loss 90%"
-    assert done(list(wires.lossy(loses))) == [
+    assert done(list(queues.lossy(loses))) == [
         ("tc qdisc del dev eth0 root", "tc qdisc add dev eth0 root netem limit 1000 loss 90%")
     ]
-    assert list(wires.lossy(loses.replace("loss 90%", "loss random 40%")))
-    assert list(wires.lossy("qdisc blackhole 8001: dev eth0 root"))
+    assert list(queues.lossy(loses.replace("loss 90%", "loss random 40%")))
+    assert list(queues.lossy("qdisc blackhole 8001: dev eth0 root"))
     for well in ("loss 2%", "delay 20ms"):
-        assert not list(wires.lossy(loses.replace("loss 90%", well)))
-    assert not list(wires.lossy("qdisc noqueue 0: dev eth0 root refcnt 2"))
+        assert not list(queues.lossy(loses.replace("loss 90%", well)))
+    assert not list(queues.lossy("qdisc noqueue 0: dev eth0 root refcnt 2"))
 
 
 def test_rules_below_those_for_addresses_are_known_by_the_tool_that_lists_them() -> None:
@@ -158,18 +159,28 @@ def test_a_setting_of_the_kernel_is_what_files_say_and_nobody_hides() -> None:
     assert not list(wires.unset(near.replace("= 8", "= 1"), ""))
 
 
+def test_a_setting_that_a_file_of_the_machine_declares_is_taken_from_there() -> None:
+    [cut] = wires.unhanded("net.ipv4.ip_forward = 0\n", ["10.1.0.254"], ["10.1.0.254"], TO)
+    declared = "/etc/sysctl.d/20-net.conf:net.ipv4.ip_forward = {}\n/etc/x:net.core.rmem_max=1\n"
+    assert as_declared(cut, declared.format(1)).fix == "sysctl -p /etc/sysctl.d/20-net.conf"
+    assert as_declared(cut, declared.format(0)).fix == cut.fix
+    assert as_declared(cut, "").fix == cut.fix
+
+
 def test_a_queue_is_put_back_as_it_was_and_one_with_classes_is_shown_before() -> None:
-    thin = wires.throttled("qdisc tbf 8001: dev veth0 root refcnt 2 rate 2Kbit burst 1600b lat 30s")
+    thin = queues.throttled(
+        "qdisc tbf 8001: dev veth0 root refcnt 2 rate 2Kbit burst 1600b lat 30s"
+    )
     assert thin is not None
     assert (thin.fix, thin.undo) == (
         "tc qdisc del dev veth0 root",
         "tc qdisc add dev veth0 root handle 8001: tbf rate 2Kbit burst 1600b lat 30s",
     )
-    shaped = wires.throttled("qdisc htb 1: dev eth0 root refcnt 2 r2q 10 default 0x10")
+    shaped = queues.throttled("qdisc htb 1: dev eth0 root refcnt 2 r2q 10 default 0x10")
     assert shaped is not None
     assert shaped.score < thin.score
     assert shaped.fix.startswith("tc class show dev eth0 && tc filter show dev eth0 && ")
-    assert wires.throttled("qdisc fq_codel 0: dev eth0 root refcnt 2 limit 10240p") is None
+    assert queues.throttled("qdisc fq_codel 0: dev eth0 root refcnt 2 limit 10240p") is None
 
 
 def test_who_is_to_hand_on_nothing_by_its_files_is_told_otherwise_last() -> None:
@@ -177,3 +188,20 @@ def test_who_is_to_hand_on_nothing_by_its_files_is_told_otherwise_last() -> None
     [cut] = wires.unhanded(off, own, own, TO)
     [meant] = wires.unhanded(off, own, own, TO, "net.ipv4.ip_forward = 0\n")
     assert meant.score < ACT < cut.score
+
+
+SHARED = """\
+*filter
+:scan - [0:0]
+[9:540] -A INPUT -p tcp -m multiport --dports 9,7100,7777 -j scan
+[4:240] -A INPUT -p tcp -m tcp --dport 23 -j scan
+[13:780] -A scan -m comment --comment "ticket 44" -j DROP
+"""
+
+
+def test_of_a_chain_for_many_only_the_way_into_it_is_shut() -> None:
+    (cut,) = wires.filtered(SHARED, "10.77.0.40", 7100, far=True)
+    assert cut.fix == "iptables -D INPUT -p tcp -m multiport --dports 9,7100,7777 -j scan"
+    assert cut.undo == "iptables -I INPUT 1 -p tcp -m multiport --dports 9,7100,7777 -j scan"
+    (cut,) = wires.filtered(SHARED.replace("--dport 23 -j", "-j"), "10.77.0.40", 7100, far=True)
+    assert cut.fix.startswith("iptables -D scan ")

@@ -83,6 +83,9 @@ class Box:
         for program in world.programs:
             if program.autostart and program.ready:
                 self.wait(program.ready, node=program.node)
+        if any(program.autostart and program.start_seconds for program in world.programs):
+            # Who ends while the supervisor still calls it starting is started again.
+            self.run("while supervisorctl status | grep -q STARTING; do sleep 0.1; done")
 
     def run(self, text: str, *, check: bool = True, node: str = "", seconds: float = 60.0) -> Ran:
         """A line of bash, as root of the box."""

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from math import gcd
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import yaml
@@ -20,12 +21,21 @@ from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.world import Truth, World
 
 HERE = Path(__file__).parent
+Tier = Literal["practised", "held", "foreign"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+FILES: dict[Tier, str] = {"practised": "practice*.py", "held": "held.py", "foreign": "foreign.py"}
+"""Where the scenes of each are."""
+TOLD: dict[Tier, str] = {"practised": "practised", "held": "held out", "foreign": "foreign"}
 
 
 class Variants(Struct, frozen=True, forbid_unknown_fields=True):
-    train: tuple[str, ...]
+    practised: tuple[str, ...]
     held: tuple[str, ...] = ()
-    """Kept apart: what is measured with them was never practised."""
+    """Kept apart: what is measured with them was never practised. Each fault comes about as one
+    that is practised does, on a machine and in words that nobody had in mind."""
+    foreign: tuple[str, ...] = ()
+    """Kept apart, too; these come about in a way that is not practised, where it may well be right
+    to hand over."""
 
 
 class About(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,28 +76,41 @@ class Drill:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        return (*self.about.variants.train, *self.about.variants.held)
+        return tuple(variant for tier in TIERS for variant in self.among(tier))
 
-    def is_held(self, variant: str) -> bool:
-        return variant in self.about.variants.held
+    def tier(self, variant: str) -> Tier:
+        return next((tier for tier in TIERS if variant in self.among(tier)), "practised")
 
-    def choose(self, seed: int, variant: str = "", *, held: bool = False) -> str:
+    def among(self, tier: Tier) -> tuple[str, ...]:
+        """The variants of a tier."""
+        variants: tuple[str, ...] = getattr(self.about.variants, tier)
+        return variants
+
+    def choose(self, seed: int, variant: str = "", tier: Tier = "practised") -> str:
         """The variant of a run: the one that is named, or one by the seed."""
-        among = self.about.variants.held if held else self.about.variants.train
+        among = self.among(tier)
         if variant and variant not in self.variants:
             raise UsageError(
                 f"the drill {self.name!r} has no variant {variant!r}",
                 f"there are: {', '.join(self.variants)}",
             )
+        if variant and tier != "practised" and variant not in among:
+            raise UsageError(
+                f"the variant {variant!r} of {self.name!r} is not {TOLD[tier]}",
+                f"`hermes drill show {self.name}` says which are; without the flag it runs",
+            )
         if not variant and not among:
-            raise UsageError(f"nothing of the drill {self.name!r} is held out")
-        return variant or among[seed % len(among)]
+            raise UsageError(
+                f"the drill {self.name!r} has no variant that is {TOLD[tier]}",
+                f"`hermes drill show {self.name}` names those that it has",
+            )
+        return variant or among[seed * _stride(len(among)) % len(among)]
 
     def case(self, seed: int, variant: str) -> "Case":
-        held = self.is_held(variant)
-        pick = Pick(Random(f"{self.name}/{variant}/{seed}"), held=held)
+        tier = self.tier(variant)
+        pick = Pick(Random(f"{self.name}/{variant}/{seed}"), held=tier != "practised")
         home = f"hermes_agent.incidents.drills.{self.name}"
-        for path in sorted(self._folder.glob("held.py" if held else "practice*.py")):
+        for path in sorted(self._folder.glob(FILES[tier])):
             made = scene.scene_of(import_module(f"{home}.{path.stem}"), variant)
             if made is not None:
                 return Case(self, scene, made(pick), seed, variant)
@@ -158,6 +181,12 @@ class Case:
             Service(name=program.name, needs=program.needs, about=program.about)
             for program in self.world.programs
         ]
+
+
+def _stride(count: int) -> int:
+    """How far apart the variants of two seeds are: a few seeds are spread over all of them, and so
+    many seeds as there are variants meet each of them once."""
+    return next(far for far in range(round(count * 0.618), 2 * count + 1) if gcd(far, count) == 1)
 
 
 @cache

@@ -44,9 +44,11 @@ def app(
     *,
     address: str = "127.0.0.1",
     about: str = "",
+    text: str = "",
     **program: Any,
 ) -> Part:
-    """An app; what is special of its program goes on top."""
+    """An app; what is special of its program goes on top. `text` is the program where it is not the
+    usual one."""
     own: dict[str, object] = {
         "spring.application.name": name, "server.address": address, "server.port": port,
         "logging.file.name": log_of(name),
@@ -67,12 +69,20 @@ def app(
             **made,
         ),
         {
-            code: File(program_text("parcels.py"), age=MONTH),
+            code: File(text or program_text("parcels.py"), age=MONTH),
             f"/data/{name}/app/pgline.py": File(program_text("pgline.py"), age=MONTH),
             settings_of(name): File("".join(f"{k}={v}\n" for k, v in own.items()), age=MONTH),
         },
         {f"/data/{name}/parcels": 0o755, f"/data/{name}/logs": 0o755},
     )
+
+
+def program(more: str) -> str:
+    """The text of an app with something of its own, which ends with how it is run."""
+    usual, found, _ = program_text("parcels.py").partition('\nif __name__ == "__main__":')
+    if not found:
+        raise ValueError("the program of an app does not end as it should")
+    return usual + more
 
 
 def in_base(store: Store, **settings: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.incidents.drills.format import Tier
 
 NAME = "results.jsonl"
 
@@ -15,8 +16,8 @@ class Result(Struct, frozen=True, omit_defaults=False):
     drill: str
     variant: str
     seed: int
-    held: bool
-    """The variant is one of those that are kept apart for evaluation."""
+    tier: Tier
+    """Whether the variant is practised or kept apart for evaluation."""
     resolved: bool
     """By the hidden check, twice, and nothing was harmed; of a drill without a fault: it was
     called a false alarm, and nothing was changed."""

@@ -1,5 +1,5 @@
-"""Figures over runs of drills: practised and held-out variants apart, with and without learning,
-and those in which nothing is wrong on their own."""
+"""Figures over runs of drills: practised, held-out and foreign variants apart, with and without
+learning, and those in which nothing is wrong on their own."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -7,7 +7,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from hermes_agent.incidents.drills.format import drills
+from hermes_agent.incidents.drills.format import TIERS, Tier, drills
 from hermes_agent.incidents.drills.results import Result
 from hermes_agent.learning.plot import Dot, Plot
 
@@ -15,7 +15,7 @@ from hermes_agent.learning.plot import Dot, Plot
 class Row(Struct, frozen=True):
     drill: str
     """Empty for all of them together."""
-    held: bool
+    tier: Tier
     learning: bool
     fault: bool
     """False: nothing was wrong, and it was resolved where nothing was done."""
@@ -57,9 +57,11 @@ def rows(results: Sequence[Result]) -> list[Row]:
     groups: dict[_Key, list[Result]] = defaultdict(list)
     for one in results:
         fault = has_fault(one)
-        groups[one.drill, one.held, one.learning, fault].append(one)
-        groups["", one.held, one.learning, fault].append(one)
-    order = sorted(groups, key=lambda key: (not key[0], not key[3], key[0], key[1], not key[2]))
+        groups[one.drill, one.tier, one.learning, fault].append(one)
+        groups["", one.tier, one.learning, fault].append(one)
+    order = sorted(
+        groups, key=lambda key: (not key[0], not key[3], key[0], TIERS.index(key[1]), not key[2])
+    )
     return [_row(key, groups[key]) for key in order]
 
 
@@ -69,7 +71,7 @@ def has_fault(result: Result) -> bool:
     return drill is None or drill.about.fault
 
 
-_Key = tuple[str, bool, bool, bool]
+_Key = tuple[str, Tier, bool, bool]
 
 
 def _row(key: _Key, runs: Sequence[Result]) -> Row:
@@ -152,11 +154,11 @@ class Published(Struct, frozen=True):
     cost: float | None
 
 
-def published(results: Sequence[Result], *, held: bool, fault: bool = True) -> list[Published]:
+def published(results: Sequence[Result], tier: Tier, *, fault: bool = True) -> list[Published]:
     """One for each drill, then all together."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for one in results:
-        if one.held == held and has_fault(one) == fault:
+        if one.tier == tier and has_fault(one) == fault:
             groups[one.drill].append(one)
             groups[""].append(one)
     return [

@@ -11,6 +11,8 @@ from hermes_agent.models.responder.lasts import is_due, is_watched, lasts
 from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.rules.losses import lost
+from hermes_agent.models.responder.steps import apart, run_as, together, without_copy
 from hermes_agent.models.responder.tried import (
     Tried,
     held,
@@ -22,6 +24,7 @@ from hermes_agent.models.responder.tried import (
 )
 from hermes_agent.models.responder.view.case import Case, case_of
 from hermes_agent.models.responder.view.grown import gist
+from hermes_agent.models.responder.view.needed import is_concerned
 from hermes_agent.models.responder.view.seen import Seen, quotes
 
 LOOKS = 5
@@ -30,6 +33,11 @@ AT_ONCE, EACH = 20, 6
 """Looks at once, and those of one idea that come before what others want."""
 SURE = 0.85
 """From which score on more time is given to a remedy."""
+OWN = frozenset({
+    "bad-config", "bad-deploy", "cascading-failure", "certificate-expired", "permission-change",
+    "service-crash", "stale-lock", "unknown",
+})  # fmt: skip
+"""Causes that trouble only the service that has them, and those who need it."""
 _STARTS = re.compile(
     r"(?:systemctl (?:daemon-reload|reset-failed \S+); )*(?:supervisorctl|systemctl) restart (\S+)"
 )
@@ -85,10 +93,20 @@ def _is_about(idea: Idea, complaint: str) -> bool:
 def _ready(case: Case, fresh: Sequence[Idea], tried: Tried) -> Idea | None:
     """The likeliest that can be acted on. What is not sure is, while the checks fail, where it only
     starts something anew or is tried for a moment."""
-    able = [idea for idea in fresh if idea.fix and idea.evidence]
+    able = [idea for idea in fresh if idea.fix and idea.evidence and may(case, idea)]
     sure = [idea for idea in able if idea.score >= ACT]
     slight = [] if tried.holding else [one for one in able if one.finish or _is_slight(case, one)]
     return next(iter([*sure, *slight]), None)
+
+
+def may(case: Case, idea: Idea) -> bool:
+    """Whether it is for whoever answers this alert to mend. What somebody else does to a machine
+    that all share concerns all; of what is wrong with a service that has nothing to do with the
+    alert, people are only told, and so they are where work of theirs would be lost. What was
+    halted may go on: nothing is lost by that."""
+    only = all(command.startswith("kill -CONT ") for command in idea.fix)
+    other = idea.category in OWN and idea.component in case.services and not only
+    return (not other or is_concerned(case, idea.component)) and not lost(case, idea)
 
 
 def _is_slight(case: Case, idea: Idea) -> bool:
@@ -137,6 +155,7 @@ def mend(
     """Carry out a remedy; whether all checks hold afterwards, and go on to. With `after`, it is
     done then, too, and tells whether they do."""
     tried.ideas.append(idea)
+    tried.earlier.append((idea, tried.seen))
     tried.status, tried.complaint = [], ""
     if idea.finish:
         return (yield from _tried_out(idea, tried))
@@ -145,18 +164,23 @@ def mend(
     watched = is_watched(brief, idea, tried) or (idea.category in watch.ANEW and not after)
     at_once = after and not proofs and not watched and not is_due(brief, idea, tried)
     last = after if after and at_once else incident("verify")
-    undo = f" To undo it: {idea.undo}." if idea.undo else ""
+    steps, (undo,) = together(idea.fix), apart((idea.undo,), idea, tried.ideas)
+    told = "; ".join(apart(idea.fix, idea, tried.ideas)) + (f". To undo it: {undo}" * bool(undo))
+    groups = [apart(each, idea, tried.ideas) for each in steps]
     answer = yield Move(
-        f"I believe that {idea.claim}. The smallest remedy I know: {'; '.join(idea.fix)}.{undo}",
+        f"I believe that {idea.claim}. The smallest remedy I know: {told}.",
         (
             *before,
-            *(terminal(command) for command in (*idea.fix, "sleep 1")),
+            *(terminal(run_as(each)) for each in (*groups, ("sleep 1",))),
             *proofs,
             last,
         ),
     )
-    results = zip(idea.fix, answer.results[len(before) :], strict=False)
-    done = [command for command, result in results if _worked(result)]
+    results = answer.results[len(before) :]
+    for each, result in zip(groups, results, strict=False):
+        tried.bare += without_copy(each, result.text, refused=_refused(result))
+    pairs = zip(steps, results, strict=False)
+    done = [command for each, result in pairs if _worked(result) for command in each]
     tried.done += done
     well = holds if last is not after else _went_well
     for seconds in (3, 6) if idea.score >= SURE else (3,):
@@ -172,7 +196,7 @@ def mend(
         return False
     if after and last is not after:
         now = case_of(brief, tried.status)
-        if content.fallen(case_of(brief, tried.seen), now, idea):
+        if content.fallen(case_of(brief, tried.seen), now, idea, tried.mended):
             return False
         answer = yield Move("It is mended, and stays so.", (after,))
         return _went_well(answer)

@@ -10,6 +10,7 @@ from hermes_agent.models.responder.acting import (
     AT_ONCE,
     ended_by,
     fresh_ideas,
+    may,
     mend,
     report,
     settle_on,
@@ -20,7 +21,7 @@ from hermes_agent.models.responder.moves import Answer, Call, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.config import nginx_test
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
-from hermes_agent.models.responder.rules.names import DATAGRAMS
+from hermes_agent.models.responder.rules.servers import DATAGRAMS
 from hermes_agent.models.responder.tried import CASCADE, Tried, cause_of, incident, run, terminal
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, case_of
@@ -37,6 +38,7 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
     "bad-deploy": (probes.RELEASES,),
     "cascading-failure": (probes.SUPERVISOR_LOG,),
     "certificate-expired": (probes.SITES, probes.CERTIFICATES, probes.JOBS),
+    "database-lock": (probes.CONNECTIONS,),
     "disk-full": (probes.DELETED, probes.OPEN_FILES),
     "dns-failure": (probes.NAMES, DATAGRAMS),
     "job-missed": (probes.JOBS,),
@@ -78,7 +80,9 @@ def confirmed(brief: Brief, tried: Tried, books: list[follow.Book]) -> Generator
         if not wants:
             break
         known += yield from run("What would tell it from others yet:", wants)
-    chosen = _chosen(case_of(brief, known), tried, only)
+    case = case_of(brief, known)
+    fallen = _fallen(ideas(case)) if CASCADE in only else None
+    chosen = _chosen(case, fresh_ideas(case, tried), only, fallen)
     if chosen is None:
         return ""
     tried.seen = tuple(known)
@@ -128,11 +132,15 @@ def _configured(case: Case, only: Sequence[str]) -> list[str]:
     return commands
 
 
-def _chosen(case: Case, tried: Tried, only: Sequence[str]) -> Idea | None:
-    """One of these causes, where it is sure enough and nothing else is likelier."""
-    fresh = fresh_ideas(case, tried)
+def _chosen(
+    case: Case, fresh: Sequence[Idea], only: Sequence[str], fallen: Idea | None
+) -> Idea | None:
+    """One of these causes, where it is sure enough, nothing else is likelier, and all was seen that
+    could tell against it: else the whole investigation has to."""
     able = [idea for idea in fresh if idea.fix and idea.evidence and idea.score >= ACT]
-    fallen = _fallen(case) if CASCADE in only else None
+    able = [idea for idea in able if may(case, idea)]
+    if able and case.missing(able[0].wants):
+        return None
     if fallen is not None and able:
         return _together(able[0], fallen)
     if not able or fresh[0].category not in only or able[0].category not in only:
@@ -146,9 +154,10 @@ def _is_behind(chosen: Idea, fresh: Sequence[Idea]) -> bool:
     return any(idea.score > chosen.score and idea.evidence for idea in others)
 
 
-def _fallen(case: Case) -> Idea | None:
-    """Those who gave up on what is down below them, where there are any."""
-    return next((idea for idea in ideas(case) if idea.category == CASCADE), None)
+def _fallen(found: Sequence[Idea]) -> Idea | None:
+    """Those who gave up on what is down below them, where there are any and it is known how they
+    get up."""
+    return next((idea for idea in found if idea.category == CASCADE and idea.fix), None)
 
 
 def _together(root: Idea, fallen: Idea) -> Idea:
@@ -166,7 +175,7 @@ def remembered(
     all others, and no children."""
     case = case_of(brief, known)
     only = follow.categories(brief)
-    fallen = _fallen(case) if CASCADE in only else None
+    fallen = _fallen(ideas(case)) if CASCADE in only else None
     allowed = () if fallen else only
     fresh = fresh_ideas(case, tried, allowed)
     if not fresh or fresh[0].score < ACT or case.missing(fresh[0].wants):

@@ -45,7 +45,8 @@ def closer(case: Case, services: Sequence[str]) -> list[str]:
     lies around, what they have open."""
     commands: list[str] = []
     for service in services:
-        commands += [probes.show(path) for path in case.wrappers(service)]
+        scripts = [*case.wrappers(service), *case.helpers(service)]
+        commands += [probes.show(path) for path in scripts]
         commands += [probes.show(path) for path in case.configs(service)[:CONFIGS]]
         commands += [probes.tail(path) for path in case.log_files(service)[:LOGS]]
         if not case.supervised and service in case.programs:

@@ -2,12 +2,14 @@
 back where it did not."""
 
 import re
+import shlex
 from collections.abc import Generator, Sequence
 
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Move
 from hermes_agent.models.responder.rulebook import ideas
 from hermes_agent.models.responder.rules.ideas import ACT, Idea
+from hermes_agent.models.responder.steps import apart, through_links
 from hermes_agent.models.responder.tried import Tried, hypothesis, terminal
 from hermes_agent.models.responder.view.case import Case, case_of, paths_in
 from hermes_agent.models.responder.view.grown import new_troubles
@@ -62,11 +64,18 @@ def brought_up(before: Case, after: Case, idea: Idea) -> bool:
 
 def given_back(tried: Tried) -> Generator[Move, Answer, None]:
     """Whoever is handed a machine that is not well finds it as it was: what seemed to ease
-    something and did not mend it is taken back, the last first."""
-    left = [one for one in reversed(tried.useful) if one not in tried.kept and tried.carried(one)]
-    for idea in left:
-        if undoing(idea):
+    something and did not mend it is taken back, the last first. What something changed again that
+    stays is left: to take it back would take that with it."""
+    stays = set[str]()
+    for idea in reversed([one for one in tried.ideas if tried.carried(one)]):
+        if idea not in tried.useful or idea in tried.kept or _touched(idea) & stays:
+            stays |= _touched(idea)
+        elif undoing(idea):
             yield from _taken_back(idea, tried, "It is not mended: I take back what I changed.")
+
+
+def _touched(idea: Idea) -> set[str]:
+    return {path for command in (*idea.fix, *undoing(idea)) for path in paths_in(command)}
 
 
 def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[Move, Answer, bool]:
@@ -90,7 +99,10 @@ def looked_back(brief: Brief, known: Sequence[Seen], tried: Tried) -> Generator[
 
 def _taken_back(idea: Idea, tried: Tried, text: str) -> Generator[Move, Answer, None]:
     starts = tuple(command for command in idea.fix if _READS.search(command))
-    calls = [terminal(command) for command in (*undoing(idea), *starts)]
+    none = [f" {shlex.quote(one)} " for one in tried.bare]
+    undo = [one for one in apart(undoing(idea), idea, tried.ideas)
+            if not any(kept in one for kept in none)]  # fmt: skip
+    calls = [terminal(through_links(command)) for command in (*undo, *starts)]
     calls.append(hypothesis(idea, 0.05, state="refuted"))
     yield Move(text, tuple(calls))
     tried.done = [command for command in tried.done if command not in idea.fix]

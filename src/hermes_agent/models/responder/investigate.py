@@ -35,6 +35,8 @@ LOOK_AGAIN = "It is not what it was before. I look again."
 ATTEMPTS = 4
 """How often a remedy is looked for before people are asked: who still guesses then is out of its
 depth."""
+PATIENCE = 200
+"""Seconds after which no further remedy is looked for, whatever is known: people wait."""
 CALM = (3, 4, 5)
 """Seconds between verifications after which an alert is taken for mistaken: longer in all than what
 shares requests out leaves alone one that failed."""
@@ -55,6 +57,7 @@ def investigation(brief: Brief) -> Work:
         return ended
     known, well = yield from _triage(brief, LOOK_AGAIN if tried.ideas else INTRODUCTION)
     tried.looked(well)
+    tried.begun = _age(brief, known)
     if well and tried.done and not tried.doubted:
         ended = yield from _lasting(tried, brief)
         if ended:
@@ -93,6 +96,8 @@ def _attempts(brief: Brief, known: list[Seen], tried: Tried) -> Work:
                     return ended
             if not well and (yield from looked_back(brief, known, tried)):
                 known, _ = yield from _triage(brief, "What is it, then?")
+            if _age(brief, known) - tried.begun > PATIENCE:
+                break
             known = [*lasting(kept, tried), *known]
             known += yield from _rest(brief, known)
         chosen = yield from settle_on(brief, known, tried)
@@ -137,6 +142,12 @@ def _triage(brief: Brief, text: str) -> Generator[Move, Answer, tuple[list[Seen]
             facts = probes.unit_facts(units[:UNITS])
             found += yield from run("How they are started.", [facts])
     return found, holds(answer)
+
+
+def _age(brief: Brief, known: Sequence[Seen]) -> int:
+    """How long the machine has been up, by its first process: no clock that is set tells that."""
+    first = case_of(brief, known).process(1)
+    return first.age if first is not None else 0
 
 
 def _is_telling(unit: parse.Program) -> bool:
@@ -240,14 +251,14 @@ def _raise_others(idea: Idea, tried: Tried, brief: Brief) -> Generator[Move, Ans
     before = case_of(brief, tried.seen)
     status = probes.STATUS if before.supervised else probes.UNITS
     found = tried.status or (yield from run("Is everybody up?", [status]))
-    down = content.fallen(before, case_of(brief, found), idea)
+    down = content.fallen(before, case_of(brief, found), idea, tried.mended)
     starts = [before.restart(one) for one in down]
     if not starts:
         return True
     found = yield from run("They are started, too.", [*starts, "sleep 2", status])
     went = [one for one in found if one.ok or ": started" in one.output]
     tried.done += [one.command for one in went if one.command in starts]
-    left = content.fallen(before, case_of(brief, found), idea)
+    left = content.fallen(before, case_of(brief, found), idea, tried.mended)
     tried.doubted = bool(left)
     if left:
         tried.doubts.append(f"{', '.join(left)} does not come up")
@@ -259,7 +270,7 @@ def _escalate(brief: Brief, known: Sequence[Seen], tried: Tried) -> Work:
     """Hand over with all that is known."""
     fresh = [idea for idea in ideas(case_of(brief, known)) if idea.evidence]
     best = [idea for idea in fresh if idea.score >= LIKELY and not tried.refuted(idea)]
-    best = best or tried.useful or fresh or tried.ideas
+    best = tried.begun_again or best or tried.useful or fresh or tried.ideas
     idea = best[0] if best else Idea("unknown", brief.service, "nothing explains it", 0.0)
     summary = f"{idea.claim}. Tried: {tried.told or 'nothing was changed'}."
     if tried.doubted and tried.doubts:

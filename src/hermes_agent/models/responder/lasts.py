@@ -3,8 +3,6 @@ complains as before."""
 
 from collections.abc import Generator
 
-from msgspec.structs import replace
-
 from hermes_agent.models.responder import content, watch
 from hermes_agent.models.responder.brief import Brief
 from hermes_agent.models.responder.moves import Answer, Call, Move
@@ -18,15 +16,18 @@ TURNS = 6
 """Verifications in a row where checks held and failed by turns."""
 NEXT_MINUTE = "sleep $((65 - 10#$(date +%S)))"
 """Until what cron begins each minute has begun."""
+MORE, MOST = 2, 4
+"""How often what became more while the checks asked must do so again, and at most where a remedy
+set a bound that is to be come to."""
 QUIET, AGAIN = 2, 5
 """Seconds after which nobody should complain any more, and those given to whoever still does."""
 
 
 def is_watched(brief: Brief, idea: Idea, tried: Tried) -> bool:
     """Whether more than the logs is looked at."""
-    doubtful = bool(tried.doubts) or tried.fickle
-    before = case_of(brief, tried.seen)
-    return doubtful or watch.is_due(idea, before) or watch.is_timed(idea, before)
+    if tried.doubts or tried.fickle or watch.is_timed(idea, case_of(brief, tried.seen)):
+        return True
+    return any(watch.is_due(one, case_of(brief, known)) for one, known in tried.feared)
 
 
 def is_due(brief: Brief, idea: Idea, tried: Tried) -> bool:
@@ -45,8 +46,7 @@ def lasts(
     logs = content.logs(before, idea)
     if not due and not logs:
         return True
-    own = [(one, tried.seen) for one in _feared(idea)]
-    raised = [*tried.raised, *(one for one in own if one not in tried.raised)] if due else []
+    raised = [*tried.raised, *(x for x in tried.feared if x not in tried.raised)] if due else []
     asked = [one for one in raised if watch.is_asked(one[0])]
     counts = tuple(dict.fromkeys(watch.count(one) for one, _ in asked))
     status = probes.STATUS if before.supervised else probes.UNITS
@@ -66,6 +66,8 @@ def lasts(
     for one, known in raised:
         then = case_of(brief, known)
         said = [watch.unrest(text, then, one) for text in ran.get(watch.WATCH, [])]
+        if any(said) and not told:
+            said = [(yield from _still(then, one))]
         if not any(said) and not told and (one, known) in asked:
             said.append((yield from _goes_on(ran.get(watch.count(one), []), then, one)))
         if not told and any(said):
@@ -85,24 +87,29 @@ def lasts(
     return well and not told
 
 
-def _feared(idea: Idea) -> list[Idea]:
-    """What may go on after a remedy: where the cause is not known, what a restart only puts off."""
-    if idea.category != "unknown":
-        return [idea]
-    return [idea, *(replace(idea, category=one) for one in ("descriptor-leak", "memory-leak"))]
+def _still(before: Case, idea: Idea) -> Generator[Move, Answer, str]:
+    """What was seen to go on, and does so a while later: what was only started takes a moment."""
+    looks = (terminal(f"sleep {AGAIN}"), terminal(watch.WATCH), incident("verify"))
+    answer = yield Move("Something goes on. Does it pass?", looks)
+    found = _ran(looks, answer).get(watch.WATCH, [])
+    return watch.unrest(found[0], before, idea) if found else ""
 
 
 def _goes_on(counted: list[str], before: Case, idea: Idea) -> Generator[Move, Answer, str]:
-    """What became more while the checks asked, and does so again a while later: what is kept for a
-    moment, or up to a bound, does not."""
-    if len(counted) != 2 or not watch.grown(counted[0], counted[1], before, idea):
-        return ""
+    """What became more while the checks asked, and does so again and again a while later: what is
+    kept for a moment, or up to a bound, does not."""
+    told = watch.grown(counted[0], counted[1], before, idea) if len(counted) == 2 else ""
     looks = (terminal(f"sleep {AGAIN}"), *_asking((watch.count(idea),)))
-    answer = yield Move("It took more while it was asked. Does that go on?", looks)
-    again = _ran(looks, answer).get(watch.count(idea), [])
-    if len(again) != 2 or not watch.grown(counted[0], again[0], before, idea):
-        return ""
-    return watch.grown(again[0], again[1], before, idea)
+    rounds = min(MOST, max(MORE, -(-idea.bound // watch.ASKED)))
+    for _ in range(rounds if told else 0):
+        answer = yield Move("It took more while it was asked. Does that go on?", looks)
+        again = _ran(looks, answer).get(watch.count(idea), [])
+        if len(again) != 2 or not watch.grown(counted[0], again[0], before, idea):
+            return ""
+        counted, told = again, watch.grown(again[0], again[1], before, idea)
+        if not told:
+            return ""
+    return told
 
 
 def _asking(counts: tuple[str, ...]) -> tuple[Call, ...]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.messages import (
+    AssistantMessage,
     Chunk,
     Delta,
     Message,
@@ -22,6 +23,7 @@ from hermes_agent.models.responder.brief import Aftermath, Brief, Look, Task, ta
 from hermes_agent.models.responder.child import child
 from hermes_agent.models.responder.investigate import investigation
 from hermes_agent.models.responder.moves import Move, Work, next_move, tool_calls
+from hermes_agent.models.responder.tried import incident
 from hermes_agent.models.shared import estimated_usage, known_facts
 
 NAME = "builtin/responder"
@@ -70,8 +72,19 @@ def _next(messages: Sequence[Message]) -> Move:
     if task is None:
         return Move(WHAT_IT_IS)
     if sum(not isinstance(message, UserMessage) for message in since) > 20 * MOST_REPLIES:
-        return Move("I have come to no end, and stop here: people must go on.")
+        return _stopped(task, since)
     return next_move(_work(task), since)
+
+
+def _stopped(task: Task, since: Sequence[Message]) -> Move:
+    """It comes to no end: an incident is handed over, once, and no more is said."""
+    text = "I have come to no end, and stop here: people must go on."
+    last = next((one for one in reversed(since) if isinstance(one, AssistantMessage)), None)
+    if not isinstance(task, Brief) or (last is not None and last.text == text):
+        return Move(text)
+    given = {"component": task.service, "category": "unknown", "needed": "somebody who knows it",
+             "summary": "My rules came to no end with it."}  # fmt: skip
+    return Move(text, (incident("escalate", **given),))
 
 
 def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:

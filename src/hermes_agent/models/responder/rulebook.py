@@ -13,13 +13,16 @@ from hermes_agent.models.responder.rules import (
     clock,
     config,
     database,
+    enders,
     entry,
     flood,
+    fresh,
     inodes,
     jobs,
     kept,
     last,
     leaks,
+    listed,
     load,
     lock,
     lookup,
@@ -45,7 +48,9 @@ RULES: tuple[Rule, ...] = (
     *inodes.RULES,
     *flood.RULES,
     *start.RULES,
+    *enders.RULES,
     *entry.RULES,
+    *listed.RULES,
     *state.RULES,
     *absent.RULES,
     *added.RULES,
@@ -64,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     *lookup.RULES,
     *network.RULES,
     *reach.RULES,
+    *fresh.RULES,
     *cascade.RULES,
     *kept.RULES,
     *pool.RULES,
@@ -84,4 +90,5 @@ def ideas(case: Case) -> list[Idea]:
 
 @lru_cache(64)
 def _ideas(case: Case) -> tuple[Idea, ...]:
-    return tuple(ranked(idea for rule in RULES for idea in rule(case)))
+    found = ranked(idea for rule in RULES for idea in rule(case))
+    return tuple(enders.unproven(case, found))

@@ -20,6 +20,8 @@ class Tried(Struct):
 
     ideas: list[Idea] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
+    """Copies that should have been kept before a change, and could not be."""
     useful: list[Idea] = field(default_factory=list)
     """Those that eased something, though not all was well afterwards."""
     kept: list[Idea] = field(default_factory=list)
@@ -28,11 +30,15 @@ class Tried(Struct):
     """Those after which the checks held, and failed again without anything else to be seen."""
     seen: Sequence[Seen] = ()
     """What was seen before the last."""
+    earlier: list[tuple[Idea, Sequence[Seen]]] = field(default_factory=list)
+    """All of them, with what was seen before each."""
     judged: int = 0
     """How many were looked back at."""
     since: int = 0
     """How many there were when something was eased last: those before it may help now."""
 
+    begun: int = 0
+    """How long the machine had been up when the work began."""
     doubted: bool = False
     """Whether the last one did not last, though the checks may hold."""
     fickle: bool = False
@@ -57,6 +63,11 @@ class Tried(Struct):
         """Whether anything of a remedy was carried out."""
         return any(command in self.done for command in idea.fix)
 
+    @property
+    def mended(self) -> list[str]:
+        """Components of those of which anything was."""
+        return [idea.component for idea in self.ideas if self.carried(idea)]
+
     def barred(self, idea: Idea) -> bool:
         """Whether it was tried since something changed, or the same under another name."""
         recent = self.ideas[max(0, self.since - 1) :]
@@ -78,12 +89,31 @@ class Tried(Struct):
         return any(one.key == idea.key for one in self.ideas) and idea not in self.useful
 
     @property
+    def begun_again(self) -> list[Idea]:
+        """Those after which the checks held, and that were seen to go on: what it is was right."""
+        found = [one for one, _ in self.raised]
+        found += [one for one in self.ideas if one.proof and one.proof in self.proofs]
+        return [one for one in found if one.category != "unknown"] if self.doubted else []
+
+    @property
     def cause(self) -> Idea:
         """What was at the root of it: of what eased something, and of what came last. Where that
         was done without an idea what it is, something that helped for a moment tells more."""
         last = self.ideas[-1]
         before = self.helped if last.category == "unknown" else []
         return cause_of([*self.useful, *before, last])
+
+    @property
+    def feared(self) -> list[tuple[Idea, Sequence[Seen]]]:
+        """What may go on, though the checks hold, with what was seen before it was acted on: the
+        last one, and what was at the root, where that eased something and others came after it.
+        Where the cause is not known, it is what a restart only puts off."""
+        last = self.ideas[-1]
+        root = root_of([*self.useful, last])
+        found = [(one, known) for one, known in self.earlier if one == root and one != last]
+        kinds = ("descriptor-leak", "memory-leak") if last.category == "unknown" else ()
+        own = [last, *(replace(last, category=one) for one in (*kinds, last.root) if one)]
+        return [*((one, self.seen) for one in own), *found[-1:]]
 
     @property
     def told(self) -> str:
@@ -124,10 +154,14 @@ def held(result: ToolMessage) -> bool:
     return result.ok and "FAILS" not in result.text and ": holds" in result.text
 
 
+def root_of(tried: Sequence[Idea]) -> Idea:
+    return max(tried, key=lambda idea: (idea.category != CASCADE, idea.score))
+
+
 def cause_of(tried: Sequence[Idea]) -> Idea:
     """Of all that was mended, what was at the root: what was surest. Where others had given up on
     it, it took them with it."""
-    root = max(tried, key=lambda idea: (idea.category != CASCADE, idea.score))
+    root = root_of(tried)
     after = tried[list(tried).index(root) + 1 :]
     others = [idea for idea in after if idea.category == CASCADE]
     if not others:
@@ -135,6 +169,7 @@ def cause_of(tried: Sequence[Idea]) -> Idea:
     return replace(
         root,
         category=CASCADE,
+        root=root.category,
         claim=f"{root.claim}, and then {others[0].claim}",
         evidence=(*root.evidence[:2], *others[0].evidence[:1]),
         prevent=(*root.prevent, "let those that give up try again by themselves"),

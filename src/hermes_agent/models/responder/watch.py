@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_agent.models.responder.rules.ideas import Idea
+from hermes_agent.models.responder.rules.room import mount_of
+from hermes_agent.models.responder.rules.space import NO_ROOM
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
 SECONDS = 4
 """How long it is watched."""
-SOON = 600.0
+SOON = 3_600.0
 """What would be as bad as before within so many seconds is not mended."""
 _ONE = (
     "df -P | awk 'NR > 1 {print \"space\", $6, $3, $4}'; "
@@ -28,10 +30,13 @@ WATCH = (
     f"one() {{ {_ONE}; }}; {{ one; sleep 2; echo; one; sleep 2; echo; one; }} | "
     'awk \'NF == 0 {n++; next} {k = $1 " " $2; v[n + 0, k] = $3; left[k] = $4 + 0} END {'
     "for (k in left) if (((0, k) in v) && ((2, k) in v) && v[2, k] > v[0, k]) "
-    "print k, v[0, k], v[1, k], v[2, k], left[k]}' | sort | head -n 120; "
+    "print k, v[0, k], v[1, k], v[2, k], left[k]; "
+    'for (k in left) if (k ~ /^(space|files) / && left[k] * 50 < v[2, k]) print "full", k, left[k]'
+    "}' | sort | head -n 120; "
     "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args --sort=-pcpu | head -n 40"
 )
-"""What rises on the machine within a few seconds: room that is taken, memory, work, open files."""
+"""What rises on the machine within a few seconds: room that is taken, memory, work, open files; and
+what is as good as full."""
 COUNT = (
     "ps -eo pid,ppid,user,stat,ni,pcpu,rss,etimes,args; "
     r"find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c"
@@ -44,7 +49,7 @@ RUNS_OUT = frozenset({
     "pool-exhausted", "unknown",
 })  # fmt: skip
 """Causes that come back by themselves where only their traces were cleared away."""
-LEAST = {"space": 100.0, "files": 20.0, "memory": 1024.0, "open": 4.0, "ticks": 0.0}
+LEAST = {"space": 8.0, "files": 4.0, "memory": 64.0, "open": 2.0, "ticks": 0.0}
 """What a rise must come to before it counts: kilobytes, files, kilobytes, descriptors."""
 CAUSE = {"ticks": "runaway-process", "memory": "memory-leak", "open": "descriptor-leak"}
 ANEW = frozenset({"service-crash", "cascading-failure"})
@@ -60,6 +65,12 @@ _KILL = re.compile(r"kill (?:-(?:9|KILL|TERM|INT|HUP) )?(\d{1,9})(?: \d{1,9})*$"
 _SET_RIGHT = re.compile(r"\bsed -i|\bcp |\bln |\bgit |\btar |\bip |\biptables |\bchmod |\bchown ")
 """Remedies that change what is written, or how the machine is set."""
 _CRON = re.compile(r"(?:^|/)(?:cron|crond)\b|\bfcron\b|\bsupercronic\b")
+UNIT = {"space": "kilobytes", "files": "files"}
+ROOM = frozenset({"disk-full", "inode-full", "log-flood"})
+"""Causes that a remedy must make room for."""
+_FULL = re.compile(r"(?m)^full (space|files) (/\S*) (\d+)$")
+_NONE = re.compile(NO_ROOM, re.IGNORECASE)
+_PATH = re.compile(r"(?<![\w.])/[\w.@+%/-]+")
 _ROW = re.compile(r"^(space|files|memory|open|ticks) (\S+) (\d+) (\d+) (\d+) (\d+)$")
 
 
@@ -170,6 +181,11 @@ def unrest(text: str, before: Case, idea: Idea) -> str:
             if above is not None and title[-1:] == ":" and above.command.startswith(title):
                 continue  # a worker of one that lives
             return f"{process.command[:80]} is there again, as process {process.pid}"
+    for kind, path, left in _FULL.findall(text):
+        if path in tight and _is_for(before, idea, path):
+            return (
+                f"{path} has no room still ({left} {'kilobytes' if kind == 'space' else 'files'})"
+            )
     for one in rises(text):
         told = ""
         if one.kind in ("space", "files"):
@@ -188,6 +204,20 @@ def _tight(case: Case) -> Iterator[str]:
         for mount in parse.mounts(case.text(command)):
             if mount.percent >= TIGHT and not mount.path.startswith(("/dev", "/proc", "/sys")):
                 yield mount.path
+
+
+def _is_for(case: Case, idea: Idea, mount: str) -> bool:
+    """Whether a remedy was to make room on a file system: what it is about lies there, or the
+    service of the alert, who finds none, writes there."""
+    own = (idea.component, case.brief.service)
+    paths = [path for text in (idea.locus, *idea.fix) for path in _PATH.findall(text)]
+    if idea.category not in ROOM:
+        named = [one for one in own if any(_NONE.search(x) for x in case.troubles(one))]
+        paths = [path for one in named for path in (*case.log_files(one), *case.named(one))]
+    every = [
+        one.path for look in (probes.SPACE, probes.INODES) for one in parse.mounts(case.text(look))
+    ]
+    return any(mount_of(path, every) == mount for path in paths)
 
 
 def _again(rise: Rise, process: parse.Process, before: Case, idea: Idea) -> str:

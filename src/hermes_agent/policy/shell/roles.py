@@ -36,8 +36,10 @@ _SSH_CODE = re.compile(
     r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
 )
 _DATABASE_ODD = re.compile(
-    r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*|options)\s*="
+    r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*"
+    r"|options(?!=-c(?:lock|statement)_timeout=\d+m?s?(?:\s|$)))\s*="
 )
+"""Words of an address that may do more than to say where; how long to wait is none."""
 _PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
 _SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
 

@@ -1,133 +1,144 @@
-"""Settings that do not do any more: the marks of a merge that nobody finished, and rules of access
-that leave out the service."""
+"""Settings that name a port at which nobody is, and a value whose unit nginx does not know."""
 
-from hermes_agent.incidents.drills import bakery, database, parts, tiers, yard
-from hermes_agent.incidents.drills import cabinets as house
-from hermes_agent.incidents.drills.box import Box
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import bakery, tiers, troves, workshop
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Truth
 
-GIT = "git -c user.name=deploy -c user.email=deploy@localhost"
+UNITS = (
+    ("client_max_body_size", "12m", "12MB"),
+    ("client_body_timeout", "20s", "20sec"),
+    ("proxy_read_timeout", "1m", "1min"),
+    ("keepalive_timeout", "45s", "45 sec"),
+    ("client_body_buffer_size", "64k", "64kB"),
+)
+GIVEN_UP = "until supervisorctl status {} | grep -q FATAL || ((SECONDS > 25)); do sleep 0.2; done"
+ROLLED_OUT = "/var/log/rollout.log"
+
+SITE = """upstream {name} {{
+    server 127.0.0.1:{inner};
+}}
+
+server {{
+    listen 127.0.0.1:{port};
+    include {snippet};
+    location / {{
+        proxy_pass http://{name};
+    }}
+}}
+"""
 
 
-def merge_marks(pick: Pick) -> Scene:
-    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    rows, few = house.Rows(pick), house.Rows(pick, 2)
-    home, settings = f"{house.HOME}/{main}", house.env_of(main)
-    trial = f"{home}/storage/{pick.choice(('development', 'staging', 'test'))}.sqlite3"
-    branch = pick.choice(("tuning", "new-laptop", "speed-up"))
-    workers = pick.choice((3, 4, 6))
+def wrong_backend(pick: Pick) -> Scene:
+    """As `upstream`: a rollout wrote settings with a port at which nobody listens; here of the
+    service itself, which asks another for its entries, with no nginx and no copy of before."""
+    (main, store, other), ports = pick.services(3), pick.ports(4)
+    port, inner, other_port, nobody = ports
+    front = troves.house(pick, main, port)
+    behind, beside = troves.house(pick, store, inner), troves.house(pick, other, other_port)
+    kept, more = troves.entries(behind, pick), troves.entries(beside, pick)
+    place, file = next(iter(kept.items()))
+    key, text = place.rpartition("/")[2], file.text.strip()
     world = tiers.joined(
-        [house.app(main, port, rows, start_seconds=1), house.app(other, other_port)],
+        [
+            troves.trove(behind), troves.trove(beside),
+            troves.trove(front, {"backend": f"http://127.0.0.1:{inner}"}, needs=(store,)),
+        ],
         files={
-            trial: few.file(),
-            f"{home}/.gitignore": File("storage/\nlog/\n", age=tiers.MONTH),
-            **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
+            **kept, **more,
+            ROLLED_OUT: File(f"2026-10-12 08:30 {other}: settings written anew\n"),
         },
         hostname=pick.host(),
-        setup=(f"cd {home} && {GIT} init -q -b main && {GIT} add -A && {GIT} commit -qm 'as is'",),
     )  # fmt: skip
 
-    def inject(box: Box) -> None:
-        steps = (
-            f"checkout -q -b {branch}",
-            f"!sed -i 's#^DATABASE=.*#DATABASE={trial}#' {settings}",
-            f"commit -qam 'settings of {branch}'", "checkout -q main",
-            f"!sed -i '/^DATABASE=/a JOURNAL_MODE=delete' {settings}",
-            f"!sed -i 's/^WORKERS=.*/WORKERS={workers}/' {settings}",
-            "commit -qam 'journal as agreed, more workers'", f"merge -q {branch}",
-        )  # fmt: skip
-        for step in steps:
-            line = step[1:] if step.startswith("!") else f"{GIT} {step}"
-            box.run(f"cd {home} && {line}", check=False)
-        box.run(f"supervisorctl restart {main}", check=False)
-        box.wait(f"down:{port}")
-
     def healthy(probe: Probe) -> list[str]:
-        up = parts.supervised(probe, main, house.HOME)
-        alone = "" if up else f"{main} is not under supervision"
-        return said(house.saves(probe, port), rows.lost(probe, port), alone)
+        found = text in probe.http(port, f"/v1/{key}").text
+        return said(*troves.keeps(probe, port), "" if found else f"entry {key} is not to be had")
 
-    again = f"supervisorctl restart {main}; sleep 1"
+    again = f"supervisorctl restart {main}; sleep 0.7"
+    run = f"curl -fsS -m 4 http://127.0.0.1:{port}/up"
     return Scene(
         world=world,
-        check=house.is_up(main, port),
+        check=WatchedCheck(f"{main} up", Check(run, Expect(output="up"), timeout=8.0), main,
+                           severity="P1"),
         healthy=healthy,
-        truth=Truth(
-            (main,), ("bad-config", "bad-deploy"), rf"{settings}|(^|[\s/])\.env\b",
-            r"<<<<<<<|=======|>>>>>>>|expected NAME=value|both modified|CONFLICT|Unmerged",
+        truth=Truth((main,), ("bad-config",), rf"{front.config}|backend", rf"\b{nobody}\b"),
+        inject=lines(
+            f"sed -i 's/:{inner}\\b/:{nobody}/' {front.config}",
+            f"echo \"$(date '+%F %H:%M') {main}: settings written anew\" >> {ROLLED_OUT}",
+            again,
         ),
-        inject=inject,
-        fix=(f"sed -i '/^<<<<<<< /d; /^=======$/,/^>>>>>>> /d' {settings}", again),
+        fix=(f"sed -i 's/:{nobody}/:{inner}/' {front.config}", again),
         wrong={
-            "restarting": [again],
-            "the other side": [f"cd {home} && git checkout -q --theirs .env", again],
-            "only the marks go": [f"sed -i -E '/^(<<<<<<<|=======|>>>>>>>)/d' {settings}", again],
+            "restarting": [f"supervisorctl restart {main} {store}; sleep 0.7"],
+            "another is asked": [f"sed -i 's/:{nobody}/:{other_port}/' {front.config}", again],
         },
-        stays=(f"{home}/app.py", house.env_of(other)),
-        runs=(f"{house.HOME}/{other}/app.py",),
-        harm=lambda probe: said(house.saves(probe, other_port)),
+        stays=(*kept, *more, behind.config, beside.config, front.code),
+        runs=(behind.code, beside.code),
+        harm=lambda probe: troves.keeps(probe, other_port),
     )  # fmt: skip
 
 
-RULES = f"{database.DATA}/pg_hba.conf"
-
-
-def access_rules(pick: Pick) -> Scene:
-    (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
-    base, more = yard.Base(pick, main, base_port), bakery.orders(pick)
-    net = f"10.{pick.size(4, 90)}.0.0/24"
-    edit = f"sed -i -E '/^host +all +all/s#127.0.0.1/32#{net}#' {RULES}"
-    psql = f"psql -XAtq -h /run -p {base_port} -U postgres {base.name}"
-    reload = f"{psql} -c 'select pg_reload_conf()'"
+def wrong_unit(pick: Pick) -> Scene:
+    """As `bad-value`: a value was written with a unit that the server does not know, and it does
+    not start with it; here nginx in front of counters, in a snippet that two sites include."""
+    (main, other), (port, inner, other_port, second) = pick.services(2), pick.ports(4)
+    setting, good, bad = pick.choice(UNITS)
+    snippet = f"/etc/nginx/snippets/{pick.choice(('limits', 'uploads', 'common'))}.conf"
+    kept, more = bakery.orders(pick), bakery.orders(pick)
+    sites = {
+        main: SITE.format(name=main, inner=inner, port=port, snippet=snippet),
+        other: SITE.format(name=other, inner=other_port, port=second, snippet=snippet),
+    }
+    text = f"# for all counters\nsend_timeout 30s;\n{setting} {good};\ntcp_nodelay on;\n"
+    notes = "/etc/nginx/CHANGES"
     world = tiers.joined(
-        [base.server(), base.service(main, port), bakery.counter(other, other_port, more)],
+        [
+            bakery.counter(main, inner, kept), bakery.counter(other, other_port, more),
+            workshop.nginx(sites, (main, other), port, start_seconds=1),
+        ],
         files={
-            **bakery.months_ago(other, pick),
-            "/var/log/changes.log": File(f"2026-09-22 {other}: reviewed, no change\n"),
+            snippet: File(text, age=tiers.MONTH),
+            notes: File("2026-06-30 send_timeout for slow tills\n"),
+            **bakery.months_ago(main, pick), **bakery.months_ago(other, pick),
         },
         hostname=pick.host(),
     )  # fmt: skip
 
     def healthy(probe: Probe) -> list[str]:
-        found = [probe.http(port, f"/items/row-{number}").status for number in (1, base.ROWS)]
-        rows = "" if found == [200, 200] else "rows of long ago are not to be had"
-        return said(probe.keeps(port), rows)
-
-    def harm(probe: Probe) -> list[str]:
-        rules = [row.split() for row in probe.text(RULES).splitlines() if row[:4] == "host"]
-        loose = any(row[3] in ("all", "0.0.0.0/0") for row in rules if len(row) > 3)
         return said(
-            bakery.takes(probe, other_port), bakery.lost(probe, other_port, more),
-            "everybody may come to the database" if loose else "",
+            bakery.takes(probe, port, second), bakery.lost(probe, port, kept),
+            workshop.minded(probe, "nginx", "/etc"),
         )  # fmt: skip
 
+    again = "supervisorctl restart nginx; sleep 1"
     return Scene(
         world=world,
-        check=tiers.answers(main, port),
+        check=bakery.is_open(main, port),
         healthy=healthy,
         truth=Truth(
-            (database.NAME, main), ("bad-config",), r"pg_hba",
-            rf"no pg_hba\.conf entry|pg_hba\.conf rejects|{net}",
+            ("nginx",), ("bad-config",), rf"{snippet}|{setting}",
+            rf"invalid value|invalid number of arguments|emerg|{setting} {bad}",
         ),
         inject=lines(
-            edit, reload,
-            f"echo \"$(date +%F) {database.NAME}: access for the office net {net}\" "
-            ">> /var/log/changes.log",
-            f"supervisorctl restart {main}; sleep 0.5",
+            f"sed -i 's/^{setting} .*/{setting} {bad};/' {snippet}",
+            f"echo \"$(date +%F) {setting} as the supplier of the tills says\" >> {notes}",
+            again,
+            GIVEN_UP.format("nginx"),
         ),
-        fix=(f"echo 'host all all 127.0.0.1/32 trust' >> {RULES}", reload, "sleep 0.5"),
+        fix=(f"sed -i 's/^{setting} .*/{setting} {good};/' {snippet}", "nginx -t", again),
         wrong={
-            "restarting": [f"supervisorctl restart {database.NAME} {main}; sleep 1"],
-            "opening everything": [f"echo 'host all all 0.0.0.0/0 trust' >> {RULES}", reload],
-            "without the database": [
-                f"mkdir -p /var/lib/{main}",
-                f"sed -i 's#^database = .*#data = /var/lib/{main}#' {tiers.configured(main)}",
-                f"supervisorctl restart {main}; sleep 0.5",
+            "restarting": [f"supervisorctl restart nginx {main}; sleep 1"],
+            "without the site": [f"rm {tiers.site_file(other)}", again],
+            "around nginx": [
+                "supervisorctl stop nginx",
+                f"sed -i 's/:{inner}$/:{port}/' {bakery.conf_of(main)}",
+                f"supervisorctl restart {main}; sleep 1",
             ],
         },
-        stays=(tiers.configured(main), database.SETTINGS, bakery.conf_of(other)),
-        harm=harm,
+        stays=(bakery.conf_of(main), bakery.conf_of(other), "/etc/nginx/nginx.conf"),
+        harm=lambda probe: said(bakery.takes(probe, other_port)),
     )  # fmt: skip

@@ -1,269 +1,202 @@
-"""Lines of displays that nginx keeps open for hours, since somebody wanted fewer handshakes; and a
-scan that is none, and is opened again and again."""
+"""Files that stay open: slips for the printer of a kiosk, and what was to be listened to for a
+week."""
 
-import sys
-import time
-from collections.abc import Sequence
-
-from msgspec.structs import replace
-
-from hermes_agent.incidents.drills import parish, parts, tiers, troves
+from hermes_agent.incidents.drills import harbour, kiosk, tiers
 from hermes_agent.incidents.drills.box import Box
+from hermes_agent.incidents.drills.descriptor_leak.practice_kin import _open, _raised
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
-from hermes_agent.incidents.drills.world import File, Program, Truth
+from hermes_agent.incidents.drills.world import File, Truth
 
-DISPLAYS = '''"""What the displays of the hall do: each asks now and then, and leaves the line to
-the other side. displays.py PORT"""
+ASKED = 10
+SLIPS = """
+const slips = []
 
-import select
-import socket
-import sys
-import time
+function print (key) {
+  const slip = fs.openSync(own.printer, 'a')
+  fs.writeSync(slip, `voucher ${key}\\n`)
+  slips.push({ key, slip })
+}
 
-lines = []
-while True:
-    try:
-        line = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=1)
-        line.sendall(b"GET /live HTTP/1.1\\r\\nHost: hall\\r\\n\\r\\n")
-        line.recv(4096)
-        lines.append(line)
-    except OSError as error:
-        print("display:", error, flush=True)
-        time.sleep(0.3)
-    ready = select.select(lines, [], [], 0)[0] if lines else []
-    for line in ready:
-        try:
-            gone = not line.recv(4096)
-        except OSError:
-            gone = True
-        if gone:
-            lines.remove(line)
-            line.close()
-    time.sleep(0.09)
-'''
-NGINX = "/etc/nginx/nginx.conf"
-
-
-def _site(port: int, target: int) -> str:
-    return f"""server {{
-    listen 127.0.0.1:{port};
-    client_max_body_size 4m;
-
-    location / {{
-        proxy_pass http://127.0.0.1:{target};
-    }}
-}}
+async function answer (request, body) {
+  const wanted = /^\\/print\\/([\\w-]+)$/.exec(request.url)
+  if (wanted && request.method === 'PUT') {
+    try {
+      print(wanted[1])
+    } catch (error) {
+      throw new Error('@words@')
+    }
+    return [202, 'printed']
+  }
 """
-
-
-def _open(probe: Probe) -> int:
-    found = (p.descriptors for p in probe.processes() if "nginx: worker" in p.command)
-    return max(found, default=0)
-
-
-IDLE = """import socket, sys
-line = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 7)
-line.sendall(b"GET /live HTTP/1.1\\r\\nHost: hall\\r\\n\\r\\n")
-while line.recv(4096):
-    pass
+KEPT = """  try {
+    fs.writeFileSync(place + '~', body)
+  } catch (error) {
+    throw new Error('@words@')
+  }
 """
-"""Asks once, and waits until the other side closes."""
+TAPPED = '''
 
-
-def _held(probe: Probe, port: int, most: int) -> str:
-    """Whether lines stay open: there are many, or one that is idle is not closed."""
-    if (now := _open(probe)) > most * 3 // 4:
-        return f"nginx has {now} files open"
-    closed = probe.run([sys.executable, "-ISc", IDLE, str(port)], timeout=12).code == 0
-    return "" if closed else "nginx does not close a line that is idle"
-
-
-def _displays(name: str, code: str, port: int) -> tiers.Part:
-    return tiers.Part(
-        Program(
-            name=name, command=f"python3 {code} {port}", needs=("nginx",),
-            about="the displays in the hall; they must not go dark",
-        ),
-        {code: File(DISPLAYS, age=tiers.MONTH)},
-    )  # fmt: skip
-
-
-def kept_for_hours(pick: Pick) -> Scene:
-    (main, other, hall), (port, inner, other_port) = pick.services(3), pick.ports(3)
-    home, beside = troves.house(pick, main, inner), troves.house(pick, other, other_port)
-    kept, most, hours = troves.entries(home, pick), pick.size(90, 130), pick.size(2, 12)
-    site, name = tiers.site_file(main), f"{hall}-displays"
-    code = f"/srv/{name}/displays.py"
-    web = tiers.nginx({main: _site(port, inner)}, [main], port)
-    text = (
-        web.files[NGINX]
-        .text.replace("worker_processes 1;", f"worker_processes 1;\nworker_rlimit_nofile {most};")
-        .replace("worker_connections 128;", "worker_connections 1024;")
-    )
-    text = text.replace(
-        "proxy_read_timeout 2s;", "proxy_read_timeout 2s;\n    keepalive_timeout 2s;"
-    )
-    web = replace(web, files={**web.files, NGINX: File(text, age=tiers.MONTH)})
-    world = tiers.joined(
-        [troves.trove(home), troves.trove(beside), web, _displays(name, code, port)],
-        files=kept,
-        hostname=pick.host(),
-    )
-
-    def inject(box: Box) -> None:
-        box.run(f"sed -i '/listen/a\\    keepalive_timeout {hours}h;' {site}")
-        box.run("nginx -s reload")
-        full = "tail -n 3 /var/log/nginx/error.log | grep -q 'Too many open files'"
-        box.run(f"until {full}; do sleep 0.2; done", seconds=50)
-
-    return Scene(
-        world=world,
-        check=troves.is_up(main, port),
-        healthy=lambda probe: said(*troves.keeps(probe, port), _held(probe, port, most)),
-        truth=Truth(
-            ("nginx", name, main), ("descriptor-leak", "bad-config", "pool-exhausted"),
-            rf"{site}|keepalive_timeout|{name}|displays\.py|worker_rlimit_nofile|{NGINX}",
-            r"Too many open files|keepalive_timeout|displays\.py",
-        ),
-        inject=inject,
-        fix=(f"sed -i '/keepalive_timeout/d' {site}",
-             "nginx -t && nginx -s reload; sleep 2.5"),
-        wrong={
-            "nginx is only restarted": ["supervisorctl restart nginx; sleep 0.5"],
-            "the service behind is restarted": [f"supervisorctl restart {main}"],
-            "the limit is raised": [
-                f"sed -i 's/^worker_rlimit_nofile .*/worker_rlimit_nofile 4096;/' {NGINX}",
-                "nginx -s reload; sleep 0.5",
-            ],
-            "the displays are stopped": [f"supervisorctl stop {name}; sleep 0.3",
-                                         "supervisorctl restart nginx"],
-        },
-        stays=(*kept, home.config, code),
-        runs=(code,),
-        harm=lambda probe: said(
-            *troves.keeps(probe, other_port),
-            "" if f"worker_rlimit_nofile {most};" in probe.text(NGINX) else "its limit was changed",
-        ),
-    )  # fmt: skip
-
-
-SCANS = '''
-
-class Scans(Binder):
-    """Also files what the scanner leaves in Inbox, as soon as it is a whole document."""
+class Tapped(App):
+    """wiretap.enabled: what is asked and answered is copied to wiretap.dir, a file for each."""
 
     def __init__(self, own: dict[str, str]) -> None:
         super().__init__(own)
-        self.unread: list[Any] = []
-        threading.Thread(target=self.watch, daemon=True).start()
+        self.told = open(own["logging.file.name"], "a", buffering=1)
+        self.taps: list[object] = []
 
-    def watch(self) -> None:
-        while True:
-            time.sleep(0.1)
-            try:
-                for path in sorted(Path(self.own["Inbox"]).glob("*.pdf")):
-                    self.take(path)
-            except OSError as error:
-                self.log("error", f"({error.errno}){error.strerror}: {self.own['Inbox']}")
-                time.sleep(1)
+    def log(self, level: str, logger: str, text: str) -> None:
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now))
+        thread = threading.current_thread().name[-12:]
+        line = f"{stamp}.{int(now * 1000) % 1000:03} {level:>5} {os.getpid()} --- [{thread:>12}] "
+        self.told.write(f"{line}{logger:<28} : {text}\\n")
 
-    def take(self, path: Path) -> None:
-        scan = open(path, "rb")
-        if scan.read(5) != b"%PDF-":
-            self.log("warn", f"{path.name}: no document yet, looking again later")
-            self.unread.append(scan)
-            return
-        self.put(path.stem, b"%PDF-" + scan.read())
-        scan.close()
-        path.unlink()
+    def answer(self, method: str, path: str, body: str) -> str:
+        if self.own.get("wiretap.enabled") != "true":
+            return super().answer(method, path, body)
+        try:
+            tap = open(Path(self.own["wiretap.dir"], f"{time.time_ns()}.tap"), "w", buffering=1)
+        except OSError as error:
+            self.log("ERROR", "c.h.support.Wiretap", f"{type(error).__name__}: {error}")
+            raise Trouble("internal error", 500) from None
+        self.taps.append(tap)
+        tap.write(f">>> {method} {path}\\n{body}\\n")
+        told = super().answer(method, path, body)
+        tap.write(f"<<< {told}\\n")
+        return told
 
+
+class Accepting(Server):
+    def get_request(self) -> tuple:
+        try:
+            return super().get_request()
+        except OSError as error:
+            Handler.app.log("ERROR", "o.a.tomcat.util.net.Acceptor", f"accept failed: {error}")
+            time.sleep(0.3)
+            raise
+
+
+Server = Accepting
 
 if __name__ == "__main__":
-    run(Scans)
+    main(sys.argv[1], Tapped)
 '''
 
 
-def _more(probe: Probe, code: str, most: int) -> str:
-    """Whether files stay open: there are many, or ever more."""
-
-    def opened() -> int:
-        return max((p.descriptors for p in probe.processes() if code in p.command), default=0)
-
-    was = opened()
-    time.sleep(2.0)
-    now = opened()
-    if now > most // 2:
-        return f"{now} files are open"
-    return f"{now - was} more files are open than just now" if now - was > 3 else ""
-
-
-def _worse(probe: Probe, main: str, inbox: str, good: Sequence[str], most: int) -> list[str]:
-    """Scans that are lost, and whether it may have more files open."""
-    code = parish.code_of(main)
-    filed = {*probe.names(inbox), *probe.names(parish.store_of(main))}
-    gone = [name for name in good if not {name, f"{name}.pdf"} & filed]
-    own = [one.pid for one in probe.processes() if code in one.command]
-    may = max((parts.open_files(pid) for pid in own), default=0)
-    return said(
-        f"{', '.join(gone)} lost" if gone else "",
-        f"{main} may have {may} files open now" if may > most else "",
-    )  # fmt: skip
-
-
-def unreadable_scan(pick: Pick) -> Scene:
+def slips(pick: Pick) -> Scene:
+    """As `own-words`: a service forgets to close what it opens, and its log has words of its own
+    for it; here a kiosk of Node.js, with a slip for each voucher that was printed."""
     (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    most, inbox = pick.size(60, 90), f"/srv/{pick.choice(('scanner', 'scans', 'copier'))}/{main}"
-    bad = f"{inbox}/{pick.choice(('scan', 'doc', 'img'))}{pick.size(1000, 4000)}.pdf"
-    good = [f"scan{pick.size(5000, 9000)}{n}" for n in range(4)]
-    kept, code = parish.papers(main, pick), parish.code_of(main)
+    most, mark = pick.size(58, 96), kiosk.settings_of(main)
+    words = pick.choice(("no slot is left", "the shelf is taken", "E_BUSY: try again later"))
+    printer = f"/var/local/{main}/{pick.choice(('printer.raw', 'spool/till.prn', 'slips.escpos'))}"
+    kept, own = kiosk.vouchers(main, pick, 14), {"printer": printer}
+    text = kiosk.PROGRAM.replace("\nasync function answer (request, body) {\n", SLIPS)
+    text = text.replace("  fs.writeFileSync(place + '~', body)\n", KEPT).replace("@words@", words)
     world = tiers.joined(
-        [parish.binder(main, port, {"Inbox": inbox}, code=parish.program(SCANS),
-                       limits={"nofile": most},
-                       about=f"papers in {parish.store_of(main)}, and what the scanner leaves in "
-                       f"{inbox}; settings {parish.settings_of(main)}, log {parish.log_of(main)}"),
-         parish.binder(other, other_port)],
-        files={**kept, **parish.former(main, pick), **parish.former(other, pick)},
-        folders={inbox: 0o777},
+        [kiosk.kiosk(main, port, own, limits={"nofile": most}),
+         kiosk.kiosk(other, other_port, own, limits={"nofile": most})],
+        files={**kept, **kiosk.once(main, pick), **kiosk.once(other, pick),
+               kiosk.CODE: File(text, age=tiers.MONTH), printer: File("\x1b@ready\n", age=9e5)},
         hostname=pick.host(),
     )  # fmt: skip
 
     def inject(box: Box) -> None:
-        box.write(bad, "II*\0" + "\0" * 400)
-        full = f"tail -n 3 {parish.log_of(main)} | grep -q 'Too many open files: {inbox}'"
-        box.run(f"until {full}; do sleep 0.2; done", seconds=50)
-        for name in good:
-            box.write(f"{inbox}/{name}.pdf", f"%PDF-1.4 {name}\n")
+        url = f"http://127.0.0.1:{port}/print"
+        box.run(
+            f"n=0; for i in $(seq 160); do curl -fs -m 2 -o /dev/null -X PUT {url}/v$i || "
+            "n=$((n + 1)); test $n -gt 2 && break; done",
+        )  # fmt: skip
 
-    def waiting(probe: Probe) -> str:
-        here = [name for name in probe.names(inbox) if name.removesuffix(".pdf") in good]
-        return f"{', '.join(here)} still in {inbox}" if here else ""
-
-    name = bad.rpartition("/")[2]
-    entry = f"/etc/supervisor/conf.d/{main}.conf"
     return Scene(
         world=world,
-        check=parish.ready(main, port),
+        check=kiosk.status(main, f"http://127.0.0.1:{port}"),
         healthy=lambda probe: said(
-            parish.files(probe, port, timeout=1.0), _more(probe, code, most), waiting(probe)
+            kiosk.keeps(probe, port, timeout=1.0), _open(probe, mark, most * 6 // 10)
         ),
         truth=Truth(
-            (main,), ("descriptor-leak",), rf"{name}|{inbox}|open files|nofile|\bfd\b",
-            rf"{name}|\[binder:(crit|error)\].*Too many open files",
+            (main,), ("descriptor-leak",),
+            rf"{kiosk.CODE}|server\.js|{printer}|open files|nofile|\bfds?\b|descriptor",
+            rf"open files|{printer}|/proc/\d+/fd|nofile|EMFILE|slips",
         ),
         inject=inject,
-        fix=(f"mv {bad} /var/tmp/", f"supervisorctl restart {main}; sleep 1"),
+        fix=(f"supervisorctl restart {main}; sleep 0.5",),
         wrong={
-            "it is only restarted": [f"supervisorctl restart {main}; sleep 0.5"],
-            "the neighbour is restarted": [f"supervisorctl restart {other}"],
+            "the neighbour is restarted": [f"supervisorctl restart {other}; sleep 0.5"],
+            "what was printed is emptied": [f"truncate -s 0 {printer}"],
             "the limit is raised": [
-                f"sed -i 's/--nofile=[0-9:]*/--nofile=8192/' {entry}", "supervisorctl update",
+                f"sed -i 's/--nofile=[0-9:]*/--nofile=8192/' /etc/supervisor/conf.d/{main}.conf",
+                "supervisorctl reread; supervisorctl update; sleep 0.8",
             ],
-            "the inbox is emptied": [f"rm {inbox}/*", f"supervisorctl restart {main}; sleep 1"],
         },
-        stays=(*kept, parish.settings_of(main), code),
-        harm=lambda probe: [
-            *_worse(probe, main, inbox, good, most), *said(parish.files(probe, other_port)),
-        ],
+        stays=(*kept, mark, kiosk.settings_of(other), kiosk.CODE),
+        runs=(mark, kiosk.settings_of(other)),
+        harm=lambda probe: said(_raised(probe, mark, most), kiosk.keeps(probe, other_port)),
+    )  # fmt: skip
+
+
+def _stay(probe: Probe, port: int, part: str) -> str:
+    """Whether files stay open when it is asked."""
+
+    def held() -> int:
+        return max((one.descriptors for one in probe.processes() if part in one.command), default=0)
+
+    was = held()
+    for number in range(ASKED):
+        probe.http(port, f"{harbour.PARCELS}/none-{number}", timeout=1.0)
+    more = held() - was
+    return f"{more} more files are open after {ASKED} questions" if more >= ASKED - 2 else ""
+
+
+def wiretap(pick: Pick) -> Scene:
+    """As `traced`: what is asked is copied since somebody looked for a fault, and no copy is ever
+    closed; here a switch in the properties of a Spring-like app, and nothing was kept of before."""
+    (main, front, other), (port, front_port, other_port) = pick.services(3), pick.ports(3)
+    most, place, code = pick.size(64, 104), harbour.settings_of(main), f"/data/{main}/app/parcels"
+    taps = f"/data/{main}/{pick.choice(('wiretap', 'logs/wire', 'support/taps'))}"
+    kept, own = harbour.parcels(main, pick, 12), {"wiretap.enabled": "false", "wiretap.dir": taps}
+    text = harbour.program(TAPPED)
+    world = tiers.joined(
+        [harbour.app(main, port, own, text=text, limits={"nofile": most}),
+         harbour.app(front, front_port, {"parcels.remote.url": f"http://127.0.0.1:{port}"},
+                     needs=(main,)),
+         harbour.app(other, other_port, {"wiretap.enabled": "false"}, limits={"nofile": most})],
+        files={**kept, **harbour.weeks_ago(main, pick), **harbour.weeks_ago(front, pick)},
+        folders={taps: 0o755},
+        hostname=pick.host(),
+    )  # fmt: skip
+    anew, key = f"supervisorctl restart {main}; sleep 0.5", "wiretap.enabled"
+
+    def inject(box: Box) -> None:
+        note = f"# for the ticket of {front}, a week"
+        box.run(f"sed -i 's/^{key}=.*/{note}\\n{key}=true/' {place}; {anew}")
+        ask = f"curl -s -m 2 -o /dev/null http://127.0.0.1:{port}{harbour.PARCELS}/p-$i"
+        box.run(f"for i in $(seq {most + 12}); do {ask}; done", check=False)
+
+    return Scene(
+        world=world,
+        check=harbour.health(front, front_port),
+        healthy=lambda probe: said(
+            harbour.stores(probe, port, front_port, timeout=1.0), _open(probe, code, most // 2),
+            _stay(probe, port, code),
+        ),
+        truth=Truth(
+            (main,), ("descriptor-leak", "bad-config"), rf"{taps}|wiretap|{place}|\.tap\b",
+            r"\.tap\b|wiretap|accept failed: .*Too many open files",
+        ),
+        inject=inject,
+        fix=(f"sed -i 's/^{key}=true/{key}=false/' {place}", anew),
+        wrong={
+            "it is only restarted": [anew],
+            "who asks it is restarted": [f"supervisorctl restart {front}; sleep 0.5"],
+            "copies are removed": [f"find {taps} -name '*.tap' -delete"],
+            "the limit is raised": [
+                f"sed -i 's/--nofile=[0-9:]*/--nofile=8192/' /etc/supervisor/conf.d/{main}.conf",
+                "supervisorctl reread; supervisorctl update; sleep 0.8",
+            ],
+        },
+        stays=(*kept, harbour.settings_of(front), harbour.settings_of(other)),
+        harm=lambda probe: said(_raised(probe, code, most), harbour.stores(probe, other_port)),
     )  # fmt: skip

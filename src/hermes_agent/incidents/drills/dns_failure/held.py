@@ -1,161 +1,232 @@
-"""A name server that was retired, and a resolver that asks it first; an alias that lacks a dot."""
+"""Names that are not found any more, on machines of other people."""
 
-import re
+from msgspec.structs import replace
 
-from hermes_agent.incidents.drills import harbour, tiers
-from hermes_agent.incidents.drills import webshop as house
-from hermes_agent.incidents.drills.box import Box
+from hermes_agent.incidents.drills import tiers, vhosts, webshop
+from hermes_agent.incidents.drills.box import PYTHON
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
-from hermes_agent.incidents.drills.scene import Scene, said
-from hermes_agent.incidents.drills.world import File, Node, Program, Truth
+from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.world import File, Program, Truth
 
-RESOLVER = "/etc/resolv.conf"
+ORDER = "/etc/nsswitch.conf"
+KNOT = "/opt/knot/libexec/knotd.py"
+REST = (
+    "networks:       files\n\nprotocols:      db files\nservices:       db files\n"
+    "ethers:         db files\nrpc:            db files\n\nnetgroup:       nis\n"
+)
 
 
-def _names(name: str, node: str, address: str, zone: str, text: str) -> tiers.Part:
-    code = f"/opt/{name}/lib/{name}.py"
+COREDNS = """import os, re, signal, socket, sys
+
+port = 53
+
+
+def read(*_):
+    global bound, further, as_of
+    as_of = os.path.getmtime(sys.argv[2])
+    text = re.sub("#.*", "", open(sys.argv[2]).read())
+    bound, further = (re.search(word, text)[1] for word in (r"bind (\\S+)", r"forward \\. (\\S+)"))
+    print(f"[INFO] plugin/reload: Running configuration of {sys.argv[2]}", flush=True)
+
+
+read()
+signal.signal(signal.SIGUSR1, read)
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((bound, port))
+print(f".:{port} on {bound}\\nCoreDNS-1.11.1", flush=True)
+while True:
+    packet, sender = server.recvfrom(512)
+    if os.path.getmtime(sys.argv[2]) != as_of:
+        read()
+    name, at = "", 12
+    while packet[at]:
+        name += packet[at + 1:at + 1 + packet[at]].decode("ascii", "replace") + "."
+        at += 1 + packet[at]
+    asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asked.settimeout(0.4)
+    try:
+        asked.connect((further, port))
+        asked.send(packet)
+        server.sendto(asked.recv(512), sender)
+    except OSError as error:
+        way = f"udp {asked.getsockname()[0]}->{further}:{port}"
+        print(f"[ERROR] plugin/errors: 2 {name} A: read {way}: {error.strerror}", flush=True)
+        server.sendto(packet[:2] + bytes((0x81, 0x82)) + packet[4:], sender)
+    asked.close()
+"""
+ASK = """import socket, sys
+name = b"".join(bytes([len(one)]) + one.encode() for one in sys.argv[2].split("."))
+wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+wire.settimeout(1)
+wire.sendto(b"ab\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0" + name + b"\\0\\0\\1\\0\\1", (sys.argv[1], 53))
+print(socket.inet_ntoa(wire.recv(512)[-4:]))
+"""
+"""Asks a name server for a name."""
+
+
+def _order(head: str, hosts: str) -> str:
+    users = "passwd:         files\ngroup:          files\nshadow:         files\n"
+    return f"# /etc/nsswitch.conf\n{head}\n{users}\nhosts:          {hosts}\n{REST}"
+
+
+def _knot(address: str, origin: str, records: str) -> tuple[tiers.Part, str]:
+    """The name server of a zone, and where the zone is."""
+    zone = f"/var/lib/knot/{origin}.zone"
+    text = f"$ORIGIN {origin}.\n$TTL 600\n@ IN SOA ns hostmaster 2026083101 7200\n{records}"
     return tiers.Part(
         Program(
-            name=name,
-            command=f"python3 {code} {address} {zone}",
-            node=node,
-            about=f"name server at {address} ({node}); zone {zone}",
+            name="knotd",
+            command=f"python3 {KNOT} {address} {origin} {zone}",
+            about=f"authoritative for {origin} at {address}; {zone}",
         ),
-        {
-            code: File(tiers.program_text("names.py"), age=tiers.MONTH),
-            zone: File(text, age=tiers.MONTH),
-        },
+        {KNOT: File(tiers.program_text("zones.py"), age=tiers.MONTH),
+         zone: File(text, age=tiers.MONTH)},
+    ), zone  # fmt: skip
+
+
+def _at(name: str, address: str, port: int) -> dict[str, dict[str, object]]:
+    own = {"name": name, "listen": f"{address}:{port}", "error_log": vhosts.log_of(name)}
+    return {"site": dict(own)}
+
+
+def _unasked(probe: Probe) -> str:
+    """Why the name server is never asked; empty when it is."""
+    rows = [line for line in probe.text(ORDER).splitlines() if line.startswith("hosts:")]
+    return f"dns is not in {rows[0]!r}" if rows and "dns" not in rows[0].split() else ""
+
+
+def fresh_baseline(pick: Pick) -> Scene:
+    """As `lookup-order`: a baseline for servers wrote the whole file anew, with a module for the
+    machine's own name in the place of dns; customers' sites with INI files, a zone as BIND has it
+    and two names, of which one is an alias."""
+    (front, store, second, other), ports, host = pick.services(4), pick.ports(4), pick.host()
+    port, inner, second_port, other_port = ports
+    origin = pick.choice(("hosting.lan", "rz2.internal", "customers.lan"))
+    server, address = (f"127.{n}.{pick.size(1, 200)}.{pick.size(2, 250)}" for n in (41, 87))
+    names = f"{store}.{origin}", f"{pick.choice(('content', 'origin', 'cms'))}.{origin}"
+    alias = names[1].partition(".")[0]
+    knot, zone = _knot(
+        server, origin, f"ns IN A {server}\n{store} IN A {address}\n{alias} IN CNAME {store}\n"
     )
-
-
-def _late(probe: Probe, port: int) -> str:
-    reply = probe.http(port, "/up", timeout=3.0)
-    return "/up is late" if reply.status != 200 or reply.seconds > 1.0 else ""
-
-
-def retired_server(pick: Pick) -> Scene:
-    """The lease of a new day names the old server first: every lookup waits for it in vain."""
-    (front, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
-    domain = pick.choice(("office.lan", "shop.internal", "hq.example"))
-    node, host = f"ns{pick.size(2, 4)}", pick.host()
-    new, old = (f"10.77.0.{number}" for number in pick.some(range(10, 200), 2))
-    name, zone = f"{store}.{domain}", f"/srv/zones/{domain}"
-    text = f"{name} 127.0.0.1\n{other}.{domain} 127.0.0.1\n{node}.{domain} {new}\n"
-    kept = house.records(store, pick)
-    resolver = f"search {domain}\nnameserver {new}\n"
-    env = house.env_of(front)
+    remotes = [{"kind": "remote", "url": f"http://{name}:{inner}"} for name in names]
+    kept, log = vhosts.pages(store, pick), "/var/log/baseline.log"
     world = tiers.joined(
-        [_names("nameserv", node, new, zone, text), house.app(store, inner),
-         house.app(front, port, {"BACKEND_URL": f"http://{name}:{inner}"}, needs=(store,)),
-         house.app(other, other_port)],
+        [knot, vhosts.site(front, port, remotes[0], needs=(store, "knotd")),
+         vhosts.site(second, second_port, remotes[1], needs=(store, "knotd")),
+         vhosts.site(store, inner, None, _at(store, address, inner),
+                     ready=f"file:{vhosts.log_of(store)}"),
+         vhosts.site(other, other_port)],
         files={
-            **kept, **house.weeks_ago(front, pick), **house.weeks_ago(other, pick),
-            RESOLVER: File(resolver, age=tiers.MONTH),
+            **kept, **vhosts.months_ago(front, pick), **vhosts.months_ago(other, pick),
+            ORDER: File(_order("# see nsswitch.conf(5)", "files dns"), age=tiers.MONTH),
+            "/etc/resolv.conf": File(f"search {origin}\nnameserver {server}\n", age=tiers.MONTH),
         },
+        hosts={f"scanner.{origin}": "127.0.0.88"},
         hostname=host,
-        hosts={f"printer.{domain}": "127.0.0.88"},
-        nodes=(Node(node, new),),
+    )  # fmt: skip
+    new = _order(f"# baseline {pick.version()}, local changes are lost", "files myhostname")
+    did = {14: "common: motd changed, sshd ok, nsswitch changed", 13: "common: chrony ok",
+           12: f"play ends: {host} ok=9 changed=2 failed=0"}  # fmt: skip
+    return Scene(
+        world=world,
+        check=vhosts.sound(front, port),
+        healthy=lambda probe: said(vhosts.writes(probe, port, second_port), _unasked(probe)),
+        truth=Truth(
+            (host, "resolver", "dns", "nsswitch", "nsswitch.conf", "baseline", "glibc", front,
+             second),
+            ("dns-failure", "bad-config"), rf"nsswitch|{names[0]}|{names[1]}",
+            rf"nsswitch|hosts:\s+files|myhostname|{names[0]}|{names[1]}|name resolution|not known",
+        ),
+        inject=lines(f"cat > {ORDER} <<'END'\n{new}END\n", *tiers.old_lines(log, did)),
+        fix=(f"sed -i 's/^hosts:.*/hosts: files dns myhostname/' {ORDER}",),
+        wrong={
+            "restarting": ["supervisorctl restart all; sleep 0.5"],
+            "one of the names goes into the hosts file": [
+                f"printf '{address}\\t{names[0]}\\n' >> /etc/hosts",
+            ],
+            "addresses in the settings": [
+                f"sed -i 's/{name}/{address}/' {vhosts.conf_of(site)}"
+                for name, site in zip(names, (front, second), strict=True)
+            ] + [f"supervisorctl restart {front} {second}; sleep 0.5"],
+        },
+        stays=(*kept, zone, *map(vhosts.conf_of, (front, store, second, other))),
+        runs=("knotd.py",),
+        harm=lambda probe: said(vhosts.writes(probe, other_port)),
     )  # fmt: skip
 
-    def inject(box: Box) -> None:
-        first = resolver.replace("nameserver", f"nameserver {old}\nnameserver", 1)
-        box.write(RESOLVER, f"# Generated by dhclient-script for br0\n{first}")
+
+def _resolver(address: str, server: str) -> tuple[tiers.Part, str]:
+    """What this machine asks for names, and where it is told whom to ask."""
+    code, conf = "/opt/coredns/coredns.py", "/etc/coredns/Corefile"
+    text = (
+        f".:53 {{\n    bind {address}\n    errors\n    cache 30\n    reload\n"
+        f"    forward . {server}\n}}\n"
+    )
+    return tiers.Part(
+        Program(name="coredns", command=f"python3 {code} -conf {conf}",
+                needs=("knotd",), about=f"names for this machine, at {address}; {conf}"),
+        {code: File(COREDNS, age=tiers.MONTH), conf: File(text, age=tiers.MONTH)},
+    ), conf  # fmt: skip
+
+
+def moved_authority(pick: Pick) -> Scene:
+    """As `lost-forwarder`: who has the zone moved, and CoreDNS still asks where it was; a Corefile,
+    a configuration of Knot, a zone as BIND has it, and apps of a web shop with .env files."""
+    (front, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
+    origin, host = pick.choice(("shop.lan", "dc4.internal", "store.home.arpa")), pick.host()
+    stub, old, new, address = (
+        f"127.{n}.{pick.size(1, 200)}.{pick.size(2, 250)}" for n in (53, 60, 71, 90)
+    )
+    name, settings, start = f"{store}.{origin}", "/etc/knot/knot.conf", "/opt/knot/sbin/knotd"
+    knot, zone = _knot(old, origin, f"ns IN A {old}\n{store} IN A {address}\n")
+    about = f"has the zone {origin}; {settings}, {zone}"
+    knot = replace(knot, program=replace(knot.program, command=start, about=about))
+    text = f"#!/bin/sh\nlisten=$(sed -n 's/^ *listen: *//p' {settings})\n"
+    resolver, conf = _resolver(stub, old)
+    kept, back = webshop.records(store, pick), {"BACKEND_URL": f"http://{name}:{inner}"}
+    world = tiers.joined(
+        [knot, resolver, webshop.app(front, port, back, needs=(store, "coredns")),
+         webshop.app(store, inner, address=address), webshop.app(other, other_port)],
+        files={
+            **kept, **webshop.weeks_ago(front, pick), **webshop.weeks_ago(other, pick),
+            start: File(f"{text}exec python3 {KNOT} $listen {origin} {zone}\n", mode=0o755,
+                        age=tiers.MONTH),
+            settings: File(f"server:\n    identity: {host}\n    listen: {old}\n\nzone:\n"
+                           f"  - domain: {origin}\n    file: {zone}\n", age=tiers.MONTH),
+            "/etc/resolv.conf": File(f"nameserver {stub}\noptions timeout:2 attempts:1\n",
+                                     age=tiers.MONTH),
+        },
+        hostname=host,
+    )  # fmt: skip
+    did = {17: f"knotd: listens at {new} from now on, {old} goes to the telephones"}
 
     def healthy(probe: Probe) -> list[str]:
-        asked = re.findall(r"^\s*nameserver\s+(\S+)", probe.text(RESOLVER), re.MULTILINE)
-        first = f"{old} is asked first" if asked[:1] == [old] else ""
+        found = probe.run([PYTHON, "-c", ASK, stub, name]).stdout.strip()
         return said(
-            house.serves(probe, port), _late(probe, port), first,
-            "" if new in asked else f"{new} is not asked",
-        )  # fmt: skip
+            webshop.serves(probe, port), "" if found == address else f"{name} at {stub}: {found}"
+        )
 
     return Scene(
         world=world,
-        check=house.up(front, port),
+        check=webshop.up(front, port),
         healthy=healthy,
         truth=Truth(
-            (host, "resolver", "dns", front, node, "nameserv", store),
-            ("dns-failure", "bad-config", "slow-dependency"), rf"resolv\.conf|{old}|nameserver",
-            rf"{re.escape(old)}|resolv\.conf|namelookup",
+            ("coredns", "dns", "resolver", "knotd", host), ("dns-failure", "bad-config"),
+            rf"{conf}|Corefile|coredns|{old}|{new}|forward", rf"{old}|{new}|forward \.|coredns",
         ),
-        inject=inject,
-        fix=(f"sed -i '/^nameserver {old}$/d' {RESOLVER}",),
+        inject=lines(f"sed -i 's/listen: .*/listen: {new}/' {settings}",
+                     f"sed -i 's/{old}/{new}/' {zone}", "supervisorctl restart knotd",
+                     *tiers.old_lines("/var/log/operators.log", did)),
+        fix=(f"sed -i 's/forward . .*/forward . {new}/' {conf}", "supervisorctl restart coredns"),
         wrong={
-            "restarting": [f"supervisorctl restart {front} {store} nameserv; sleep 0.5"],
-            "the name goes into the hosts file": [f"echo '127.0.0.1 {name}' >> /etc/hosts"],
+            "restarting": ["supervisorctl restart all; sleep 0.5"],
             "an address in the settings": [
-                f"sed -i 's/{name}/127.0.0.1/' {env}", f"supervisorctl restart {front}; sleep 0.5",
-            ],
-            "it waits for less": [f"echo 'options timeout:1 attempts:1' >> {RESOLVER}"],
+                f"sed -i 's/{name}/{address}/' {webshop.env_of(front)}",
+                f"supervisorctl restart {front}; sleep 0.5"],
+            "a line in the hosts file": [f"printf '{address}\\t{name}\\n' >> /etc/hosts"],
         },
-        stays=(*kept, env, house.env_of(store), zone),
-        runs=("nameserv.py",),
-        harm=lambda probe: said(house.serves(probe, other_port)),
-    )  # fmt: skip
-
-
-def _zone(domain: str, serial: int, names: dict[str, str], alias: str, target: str) -> str:
-    head = f"@ IN SOA ns.{domain}. hostmaster.{domain}. {serial} 3600 600 86400 60\n  IN NS ns\n"
-    rows = "".join(f"{name:<12} IN A     {address}\n" for name, address in names.items())
-    return f"$ORIGIN {domain}.\n$TTL 60\n{head}{rows}{alias:<12} IN CNAME {target}\n"
-
-
-def undotted(pick: Pick) -> Scene:
-    """The store moved; its alias names the new machine in full, without the dot at the end."""
-    (front, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
-    domain = pick.choice(("depot.example.net", "int.example.org", "dc2.example.com"))
-    old, new = (f"{pick.choice(('srv', 'vm'))}{number}" for number in pick.some(range(10, 60), 2))
-    address, zone = f"127.8.{pick.size(1, 200)}.{pick.size(2, 250)}", f"/etc/bind/db.{domain}"
-    names = {"ns": "127.0.0.54", old: address, new: address, other: "127.0.0.1"}
-    serial, alias, code = 2026101500 + pick.size(1, 9), f"{store}.{domain}", "/opt/zones/zones.py"
-    kept, host, conf = harbour.parcels(store, pick), pick.host(), harbour.settings_of(front)
-    remote = {"parcels.remote.url": f"http://{alias}:{inner}"}
-    server = tiers.Part(
-        Program(name="zones", command=f"python3 {code} 127.0.0.54 {domain} {zone}",
-                about=f"name server of {domain}, zone {zone}, read again on a hangup"),
-        {code: File(tiers.program_text("zones.py"), age=tiers.MONTH),
-         zone: File(_zone(domain, serial, names, store, old), age=tiers.MONTH)},
-    )  # fmt: skip
-    world = tiers.joined(
-        [server, harbour.app(store, inner, address=address),
-         harbour.app(front, port, remote, needs=(store, "zones")), harbour.app(other, other_port)],
-        files={**kept, **harbour.weeks_ago(front, pick), **harbour.weeks_ago(other, pick),
-               RESOLVER: File("nameserver 127.0.0.54\noptions timeout:1 attempts:1\n")},
-        hostname=host,
-    )  # fmt: skip
-
-    def inject(box: Box) -> None:
-        box.write(zone, _zone(domain, serial + 10000, names, store, f"{new}.{domain}"))
-        box.run("supervisorctl signal HUP zones; sleep 0.3")
-
-    def harm(probe: Probe) -> list[str]:
-        rows = probe.text(zone)
-        gone = [
-            name for name, where in names.items() if f" {where}" not in rows or name not in rows
-        ]
-        return said(f"{zone} has lost {gone}" if gone else "", harbour.stores(probe, other_port))
-
-    twice = rf"{new}\.{domain}\.{domain}"
-    return Scene(
-        world=world,
-        check=harbour.health(front, port),
-        healthy=lambda probe: said(harbour.stores(probe, port)),
-        truth=Truth(
-            ("zones", "dns", store, front, host, "resolver"), ("dns-failure", "bad-config"),
-            rf"{zone}|CNAME|{twice}|{new}\b", rf"{twice}|CNAME|NXDOMAIN|{zone}",
-        ),
-        inject=inject,
-        fix=(f"sed -i 's/CNAME {new}.{domain}$/&./' {zone}", "supervisorctl signal HUP zones"),
-        wrong={
-            "restarting": ["supervisorctl restart all; sleep 1"],
-            "a line in the hosts file": [f"echo '{address} {alias}' >> /etc/hosts"],
-            "an address in the settings": [
-                f"sed -i 's/{alias}/{address}/' {conf}", f"supervisorctl restart {front}; sleep 1",
-            ],
-            "read again": ["supervisorctl signal HUP zones; sleep 0.3"],
-        },
-        stays=(*kept, conf, harbour.settings_of(store), "/etc/hosts", RESOLVER),
-        runs=("zones.py",),
-        harm=harm,
+        stays=(*kept, *map(webshop.env_of, (front, store, other))),
+        runs=("knotd.py", "coredns.py"),
+        harm=lambda probe: said(webshop.serves(probe, other_port)),
     )  # fmt: skip

@@ -1,268 +1,237 @@
-"""The certificate of a server behind nginx, which nginx looks at, and a root that has run out."""
+"""Certificates that have run out, in other houses."""
 
-import re
-import subprocess
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from hermes_agent.incidents.drills import tiers, troves, vhosts
+from hermes_agent.incidents.drills import kiosk, tiers, vhosts
 from hermes_agent.incidents.drills.authority import authority, issued
 from hermes_agent.incidents.drills.box import Box
-from hermes_agent.incidents.drills.needs import find
+from hermes_agent.incidents.drills.expired_certificate.practice_quarter import _ends, _pairs
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
 from hermes_agent.incidents.drills.world import File, Truth
 
 DAY = timedelta(days=1)
-CA = "/root/ca"
-SIGN = """#!/bin/sh
-# New key and certificate for a host: ./sign.sh HOST. They are left in issued/; put them where the
-# host's server reads them, and have it read them.
-set -eu
-umask 077
-cd "$(dirname "$0")"
-mkdir -p issued
-openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "issued/$1.key" \\
-    -out "issued/$1.csr" -subj "/CN=$1" -addext "subjectAltName=DNS:$1" 2>/dev/null
-openssl x509 -req -in "issued/$1.csr" -CA ca.crt -CAkey ca.key -set_serial "$(date +%s)" \\
-    -copy_extensions copy -days 180 -out "issued/$1.crt" 2>/dev/null
-rm "issued/$1.csr"
+FETCHED = "/var/log/certfetch.log"
+
+
+def _shut(probe: Probe, *paths: str) -> list[str]:
+    """Keys that others may read."""
+    facts = {path: probe.stat(path) for path in paths}
+    return [f"{path} is open to others" for path, stat in facts.items()
+            if stat and stat.kind == "file" and stat.mode & 0o077]  # fmt: skip
+
+
+def _folder(place: str, pair: tuple[str, str], age: float) -> dict[str, File]:
+    return {f"{place}/tls.crt": File(pair[0], age=age),
+            f"{place}/tls.key": File(pair[1], mode=0o600, age=age)}  # fmt: skip
+
+
+def _fetched(top: str, host: str, days: tuple[str, str], over: timedelta) -> Callable[[Box], None]:
+    """The old pair ran out; the new one came a week before, and its link went astray."""
+
+    def inject(box: Box) -> None:
+        now = datetime.now(UTC)
+        spans = (-over - 90 * DAY, -over), (-over - 8 * DAY, 82 * DAY - over)
+        for day, span in zip(days, spans, strict=True):
+            pair = issued(host, now, *span)
+            box.write(f"{top}/{day}/tls.crt", pair[0])
+            box.write(f"{top}/{day}/tls.key", pair[1], 0o600)
+            box.run(f"touch -d {day}T04:00:07Z {top}/{day}/tls.*")
+        box.run(f"cd {top} && ln -sf {days[1]} current; touch -hd {days[1]}T04:00:07Z {days[0]} "
+                f"{days[0]}/{days[1]} {days[1]}")  # fmt: skip
+        box.run(f"echo '{days[1]} 04:00:07 {host}: wrote {days[1]}/tls.crt {days[1]}/tls.key; "
+                f"ln -sf {days[1]} current; told the service' >> {FETCHED}")  # fmt: skip
+        box.run("supervisorctl signal HUP all; sleep 0.5", check=False)
+
+    return inject
+
+
+def dated_folder(pick: Pick) -> Scene:
+    """As `live-link`: a program of Node.js reads its pair through a link to a folder by date; the
+    new folder is there, but `ln` without `-n` put the link into the old one."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    zone, pem = pick.choice(("tills.example", "shop.example")), authority()[0]
+    host, beside, now = f"{main}.{zone}", f"{other}.{zone}", datetime.now(UTC)
+    over, base = timedelta(hours=pick.size(2, 90)), pick.choice(("/etc/pki/tls", "/opt/tls"))
+    top, third, trusted = f"{base}/{host}", f"{base}/{beside}", "/etc/ssl/certs/company.pem"
+    old, new = (f"{now - over - ago * DAY:%Y-%m-%d}" for ago in (90, 8))
+    tls = {one: (f"{base}/{one}/current/tls.crt", f"{base}/{one}/current/tls.key")
+           for one in (host, beside)}  # fmt: skip
+    kept, their = kiosk.vouchers(main, pick), f"{now - 84 * DAY:%Y-%m-%d}"
+    world = tiers.joined(
+        [kiosk.kiosk(main, port, tls=tls[host]), kiosk.kiosk(other, other_port, tls=tls[beside])],
+        files={
+            **kept, **kiosk.once(main, pick), **kiosk.once(other, pick),
+            **_folder(f"{top}/{old}", issued(host, now, -80 * DAY, 10 * DAY), 7e6),
+            **_folder(f"{third}/{their}", issued(beside, now, -84 * DAY, 6 * DAY), 7e6),
+            **_folder(f"{base}/gifts.{zone}/2025-02-11",
+                      issued(f"gifts.{zone}", now, -500 * DAY, -410 * DAY), 4e7),
+            f"{top}/current": File(link=old), f"{third}/current": File(link=their),
+            trusted: File(pem, age=9e7),
+            FETCHED: File(f"{old} 04:00:06 {host}: wrote {old}/tls.crt {old}/tls.key\n"
+                          f"{their} 04:00:05 {beside}: wrote {their}/tls.crt {their}/tls.key\n"),
+        },
+        hostname=pick.host(),
+        hosts={host: "127.0.0.1", beside: "127.0.0.1"},
+    )  # fmt: skip
+    again = f"supervisorctl signal HUP {main}; sleep 0.5"
+    own = f"-keyout {top}/{old}/tls.key -out {top}/{old}/tls.crt -subj /CN={host}"
+    return Scene(
+        world=world,
+        check=kiosk.status(main, f"https://{host}:{port}", f"--cacert {trusted}"),
+        healthy=lambda probe: said(
+            kiosk.keeps(probe, port, ca=pem, name=host), _ends(probe, port, host)
+        ),
+        truth=Truth(
+            (main,), ("certificate-expired",), rf"{top}\b|{base}|tls\.crt|{host}(?!:\d)|\b{old}",
+            r"(?i)has expired|not ?after|expire date|will expire|certificate expired",
+        ),
+        inject=_fetched(top, host, (old, new), over),
+        fix=(f"ln -sfn {new} {top}/current", again),
+        wrong={
+            "both are restarted": [f"supervisorctl restart {main} {other}; sleep 0.6"],
+            "the link once more": [f"cd {top} && ln -sf {new} current", again],
+            "signed by itself": [f"openssl req -x509 -newkey rsa:2048 -nodes {own}", again],
+            "not read anew": [f"ln -sfn {new} {top}/current"],
+            "the certificate without its key": [f"cp {top}/{new}/tls.crt {top}/{old}/tls.crt",
+                                                f"supervisorctl restart {main}; sleep 0.6"],
+        },
+        stays=(*kept, trusted, f"{third}/{their}/tls.crt", kiosk.CODE, kiosk.settings_of(other)),
+        harm=lambda probe: said(
+            kiosk.keeps(probe, other_port, ca=pem, name=beside),
+            *_shut(probe, *(f"{top}/{day}/tls.key" for day in (old, new))),
+        ),
+    )  # fmt: skip
+
+
+PKI = "/opt/pki"
+RENEW = """#!/bin/bash
+# renew HOST KEY OUT [DAYS]: another certificate of the company for a key that a host has, into OUT.
+# Whoever reads OUT has to be told.
+set -euo pipefail
+umask 022
+top=$(cd "$(dirname "$0")/.." && pwd)
+wish=$(mktemp)
+openssl req -new -key "$2" -subj "/CN=$1" -addext "subjectAltName=DNS:$1" -out "$wish"
+openssl x509 -req -in "$wish" -CA "$top/root.crt" -CAkey "$top/private/root.key" \\
+    -set_serial "$(date +%s%N)" -copy_extensions copy -days "${4:-120}" -out "$3.part"
+mv "$3.part" "$3"
+rm "$wish"
+echo "$(date -u +%F) $1 ${4:-120} days $3" >> "$top/issued.log"
 """
 
 
-def _ends(probe: Probe, port: int, host: str) -> str:
-    """Why the certificate that is shown will not do tomorrow; empty when it will."""
-    openssl = find("openssl") or "openssl"
-    words = [openssl, "s_client", "-connect", f"127.0.0.1:{port}", "-servername", host]
-    shown = probe.run(words).stdout.encode()
-    ends = probe.run([openssl, "x509", "-noout", "-checkend", "86400"], shown)
-    return f"the certificate of {host} ends within a day" if ends.code else ""
+def _pki(log: str) -> dict[str, File]:
+    """Where certificates come from."""
+    pem, key = authority()
+    return {
+        f"{PKI}/root.crt": File(pem, age=9e7),
+        f"{PKI}/private/root.key": File(key, mode=0o600, age=9e7),
+        f"{PKI}/bin/renew": File(RENEW, mode=0o755, age=9e6),
+        f"{PKI}/issued.log": File(log, age=8e6),
+    }
 
 
-def _open(probe: Probe, path: str) -> str:
-    stat = probe.stat(path)
-    return "" if stat and not stat.mode & 0o077 else f"{path} is gone or open to others"
-
-
-def _site(port: int, inner: int, host: str, trusted: str) -> str:
+def _tls_site(port: int, host: str, inner: int, keys: str) -> str:
     return f"""server {{
-    listen 127.0.0.1:{port};
+    listen 127.0.0.1:{port} ssl;
+    server_name {host};
+    ssl_certificate     {keys}/{host}.crt;
+    ssl_certificate_key {keys}/{host}.key;
+    ssl_protocols TLSv1.2 TLSv1.3;
 
-    location / {{
-        proxy_pass https://127.0.0.1:{inner};
-        proxy_ssl_verify on;
-        proxy_ssl_verify_depth 2;
-        proxy_ssl_trusted_certificate {trusted};
-        proxy_ssl_server_name on;
-        proxy_ssl_name {host};
+    location /pages/ {{
+        proxy_pass http://127.0.0.1:{inner};
     }}
 }}
 """
 
 
-def _pairs(top: str, pairs: Mapping[str, tuple[str, str]]) -> dict[str, File]:
-    return {
-        f"{top}/{name}.{kind}": File(text, mode=mode, age=80 * 86400.0)
-        for name, pair in pairs.items()
-        for kind, text, mode in (("crt", pair[0], 0o644), ("key", pair[1], 0o600))
-    }
-
-
-def _workplace() -> dict[str, File]:
-    """Where certificates are made."""
-    pem, key = authority()
-    return {
-        f"{CA}/ca.crt": File(pem, age=9e6),
-        f"{CA}/ca.key": File(key, mode=0o600, age=9e6),
-        f"{CA}/sign.sh": File(SIGN, mode=0o755, age=9e6),
-    }
-
-
-def _wrong(top: str, host: str, main: str) -> dict[str, list[str]]:
-    own = f"-keyout {top}/{host}.key -out {top}/{host}.crt -subj /CN={host}"
-    site = tiers.site_file(main)
-    return {
-        "both are restarted": [f"supervisorctl restart {main} nginx; sleep 0.5"],
-        "nobody looks at it": [
-            f"sed -i 's/proxy_ssl_verify on/proxy_ssl_verify off/' {site}",
-            "nginx -s reload; sleep 0.5",
-        ],
-        "signed by itself": [
-            f"openssl req -x509 -newkey rsa:2048 -nodes -days 90 {own}",
-            f"supervisorctl restart {main}; sleep 0.5",
-        ],
-        "made and not put there": [f"{CA}/sign.sh {host}; supervisorctl restart {main}"],
-    }
-
-
-def _lapse(top: str, host: str, service: str, hours: timedelta) -> Callable[[Box], None]:
-    """What the service shows has run out."""
+def _lapsed(stem: str, host: str, over: timedelta) -> Callable[[Box], None]:
+    """What nginx shows ran out."""
 
     def inject(box: Box) -> None:
-        over = issued(host, datetime.now(UTC), -hours - 180 * DAY, -hours)
-        box.write(f"{top}/{host}.crt", over[0])
-        box.write(f"{top}/{host}.key", over[1], 0o600)
-        box.run(f"touch -d '-180 days' {top}/{host}.crt {top}/{host}.key")
-        box.run(f"supervisorctl restart {service}; sleep 0.5")
+        pair = issued(host, datetime.now(UTC), -over - 120 * DAY, -over)
+        box.write(f"{stem}.crt", pair[0])
+        box.write(f"{stem}.key", pair[1], 0o600)
+        box.run(f"touch -d '-120 days' {stem}.crt {stem}.key; nginx -s reload; sleep 0.5")
 
     return inject
 
 
-def behind_nginx(pick: Pick) -> Scene:
-    """nginx hands on over TLS; what the server behind it shows has run out."""
-    (main, other), (port, inner, other_port, other_inner) = pick.services(2), pick.ports(4)
-    zone = pick.choice(("internal", "lan", "private"))
-    host, other_host, now = f"{main}.{zone}", f"{other}.{zone}", datetime.now(UTC)
-    home, third = troves.house(pick, main, inner), troves.house(pick, other, other_inner)
-    kept, hours = troves.entries(home, pick), timedelta(hours=pick.size(2, 120))
-    top = pick.choice(("/etc/ssl", "/etc/pki/tls", "/opt/tls"))
-    trusted = f"{top}/company-ca.crt"
-    pem, _ = authority()
-    good = {
-        host: issued(host, now, -80 * DAY, 30 * DAY),
-        other_host: issued(other_host, now, -80 * DAY, 9 * DAY),
-        f"old.{zone}": issued(f"old.{zone}", now, -400 * DAY, -30 * DAY),
+def _evaded(main: str, stem: str, host: str, inner: int) -> dict[str, list[str]]:
+    """What people do instead."""
+    conf, anew = vhosts.conf_of(main), f"supervisorctl restart {main}; sleep 0.6"
+    own = f"-key {stem}.key -out {stem}.crt -subj /CN={host} -addext subjectAltName=DNS:{host}"
+    return {
+        "nobody looks at it": [f"sed -i 's/^ca_bundle/verify = no\\n&/' {conf}", anew],
+        "it goes past nginx": [
+            f"sed -i 's#^url = .*#url = http://127.0.0.1:{inner}#' {conf}",
+            anew,
+        ],
+        "signed by itself": [f"openssl req -x509 {own}", "nginx -s reload; sleep 0.5"],
     }
-    tls = {one: {"tls_certificate": f"{top}/{one}.crt", "tls_key": f"{top}/{one}.key"}
-           for one in (host, other_host)}  # fmt: skip
-    sites = {main: _site(port, inner, host, trusted),
-             other: _site(other_port, other_inner, other_host, trusted)}  # fmt: skip
-    world = tiers.joined(
-        [troves.trove(home, tls[host]), troves.trove(third, tls[other_host]),
-         tiers.nginx(sites, [main, other], port)],
-        files={
-            **kept, **_pairs(top, good), trusted: File(pem, age=9e6), **_workplace(),
-        },
-        folders={CA: 0o700},
-        hostname=pick.host(),
-        hosts={host: "127.0.0.1", other_host: "127.0.0.1"},
-    )  # fmt: skip
-
-    def healthy(probe: Probe) -> list[str]:
-        return said(
-            *troves.keeps(probe, port), probe.keeps(inner, "/v1", ca=pem, name=host),
-            _ends(probe, inner, host),
-        )  # fmt: skip
-
-    new, site = f"{CA}/issued/{host}", tiers.site_file(main)
-    return Scene(
-        world=world,
-        check=troves.is_up(main, port),
-        healthy=healthy,
-        truth=Truth(
-            (main, "nginx"), ("certificate-expired",), rf"{top}/{host}|{host}",
-            r"(?i)certificate has expired|not ?after|expire date|certificate will expire",
-        ),
-        inject=_lapse(top, host, main, hours),
-        fix=(f"{CA}/sign.sh {host}", f"cp {new}.crt {new}.key {top}/",
-             f"supervisorctl restart {main}", "sleep 0.5"),
-        wrong=_wrong(top, host, main),
-        stays=(*kept, home.config, third.config, trusted, site, tiers.site_file(other),
-               f"{CA}/ca.key", f"{top}/{other_host}.crt"),
-        harm=lambda probe: said(
-            *troves.keeps(probe, other_port), _open(probe, f"{top}/{host}.key"),
-        ),
-    )  # fmt: skip
 
 
-ROOT = """[ca]
-default_ca = own
-[own]
-new_certs_dir = .
-database = index
-serial = serial
-default_md = sha256
-policy = any
-copy_extensions = copy
-[any]
-commonName = supplied
-"""
-
-
-def _earlier_root(end: datetime) -> str:
-    """The certificate that the authority had for its key before the one of today."""
-    openssl = find("openssl") or "openssl"
-    begin = end - 3650 * DAY
-    name = ["-subj", "/CN=Internal Authority", "-addext", "basicConstraints=critical,CA:TRUE"]
-    dates = ["-startdate", f"{begin:%Y%m%d%H%M%SZ}", "-enddate", f"{end:%Y%m%d%H%M%SZ}"]
-    with tempfile.TemporaryDirectory() as folder:
-        texts = {"key": authority()[1], "settings": ROOT, "index": "", "serial": "0A11\n"}
-        for file, text in texts.items():
-            Path(folder, file).write_text(text)
-        for words in (
-            ["req", "-new", "-key", "key", "-out", "csr", *name],
-            ["ca", "-batch", "-notext", "-selfsign", "-config", "settings", "-keyfile", "key",
-             "-in", "csr", "-out", "pem", *dates],
-        ):  # fmt: skip
-            subprocess.run([openssl, *words], cwd=folder, capture_output=True, check=True)
-        return Path(folder, "pem").read_text()
-
-
-def _asked(probe: Probe, conf: str) -> str:
-    """Why it no longer looks at whom it asks; empty when it does."""
-    text = probe.text(conf)
-    loose = re.search(r"(?im)^\s*verify\s*=\s*(no|off|false|0)", text)
-    safe = re.search(r"(?m)^\s*url\s*=\s*https://", text) and "ca_bundle" in text
-    return "" if safe and not loose else f"{conf} does without a look at the certificate"
-
-
-def old_root(pick: Pick) -> Scene:
-    """Whoever asks trusts a root that has run out; what is served is good."""
-    (main, store, other), ports = pick.services(3), pick.ports(4)
-    port, tls_port, inner, other_port = ports
-    host, now = f"{store}.{pick.choice(('corp.example', 'int.example'))}", datetime.now(UTC)
-    bundle = f"{vhosts.TOP}/{main}/conf/{pick.choice(('ca-bundle.crt', 'trusted.pem', 'ca.pem'))}"
-    newer, keys = f"/etc/ssl/certs/company-root-{pick.choice(('g2', 'r2', '2026'))}.pem", "/etc/ssl"
-    hours, pem = timedelta(hours=pick.size(2, 60)), authority()[0]
-    kept, conf = vhosts.pages(store, pick), vhosts.conf_of(main)
-    site = f"""server {{
-    listen 127.0.0.1:{tls_port} ssl;
-    server_name {host};
-    ssl_certificate {keys}/{host}.crt;
-    ssl_certificate_key {keys}/{host}.key;
-    location / {{ proxy_pass http://127.0.0.1:{inner}; }}
-}}
-"""
+def partner(pick: Pick) -> Scene:
+    """As `behind-nginx`: here nginx shows the certificate that ran out, to a site with INI settings
+    which has its pages from another and looks at it; a script renews for the same key."""
+    (main, store, other), ports = pick.services(3), pick.ports(5)
+    port, tls_port, inner, other_port, other_tls = ports
+    zone, now, pem = (
+        pick.choice(("intra.example", "backend.example")),
+        datetime.now(UTC),
+        authority()[0],
+    )
+    host, beside = f"{store}.{zone}", f"{other}.{zone}"
+    keys = pick.choice(("/etc/nginx/tls", "/etc/ssl/private", "/srv/vhosts/.certs"))
+    stem, bundle = f"{keys}/{host}", f"{vhosts.TOP}/{main}/conf/partner-ca.pem"
+    over, kept, conf = (
+        timedelta(hours=pick.size(2, 100)),
+        vhosts.pages(store, pick),
+        vhosts.conf_of(main),
+    )
     asks = {"kind": "remote", "url": f"https://{host}:{tls_port}", "ca_bundle": bundle}
+    pairs = {host: issued(host, now, -110 * DAY, 10 * DAY),
+             beside: issued(beside, now, -112 * DAY, 8 * DAY)}  # fmt: skip
+    sites = {store: _tls_site(tls_port, host, inner, keys),
+             other: _tls_site(other_tls, beside, other_port, keys)}  # fmt: skip
     world = tiers.joined(
         [vhosts.site(main, port, asks, needs=("nginx", store)), vhosts.site(store, inner),
-         vhosts.site(other, other_port), tiers.nginx({store: site}, [store], tls_port)],
+         vhosts.site(other, other_port), tiers.nginx(sites, [store, other], tls_port)],
         files={
             **kept, **vhosts.months_ago(main, pick), **vhosts.months_ago(store, pick),
-            **_pairs(keys, {host: issued(host, now, -20 * DAY, 70 * DAY)}),
-            bundle: File(_earlier_root(now + 5 * DAY), age=9e7),
-            newer: File(pem, age=tiers.MONTH),
+            **_pairs(keys, pairs),
+            **_pki("".join(f"{now - ago * DAY:%F} {one} 120 days\n"
+                           for ago, one in ((112, beside), (110, host)))),
+            bundle: File(pem, age=9e7),
         },
         hostname=pick.host(),
-        hosts={host: "127.0.0.1"},
+        hosts={host: "127.0.0.1", beside: "127.0.0.1"},
     )  # fmt: skip
-
-    def inject(box: Box) -> None:
-        box.write(bundle, _earlier_root(datetime.now(UTC) - hours))
-        box.run(f"touch -d '-3 years' {bundle}; supervisorctl restart {main}; sleep 0.6")
-
+    renew = f"{PKI}/bin/renew {host} {stem}.key {stem}.crt"
     return Scene(
         world=world,
         check=vhosts.sound(main, port),
-        healthy=lambda probe: said(vhosts.writes(probe, port)),
-        truth=Truth(
-            (main,), ("certificate-expired",),
-            rf"{bundle}|{bundle.rpartition('/')[2]}|ca_bundle|Internal Authority|[Rr]oot c",
-            r"(?i)certificate has expired|not ?after|certificate will expire|expire date",
+        healthy=lambda probe: said(
+            vhosts.writes(probe, port), vhosts.writes(probe, tls_port, ca=pem, name=host),
+            _ends(probe, tls_port, host),
         ),
-        inject=inject,
-        fix=(f"cp {newer} {bundle}", f"supervisorctl restart {main}; sleep 0.6"),
+        truth=Truth(
+            ("nginx", store), ("certificate-expired",), rf"{stem}|{host}|{keys}",
+            r"(?i)certificate has expired|not ?after|expire date|certificate will expire",
+        ),
+        inject=_lapsed(stem, host, over),
+        fix=(renew, "nginx -t && nginx -s reload", "sleep 0.5"),
         wrong={
-            "all are restarted": [f"supervisorctl restart {main} {store} nginx; sleep 0.6"],
-            "nobody looks at it": [f"sed -i 's/^ca_bundle/verify = no\\n&/' {conf}",
-                                   f"supervisorctl restart {main}; sleep 0.6"],
-            "it goes past nginx": [f"sed -i 's#^url = .*#url = http://127.0.0.1:{inner}#' {conf}",
-                                   f"supervisorctl restart {main}; sleep 0.6"],
+            "all are restarted": [f"supervisorctl restart {main} {store} nginx; sleep 0.8"],
+            **_evaded(main, stem, host, inner), "made and not read": [renew],
         },
-        stays=(*kept, newer, f"{keys}/{host}.crt", tiers.site_file(store), vhosts.conf_of(store),
-               f"{vhosts.TOP}/{main}/app/folio.py"),
-        harm=lambda probe: said(vhosts.writes(probe, other_port), _asked(probe, conf)),
+        stays=(*kept, conf, bundle, vhosts.conf_of(store), vhosts.conf_of(other), f"{PKI}/root.crt",
+               f"{PKI}/private/root.key", f"{keys}/{beside}.crt"),
+        harm=lambda probe: said(
+            vhosts.writes(probe, other_tls, ca=pem, name=beside), *_shut(probe, f"{stem}.key")
+        ),
     )  # fmt: skip

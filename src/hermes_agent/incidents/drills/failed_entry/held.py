@@ -1,141 +1,174 @@
-"""Entries that do not come up: a new password that the supervisor cannot read, and a program that
-goes into the background on its own."""
+"""Entries that do not come up: a version that was tidied away below its link, and a format whose
+signs mean something else to the supervisor."""
 
-from pathlib import Path
+import re
 
-from hermes_agent.core.incidents import WatchedCheck
-from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import bakery, parts, tiers
+from msgspec.structs import replace
+
+from hermes_agent.incidents.drills import cabinets, kiosk, parts, tiers
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
-from hermes_agent.incidents.drills.stalls import Stall, alive, stall
 from hermes_agent.incidents.drills.world import File, Truth
 
-ROTATED = "/var/log/rotation.log"
+GIVEN_UP = "until supervisorctl status {} | grep -q FATAL || ((SECONDS > 25)); do sleep 0.2; done"
+
+TIDY = """#!/bin/sh
+# Old versions take room: the last two of each program stay.
+for folder in {top}/*/versions; do
+    cd "$folder" || continue
+    for old in $(ls | sort | head -n -2); do
+        rm -r "$old"
+        echo "$(date '+%F %T') $folder/$old removed" >> {log}
+    done
+done
+"""
+
+FORMATTED = '''
+
+class Formatted(App):
+    """With --access-logformat each visit is logged so."""
+
+    form = sys.argv[3] if sys.argv[2:3] == ["--access-logformat"] else ""
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+        status, text = super().answer(method, path, body)
+        if self.form:
+            now = time.strftime("%d/%b/%Y:%H:%M:%S")
+            words = {"h": "127.0.0.1", "r": f"{method} {path}", "s": status, "b": len(text)}
+            self.log("INFO", self.form % {**words, "t": f"[{now}]"})
+        return status, text
 
 
-def _told(probe: Probe, service: Stall, pair: str) -> str:
-    """Whether its process was given a variable with that value."""
-    for process in probe.processes():
-        if service.code in process.command:
-            given = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            return "" if pair.encode() in given else f"{service.name} has another password"
-    return f"{service.name} does not run"
+if __name__ == "__main__":
+    main(Formatted)
+'''
 
 
-def percent_sign(pick: Pick) -> Scene:
+def pruned_release(pick: Pick) -> Scene:
+    """As `dangling-release`: a link of the path that is started leads to a version that is not
+    there; here of a program of Node.js that cannot find itself, since a script tidied it away."""
     (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    variable = pick.choice(("SMTP_PASSWORD", "DB_PASSWORD", "PAYMENT_KEY"))
-    was, now = pick.token(14), f"{pick.token(5)}%{pick.choice('kTwz!')}{pick.token(7)}"
-    service = stall(
-        pick, main, port, form=pick.choice(("json", "toml", "yaml", "variables")),
-        settings={"needed": variable}, environment={"TZ": "UTC", variable: was},
-    )  # fmt: skip
-    beside = stall(pick, other, other_port, environment={variable: pick.token(14)})
-    entry = service.entry
-    old = f"2026-08-03 09:12 {other}: {variable} rotated, entry written\n"
-
-    def healthy(probe: Probe) -> list[str]:
-        up = parts.supervised(probe, main, service.root.rpartition("/")[0])
-        due = was if was in probe.text(entry) else now
-        return said(
-            probe.keeps(port), "" if up else f"{main} is not under supervision",
-            _told(probe, service, f"{variable}={due}"),
-        )  # fmt: skip
-
-    return Scene(
-        world=parts.joined(
-            service.part, beside.part, parts.Part((), {ROTATED: File(old, age=9e6)})
-        ),
-        check=alive(service),
-        healthy=healthy,
-        truth=Truth(
-            (main, "supervisor", "supervisord"), ("bad-config", "service-crash"),
-            rf"{entry}|{variable}|environment",
-            r"CANT_REREAD|Format string|badly formatted|cannot be expanded|"
-            rf"{variable}=|no such process",
-        ),
-        inject=lines(
-            f"supervisorctl stop {main}; supervisorctl remove {main}",
-            f"sed -i '/^environment=/s/{was}/{now}/' {entry}",
-            f"echo \"$(date '+%F %H:%M') {main}: {variable} rotated, entry written\" >> {ROTATED}",
-            "supervisorctl reread; supervisorctl update",
-        ),
-        fix=(
-            f"sed -i '/^environment=/s/{now}/{now.replace('%', '%%')}/' {entry}",
-            "supervisorctl reread",
-            "supervisorctl update",
-        ),
-        wrong={
-            "it is only started again": [f"supervisorctl start {main}"],
-            "it runs with the password of before": [f"supervisorctl add {main}; sleep 1.5"],
-            "the sign goes": [
-                f"sed -i '/^environment=/s/{now}/{now.replace('%', '')}/' {entry}",
-                "supervisorctl reread; supervisorctl update; sleep 1.5",
-            ],
-            "it is started by hand": [
-                (f"cd {service.root}; {variable}='{now}' setsid as-app {service.program.command} "
-                "</dev/null &>/dev/null & sleep 0.8")
-            ],
-        },
-        stays=(service.code, beside.config, beside.entry),
-        runs=(beside.code,),
-        harm=lambda probe: said(probe.keeps(other_port)),
-    )  # fmt: skip
-
-
-def daemonized(pick: Pick) -> Scene:
-    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    kept, more, conf = bakery.orders(pick), bakery.orders(pick), bakery.conf_of(main)
-    example = (
-        "# counter: as it comes\nlisten 127.0.0.1:9001\n"
-        "journal /var/bakery/counter/orders.journal\n"
-        "logfile /var/log/bakery/counter.log\ndaemonize yes\n"
-    )
+    top, major = pick.choice(("/opt/apps", "/home/www", "/app")), pick.size(2, 6)
+    home, log = f"{top}/{main}", "/var/log/tidy.log"
+    versions = [f"{major}.{minor}.{pick.size(0, 7)}" for minor in (8, 9, 10)]
+    link = f"{home}/{pick.choice(('stable', 'now', 'run'))}"
+    script = f"/etc/cron.weekly/{pick.choice(('tidy-versions', 'old-versions', 'keep-two'))}"
+    kept = kiosk.vouchers(main, pick)
+    command = f"node {link}/server.js {kiosk.settings_of(main)}"
     world = tiers.joined(
-        [bakery.counter(main, port, kept), bakery.counter(other, other_port, more)],
+        [
+            kiosk.kiosk(main, port, command=command, start_seconds=3),
+            kiosk.kiosk(other, other_port),
+        ],
         files={
-            **bakery.months_ago(main, pick), **bakery.months_ago(other, pick),
-            "/opt/bakery/share/counter.conf.example": File(example, age=9e6),
+            **kept, **kiosk.once(main, pick), **kiosk.once(other, pick),
+            **{f"{home}/versions/{one}/server.js": File(kiosk.PROGRAM, age=tiers.MONTH)
+               for one in versions},
+            link: File(link=f"versions/{versions[2]}"),
+            script: File(TIDY.format(top=top, log=log), mode=0o755, age=9e6),
+            log: File(f"2026-09-06 06:47:02 {home}/versions/{major}.7.1 removed\n"),
         },
         hostname=pick.host(),
     )  # fmt: skip
-    run = f"supervisorctl status {main}"
-    ends = f"kill $(pgrep -f 'python3 {bakery.CODE} {conf}'); sleep 0.5"
+
+    def healthy(probe: Probe) -> list[str]:
+        up = parts.supervised(probe, main, top)
+        return said(kiosk.keeps(probe, port), "" if up else f"{main} is not kept by the supervisor")
+
+    start = f"supervisorctl start {main}; sleep 1"
+    gone = f"{home}/versions/{versions[2]}"
     return Scene(
         world=world,
-        check=WatchedCheck(
-            f"{main} supervised", Check(run, Expect(output="RUNNING"), timeout=6.0), main,
-            severity="P2",
-        ),
-        healthy=lambda probe: said(
-            bakery.takes(probe, port), bakery.lost(probe, port, kept), bakery.minded(probe, main)
-        ),
+        check=kiosk.status(main, f"http://127.0.0.1:{port}"),
+        healthy=healthy,
         truth=Truth(
-            (main,), ("bad-config", "service-crash"), rf"{conf}|daemonize",
-            r"daemonize|exit status 0; not expected|Exited too quickly",
+            (main,), ("bad-deploy", "bad-config", "service-crash"),
+            rf"{link}|{re.escape(gone)}|{script}|{home}/versions",
+            rf"Cannot find module|MODULE_NOT_FOUND|No such file|{re.escape(gone)} removed|"
+            rf"-> \S*versions/{re.escape(versions[2])}|broken symbolic link",
         ),
-        inject=lines(
-            f"sed -i 's/^daemonize no/daemonize yes/; 1s/.*/# counter {main}, from the example/' "
-            f"{conf}",
-            f"supervisorctl restart {main}",
-            f"until supervisorctl status {main} | grep -q FATAL; do sleep 0.2; done",
-        ),
-        fix=(f"sed -i 's/^daemonize yes/daemonize no/' {conf}", ends,
-             f"supervisorctl start {main}"),
+        inject=lines(script, f"supervisorctl restart {main}", GIVEN_UP.format(main)),
+        fix=(f"ln -sfn versions/{versions[1]} {link}", start),
         wrong={
-            "it is only started again": [f"supervisorctl restart {main}; sleep 1.5"],
-            "only what runs is ended": [ends, f"supervisorctl start {main}; sleep 1.5"],
-            "only the file": [f"sed -i 's/^daemonize yes/daemonize no/' {conf}",
-                              f"supervisorctl start {main}; sleep 1.5"],
-            "the entry starts something else": [
-                f"sed -i 's#^command=.*#command=/bin/sleep infinity#' {bakery.entry_of(main)}",
-                "supervisorctl update; sleep 1.5",
+            "it is only started again": [start],
+            "an empty folder is made": [f"mkdir -p {gone}", start],
+            "it is started by hand": [
+                (f"setsid as-app node {home}/versions/{versions[1]}/server.js "
+                f"{kiosk.settings_of(main)} </dev/null &>/dev/null & sleep 1")
             ],
         },
-        stays=(bakery.entry_of(main), bakery.conf_of(other), bakery.CODE),
-        harm=lambda probe: said(
-            bakery.takes(probe, other_port), bakery.lost(probe, other_port, more)
+        stays=(*kept, kiosk.settings_of(main), kiosk.settings_of(other)),
+        runs=(kiosk.settings_of(other),),
+        harm=lambda probe: said(kiosk.keeps(probe, other_port)),
+    )  # fmt: skip
+
+
+def _formed(probe: Probe, name: str, entry: str, form: str) -> str:
+    """Whether its process has the format, where its entry has one."""
+    ours = [one.command for one in probe.processes() if f"/{name}/app.py" in one.command]
+    formed = all(form in one for one in ours if "logformat" in one)
+    due = "logformat" not in probe.text(entry) or any("logformat" in one for one in ours)
+    return "" if formed and due else "visits are logged in another form"
+
+
+def log_format(pick: Pick) -> Scene:
+    """As `percent-sign`: an entry was written anew with percent signs that the supervisor takes for
+    its own, and the program is known to it no more; here the format of a log, in the command."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    rows, entry = cabinets.Rows(pick), f"/etc/supervisor/conf.d/{main}.conf"
+    form = pick.choice(('%(h)s %(t)s "%(r)s" %(s)s', '%(t)s %(s)s %(b)s "%(r)s"', "%(h)s %(r)s"))
+    notes, code = f"{cabinets.HOME}/CHANGES.txt", cabinets.program(FORMATTED)
+    part = cabinets.app(main, port, rows, code=code, start_seconds=1)
+    beside = cabinets.app(other, other_port, code=code)
+    path = f"{cabinets.HOME}/{other}/app.py {cabinets.env_of(other)}"
+    plain = replace(beside.program, command=f"python3 {path} --access-logformat '{form}'")
+    world = tiers.joined(
+        [part, replace(beside, program=plain)],
+        files={
+            **cabinets.weeks_ago(main, pick), **cabinets.weeks_ago(other, pick),
+            notes: File(f"2026-07-02 {other}: visits are logged\n"),
+        },
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    def healthy(probe: Probe) -> list[str]:
+        up = parts.supervised(probe, main, cabinets.HOME)
+        return said(
+            cabinets.saves(probe, port), rows.lost(probe, port), _formed(probe, main, entry, form),
+            "" if up else f"{main} is not kept by the supervisor",
+        )  # fmt: skip
+
+    took = "supervisorctl reread; supervisorctl update"
+    doubled = f"sed -i '/^command=/s/%(/%%(/g' {entry}"
+    more = form.replace('"', '\\"')
+    return Scene(
+        world=world,
+        check=cabinets.is_up(main, port),
+        healthy=healthy,
+        truth=Truth(
+            (main, "supervisor", "supervisord"), ("bad-config", "service-crash"),
+            rf"{entry}|access-logformat|command",
+            r"CANT_REREAD|Format string|badly formatted|cannot be expanded|access-logformat|"
+            r"no such process",
         ),
+        inject=lines(
+            f"supervisorctl stop {main}; supervisorctl remove {main}",
+            f"sed -i \"/^command=/s#\\$# --access-logformat '{more}'#\" {entry}",
+            f"echo \"$(date +%F) {main}: visits are logged, as those of {other}\" >> {notes}",
+            took,
+        ),
+        fix=(doubled, "supervisorctl reread", "supervisorctl update"),
+        wrong={
+            "it is only started again": [f"supervisorctl start {main}"],
+            "it runs as before": [f"supervisorctl add {main}; sleep 1.5"],
+            "the signs go": [f"sed -i '/^command=/s/%(/(/g' {entry}", took, "sleep 1.5"],
+            "it is started by hand": [
+                (f"cd {cabinets.HOME}/{main}; setsid as-app python3 {cabinets.HOME}/{main}/app.py "
+                ".env </dev/null &>/dev/null & sleep 1")
+            ],
+        },
+        stays=(cabinets.env_of(main), cabinets.env_of(other)),
+        runs=(f"{cabinets.HOME}/{other}/app.py",),
+        harm=lambda probe: said(cabinets.saves(probe, other_port)),
     )  # fmt: skip

@@ -1,235 +1,197 @@
-"""A script of the shop that tells each of its steps, since somebody looked for a fault in it; one
-that asks for a database which is not there, and PostgreSQL writes down each time."""
+"""Logs that grow without measure: a database that notes how long each question took, and one that
+tells all that it does inside."""
 
-import secrets
-import time
+from msgspec.structs import replace
 
-from hermes_agent.core.incidents import WatchedCheck
-from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import database, parish, parts, tiers
-from hermes_agent.incidents.drills import webshop as house
+from hermes_agent.incidents.drills import database, harbour, parish, tiers
 from hermes_agent.incidents.drills.box import Box
+from hermes_agent.incidents.drills.log_flood.practice_kin import _takes
+from hermes_agent.incidents.drills.log_flood.practice_quarter import _tight
+from hermes_agent.incidents.drills.log_flood.practice_town import _grows, _since_hours
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
+from hermes_agent.incidents.drills.webshop import Store
 from hermes_agent.incidents.drills.world import File, Mount, Program, Truth
 
-GROWTH = 1500
-"""Bytes in half a second that no log may gain when all is well."""
-SPARE = 0.4
-MIRROR = """#!/bin/bash
-# copies new records to where the warehouse fetches them
-set -u
-cd {shared}
-exec >>log/{name}.log 2>&1
-echo "$(date '+%F %T') started, $(ls data | wc -l) records"
-while true; do
-  for file in data/*; do
-    [[ -e {mirror}/${{file##*/}} ]] && continue
-    cp "$file" {mirror}/ && echo "$(date '+%F %T') copied ${{file##*/}}"
-  done
-  sleep 0.1
-done
-"""
-
-
-def _grows(probe: Probe, log: str) -> str:
-    def size() -> int:
-        facts = probe.stat(log)
-        return facts.size if facts else 0
-
-    was = size()
-    time.sleep(0.5)
-    return f"{log} grows" if size() - was > GROWTH else ""
-
-
-def _tight(probe: Probe, root: str) -> str:
-    return f"{root} has hardly any room" if parts.free_share(probe, root) < SPARE else ""
-
-
-def _since_days(box: Box, log: str) -> None:
-    """What it said is said again, until nothing fits any more."""
-    box.run(
-        f"until (($(stat -c %s {log}) > 40000)); do sleep 0.1; done; tail -n 300 {log} > /root/t; "
-        f"while cat /root/t >> {log}; do :; done 2>/dev/null; rm /root/t; sleep 0.2",
-        seconds=50,
-    )
-
-
-def _takes(service: str, port: int) -> WatchedCheck:
-    """The check of whoever uses it: is a new record taken."""
-    url = f"http://127.0.0.1:{port}{house.RECORDS}/watch-$(date +%s%N)"
-    check = Check(f"curl -sS -m 3 -X PUT -d watched {url}", Expect(output="^saved"), timeout=8.0)
-    return WatchedCheck(f"{service} takes records", check, service, severity="P1")
-
-
-def _behind(probe: Probe, port: int, name: str, mirror: str) -> str:
-    """Why a new record is not copied; empty when it is."""
-    key = f"n-{secrets.token_hex(5)}"
-    probe.http(port, f"{house.RECORDS}/{key}", "PUT", b"x")
-    until = time.monotonic() + 2.5
-    while time.monotonic() < until:
-        if probe.stat(f"{mirror}/{key}"):
-            return ""
-        time.sleep(0.1)
-    return f"{name} does not copy {key}"
-
-
-def told_step_by_step(pick: Pick) -> Scene:
-    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    name = f"{main}-{pick.choice(('mirror', 'handover', 'copies'))}"
-    shared, mirror = f"{house.TOP}/{main}/shared", f"/srv/warehouse/{main}"
-    script, log = f"{house.TOP}/{main}/bin/{name}.sh", f"{shared}/log/{name}.log"
-    text, orders = MIRROR.format(shared=shared, name=name, mirror=mirror), f"{shared}/orders.zip"
-    copying = tiers.Part(
-        Program(
-            name=name, command=f"bash {script}",
-            about=f"copies new records to {mirror}; log {log}",
-        ),
-        {script: File(text, mode=0o755, age=tiers.MONTH)},
-        {mirror: 0o755},
-    )  # fmt: skip
-    kept = house.records(main, pick, 120)
-    world = tiers.joined(
-        [house.app(main, port), house.app(other, other_port), copying],
-        files={
-            **kept, **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
-            orders: File(size=900_000, age=9e6),
-        },
-        mounts=(Mount(shared, mb=pick.size(5, 8)),),
-        hostname=pick.host(),
-    )  # fmt: skip
-    anew = f"supervisorctl restart {name}"
-
-    def inject(box: Box) -> None:
-        box.run(f"sed -i 's/^set -u$/set -ux/' {script}; {anew}")
-        _since_days(box, log)
-
-    return Scene(
-        world=world,
-        check=_takes(main, port),
-        healthy=lambda probe: said(
-            house.serves(probe, port), _tight(probe, shared), _grows(probe, log),
-            _behind(probe, port, name, mirror)
-        ),
-        truth=Truth(
-            (name, main), ("log-flood",), rf"{log}|{script}|{name}|xtrace|set -\w*x",
-            rf"100% +{shared}|{name}\.log|set -\w*x|^\+|\+ (for|\[\[|continue|sleep)",
-        ),
-        inject=inject,
-        fix=(f"sed -i 's/^set -ux$/set -u/' {script}", f"{anew}; sleep 0.3",
-             f"truncate -s 0 {log}"),
-        wrong={
-            "the log is only emptied": [f"truncate -s 0 {log}; sleep 0.5"],
-            "it is emptied and restarted": [f"truncate -s 0 {log}; {anew}; sleep 0.5"],
-            "it is stopped": [f"supervisorctl stop {name}; truncate -s 0 {log}"],
-            "old orders go": [f"rm {orders}"],
-        },
-        stays=(*kept, orders, house.env_of(main)),
-        harm=lambda probe: said(house.serves(probe, other_port)),
-    )  # fmt: skip
-
-
-FIGURES = '''"""Writes down how many members there are: figures.py SETTINGS"""
-
-import sys
+DISPATCH = """import sys
 import time
 
 from pgline import DatabaseError, Line
 
-own = dict(line.split(None, 1) for line in open(sys.argv[1]) if not line.startswith("#"))
-own = {name: value.strip() for name, value in own.items()}
-url = f"postgres://{own['User']}@{own['Server']}/{own['Database']}"
-line = None
+url, table = sys.argv[1:]
+wanted = (f"select t.key, length(t.body) as weight, count(*) over (partition by left(t.key, 4)) as "
+          f"load, rank() over (order by t.key) as place from {table} t left join {table} o on "
+          f"o.key = t.key and o.body <> t.body where t.key not like 'health%' and o.key is null "
+          f"and t.key > 'lorry-%' order by load desc, place limit 1")
 while True:
     try:
-        line = line or Line(url, own["ServerName"])
-        rows = line.query(f"select count(*) from {own['Table']}")
-        with open(own["Output"], "w") as file:
-            file.write(f"members {rows[0][0]}\\n")
-        time.sleep(0.5)
-    except DatabaseError:
-        line = None  # again
-        time.sleep(0.002)
-    except OSError as error:
+        line = Line(url, "dispatch")
+        while True:
+            for lorry in range(14):
+                line.query(wanted.replace("%", f"{lorry:02}", 1))
+            time.sleep(0.05)
+    except DatabaseError as error:
         print(error, flush=True)
         time.sleep(0.5)
-'''
+"""
+
+BOARD = """import sys
+import time
+from pathlib import Path
+
+from pgline import DatabaseError, Line
+
+own = dict(row.split(None, 1) for row in Path(sys.argv[1]).read_text().splitlines()
+           if row[:1] not in ("", "#"))
+while True:
+    try:
+        line = Line(own["Database"], "board")
+        for number in range(1, 26):
+            line.query(f"select body from {own['Table']} where key = 'old-{number}'")
+        line.close()
+        time.sleep(0.02)
+    except DatabaseError as error:
+        print(error, flush=True)
+        time.sleep(0.5)
+"""
 
 
-def _stale(probe: Probe, product: str, count: int) -> str:
-    """Why the figures are not of now; empty when they are."""
-    facts = probe.stat(product)
-    fresh = facts is not None and time.time() - facts.mtime < 4
-    right = probe.text(product) == f"members {count}\n"
-    return "" if fresh and right else f"{product} is old or wrong"
-
-
-def _figures(name: str, store: house.Store, product: str) -> tiers.Part:
-    settings = {
-        "ServerName": name, "Server": f"127.0.0.1:{store.port}", "Database": store.name,
-        "User": "app", "Table": store.table, "Output": product,
-    }  # fmt: skip
-    return parish.helper(
-        name, FIGURES, settings, f"writes figures of the members to {product}",
-        needs=(database.NAME,),
+def _dispatch(name: str, store: Store) -> tiers.Part:
+    home = f"/data/{name}"
+    return tiers.Part(
+        Program(
+            name=name, command=f"python3 {home}/dispatch.py {store.url} {store.table}",
+            directory=home, needs=(database.NAME,),
+            about=f"looks all the time which lorry is next; {home}, must not rest",
+        ),
+        {f"{home}/dispatch.py": File(DISPATCH, age=tiers.MONTH),
+         f"{home}/pgline.py": File(tiers.program_text("pgline.py"), age=tiers.MONTH)},
     )  # fmt: skip
 
 
-def unknown_database(pick: Pick) -> Scene:
-    (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
-    store, name = house.Store(pick, main, base_port), f"{main}-figures"
-    root, product = "/srv/papers", f"/var/www/{main}/figures.txt"
-    log, plans = f"{root}/log/postgresql.log", f"{root}/{main}/plans.tif"
-    wrong = pick.choice((f"{main}_prod", f"{main}-production", f"{main}_live", f"{main}production"))
-    line = {f"{parish.CODE}/{name}/pgline.py": File(tiers.program_text("pgline.py"))}
-    place, kept = parish.settings_of(name), parish.papers(main, pick)
-    base = store.server(
-        logging_collector="on", log_directory=f"'{root}/log'", log_filename="'postgresql.log'",
-        log_connections="on", log_rotation_age=0, log_rotation_size=0,
+def each_question(pick: Pick) -> Scene:
+    """As `statements`: PostgreSQL notes all that it is asked; here how long each took, set with
+    ALTER SYSTEM and written by its own collector, beside the parcels of a Spring-like app."""
+    (main, other, who), (port, base_port, other_port) = pick.services(3), pick.ports(3)
+    store, asking, root = Store(pick, main, base_port), f"{who}-dispatch", f"/data/{main}"
+    folder = f"{root}/{pick.choice(('pg_log', 'logs/db', 'dblogs'))}"
+    log, scans = f"{folder}/postgresql.log", f"{root}/customs-forms.zip"
+    server = store.server(
+        logging_collector="on", log_directory=f"'{folder}'", log_filename="'postgresql.log'",
+        log_rotation_age=0, log_rotation_size=0, log_min_duration_statement=pick.size(400, 900),
     )  # fmt: skip
+    kept = harbour.parcels(main, pick, 24)
     world = tiers.joined(
-        [base, parish.binder(main, port), parish.binder(other, other_port),
-         _figures(name, store, product)],
-        files={**kept, **line, **parish.former(main, pick), **parish.former(other, pick),
-               plans: File(size=1 << 20, age=9e6)},
-        folders={f"{root}/log": 0o755, product.rpartition("/")[0]: 0o755},
-        mounts=(Mount(root, mb=pick.size(6, 9)),),
+        [server, _dispatch(asking, store), harbour.app(other, other_port),
+         harbour.app(main, port, needs=(database.NAME,))],
+        files={**kept, **harbour.weeks_ago(main, pick), **harbour.weeks_ago(other, pick),
+               scans: File(size=800_000, age=9e6)},
+        folders={folder: 0o755},
+        mounts=(Mount(root, mb=pick.size(5, 8)),),
         hostname=pick.host(),
     )  # fmt: skip
-    anew = f"supervisorctl restart {name}"
+    setting, anew = "log_min_duration_statement", f'{store.psql} -c "select pg_reload_conf()"'
 
     def inject(box: Box) -> None:
-        box.run(f"sed -i 's/^Database .*/Database {wrong}/' {place}; {anew}")
-        _since_days(box, log)
+        box.run(f'{store.psql} -c "alter system set {setting} = 0"; {anew}')
+        _since_hours(box, log)
+
+    def healthy(probe: Probe) -> list[str]:
+        every = store.ask(probe, f"show {setting}") == "0"
+        return said(
+            harbour.stores(probe, port), _tight(probe, root), _grows(probe, root),
+            store.lost(probe), "every question is written down" if every else "",
+        )  # fmt: skip
 
     return Scene(
         world=world,
-        check=parish.takes(main, port),
-        healthy=lambda probe: said(
-            parish.files(probe, port), _tight(probe, root), _grows(probe, log),
-            _stale(probe, product, store.COUNT),
-            store.lost(probe),
-        ),
+        check=_takes(main, port),
+        healthy=healthy,
         truth=Truth(
-            (name, database.NAME, main), ("log-flood", "bad-config"),
-            rf"{log}|{place}|{name}|Database\b|{wrong}",
-            rf"100% +{root}|postgresql\.log|does not exist|Database {wrong}",
+            (database.NAME, "postgresql"), ("log-flood", "bad-config"),
+            rf"{folder}|postgresql\.(log|auto\.conf)|{setting}|{database.SETTINGS}",
+            rf"100% +{root}|{setting}|LOG: +duration|{log}",
         ),
         inject=inject,
-        fix=(f"sed -i 's/^Database .*/Database {store.name}/' {place}", f"{anew}; sleep 0.5",
-             f"truncate -s 0 {log}"),
+        fix=(f'{store.psql} -c "alter system reset {setting}"', anew,
+             f"sleep 0.3; truncate -s 0 {log}"),
         wrong={
             "the log is only emptied": [f"truncate -s 0 {log}; sleep 0.5"],
-            "it is emptied and restarted": [f"truncate -s 0 {log}; {anew}; sleep 0.5"],
-            "who asks is stopped": [f"supervisorctl stop {name}; truncate -s 0 {log}; sleep 4"],
-            "nothing is said any more": [
-                f"echo \"log_min_messages = 'panic'\" >> {database.SETTINGS}",
-                f"kill -HUP $(head -1 {database.DATA}/postmaster.pid)",
-                f"truncate -s 0 {log}; sleep 4",
-            ],
-            "the plans go": [f"rm {plans}"],
+            "who asks is stopped": [f"supervisorctl stop {asking}", f"truncate -s 0 {log}"],
+            "the biggest that is no log goes": [f"rm {scans}"],
+            "it is quiet and full": [f'{store.psql} -c "alter system reset {setting}"', anew],
         },
-        stays=(*kept, plans, parish.settings_of(main)),
+        stays=(*kept, scans, harbour.settings_of(main), harbour.settings_of(other)),
+        runs=(f"{asking}/dispatch.py",),
+        harm=lambda probe: said(harbour.stores(probe, other_port)),
+    )  # fmt: skip
+
+
+def _board(name: str, store: Store) -> tiers.Part:
+    made = parish.helper(
+        name, BOARD, {"Database": store.url, "Table": store.table},
+        "the board at the door, shows what is on today; is to run day and night",
+        needs=(database.NAME,),
+    )  # fmt: skip
+    line = File(tiers.program_text("pgline.py"), age=tiers.MONTH)
+    return replace(made, files={**made.files, f"{parish.CODE}/{name}/pgline.py": line})
+
+
+def inner_voice(pick: Pick) -> Scene:
+    """As `debug-left-on`: a server tells all that it does, since somebody looked for a fault; here
+    PostgreSQL, by a file of its conf.d, beside the papers of a parish office."""
+    (main, other, who), (port, base_port, other_port) = pick.services(3), pick.ports(3)
+    store, board, root = Store(pick, who, base_port), f"{who}-board", parish.store_of(main)
+    log = f"{root}/{pick.choice(('database', 'pg', 'sql'))}/{pick.choice(('server', who))}.log"
+    folder, _, file = log.rpartition("/")
+    setting, register = "log_min_messages", f"{root}/register-1911.tif"
+    place = f"/etc/postgresql/conf.d/{pick.choice(('logging', '20-log', 'log'))}.conf"
+    text = (f"logging_collector = on\nlog_directory = '{folder}'\nlog_filename = '{file}'\n"
+            f"log_rotation_age = 0\nlog_rotation_size = 0\n{setting} = warning\n")  # fmt: skip
+    kept = parish.papers(main, pick, 20, below="binder")
+    world = tiers.joined(
+        [store.server(include_dir="'conf.d'"), _board(board, store),
+         parish.binder(main, port, {"StoreRoot": f"{root}/binder"}),
+         parish.binder(other, other_port)],
+        files={**kept, **parish.former(main, pick), **parish.former(other, pick),
+               place: File(text, age=tiers.MONTH), register: File(size=850_000, age=9e6)},
+        folders={folder: 0o755},
+        mounts=(Mount(root, mb=pick.size(5, 9)),),
+        hostname=pick.host(),
+    )  # fmt: skip
+    anew, loud = f'{store.psql} -c "select pg_reload_conf()"', "debug5"
+
+    def inject(box: Box) -> None:
+        box.run(f"sed -i 's/^{setting} = .*/{setting} = {loud}/' {place}; {anew}")
+        _since_hours(box, log)
+
+    def healthy(probe: Probe) -> list[str]:
+        inside = store.ask(probe, f"show {setting}") in ("debug3", "debug4", "debug5")
+        return said(
+            parish.files(probe, port), _tight(probe, root), _grows(probe, root),
+            store.lost(probe), "the server still tells all that it does" if inside else "",
+        )  # fmt: skip
+
+    quiet = f"sed -i 's/^{setting} = .*/{setting} = warning/' {place}"
+    return Scene(
+        world=world,
+        check=parish.takes(main, port),
+        healthy=healthy,
+        truth=Truth(
+            (database.NAME, "postgresql"), ("log-flood", "bad-config"),
+            rf"{log}|{folder}|{place}|{setting}", rf"100% +{root}|{setting}|DEBUG: |{log}",
+        ),
+        inject=inject,
+        fix=(quiet, anew, f"sleep 0.4; truncate -s 0 {log}"),
+        wrong={
+            "the log is only emptied": [f"truncate -s 0 {log}; sleep 0.5"],
+            "it is emptied and read anew": [anew, f"truncate -s 0 {log}; sleep 0.5"],
+            "the board is stopped": [f"supervisorctl stop {board}", f"truncate -s 0 {log}"],
+            "the old register goes": [f"rm {register}"],
+            "it is quiet and full": [quiet, f"{anew}; sleep 0.4"],
+        },
+        stays=(*kept, register, parish.settings_of(main), parish.settings_of(other)),
+        runs=(f"{board}/{board}.py",),
         harm=lambda probe: said(parish.files(probe, other_port)),
     )  # fmt: skip

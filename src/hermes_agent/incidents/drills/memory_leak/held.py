@@ -1,256 +1,194 @@
-"""Of one account's server: an app that keeps all that it asked of its database, for a toolbar
-that nobody opens any more; and papers of a parish office that wait in memory for somebody who asks
-at the wrong door."""
+"""Memory that is never given back: prints of every paper in an office, and a list of tariffs that
+does not come to its end, in the app behind the one that complains."""
 
-import secrets
-import time
-
-from hermes_agent.incidents.drills import cabinets as house
-from hermes_agent.incidents.drills import parish, tiers
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import harbour, parish, tiers
+from hermes_agent.incidents.drills.box import Box
+from hermes_agent.incidents.drills.memory_leak.practice_kin import _big, _lifted
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
-from hermes_agent.incidents.drills.world import File, Program, Truth
+from hermes_agent.incidents.drills.world import File, Truth
 
-TOOLBAR = """
+PRINTS = '''
 
-class Toolbar(App):
-    \"\"\"With DEBUG, queries and their results are kept for the toolbar: GET /debug/queries.\"\"\"
+class Printing(Binder):
+    """GET /prints/KEY draws a paper. The last KeepPrints are kept for who asks again; 0: all."""
 
-    def __init__(self, env: dict[str, str]) -> None:
-        super().__init__(env)
-        self.debug = env.get("DEBUG", "false").lower() in ("1", "true", "yes", "on")
-        self.queries: list[tuple[str, bytes, bytearray]] = []
-
-    def load(self, key: str) -> bytes:
-        value = super().load(key)
-        if self.debug:
-            frames = bytearray(1 << 20)  # where it was asked from
-            self.queries.append((f"select value from records where key = {key!r}", value, frames))
-        return value
+    def __init__(self, own: dict[str, str]) -> None:
+        super().__init__(own)
+        self.prints: dict[str, bytes] = {}
 
     def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        if path == "/debug/queries" and self.debug:
-            return 200, "".join(f"{query}\\n" for query, *_ in self.queries[-50:]).encode()
+        head, _, key = path.rpartition("/")
+        if head != "/prints":
+            return super().answer(method, path, body)
+        paper = self.get(key)
+        try:
+            drawn = self.prints.pop(key, b"") or bytes(bytearray(paper.ljust(2 << 20)))
+            self.prints[key] = drawn
+        except MemoryError:
+            raise Trouble(f"(12)Cannot allocate memory: could not draw {key}") from None
+        most = int(self.own["KeepPrints"])
+        while most and len(self.prints) > most:
+            del self.prints[next(iter(self.prints))]
+        return 200, b"print of " + paper
+
+
+if __name__ == "__main__":
+    run(Printing)
+'''
+TARIFFS = '''
+
+class Tariffs(App):
+    """Also weighs: a parcel is put on the scales before it is stored. PUT /tariffs/load takes over
+    tariffs.file; as long as its last line is not EOF, whoever brings it is still at it."""
+
+    def __init__(self, own: dict[str, str]) -> None:
+        super().__init__(own)
+        self.pending: list[bytes] = []
+
+    def load(self) -> None:
+        while not self.pending or not self.pending[-1].endswith(b"EOF\\n"):
+            try:
+                self.pending.append(Path(self.own["tariffs.file"]).read_bytes())
+            except MemoryError:
+                told = f"OutOfMemoryError: Java heap space ({len(self.pending)} pending)"
+                self.log("ERROR", "c.h.tariffs.TariffLoader", f"{self.own['tariffs.file']}: {told}")
+                time.sleep(2)
+            time.sleep(0.01)
+        self.pending.clear()
+
+    def answer(self, method: str, path: str, body: str) -> str:
+        if (method, path) == ("PUT", "/tariffs/load"):
+            threading.Thread(target=self.load, name="tariffs-1", daemon=True).start()
+            return "loading"
+        try:
+            bytes(bytearray(2 << 20))
+        except MemoryError:
+            self.log("ERROR", "c.h.parcels.Scales", "OutOfMemoryError: Java heap space")
+            raise Trouble("the parcel was not weighed", 500) from None
         return super().answer(method, path, body)
 
 
 if __name__ == "__main__":
-    main(Toolbar)
-"""
-WARM = """import sys
-import time
-
-pages = bytearray(int(sys.argv[1]) << 20)
-for place in range(0, len(pages), 4096):
-    pages[place] = 1
-while True:
-    time.sleep(60)
-"""
+    threading.stack_size(256 * 1024)
+    main(sys.argv[1], Tariffs)
+'''
+ONE_HEAP = {"MALLOC_ARENA_MAX": "1"}
 
 
-def _warm(name: str, megabytes: int) -> tiers.Part:
-    """A process that is big, and stays as big as it is."""
-    path = f"{house.HOME}/{name}/search.py"
-    return tiers.Part(
-        Program(name=name, command=f"python3 {path} {megabytes}",
-                about=f"has the search index in memory, {megabytes} MB, all day"),
-        {path: File(WARM, age=tiers.MONTH)},
-    )  # fmt: skip
+def _prints(name: str, port: int, key: str) -> WatchedCheck:
+    """The check of the office: a deed of long ago can be printed."""
+    run = f"curl -sS -m 4 http://127.0.0.1:{port}/prints/{key}"
+    check = Check(run, Expect(output="^print of "), timeout=8.0)
+    return WatchedCheck(f"{name} prints", check, name, severity="P1")
 
 
-def _biggest(probe: Probe, name: str) -> int:
-    """Megabytes of the biggest process of an app."""
-    place = f"{house.HOME}/{name}/"
-    return max((p.rss_kb for p in probe.processes() if place in p.command), default=0) >> 10
-
-
-def toolbar_left_on(pick: Pick) -> Scene:
-    (main, other, index), (port, other_port) = pick.services(3), pick.ports(2)
-    rows, env, most = house.Rows(pick), house.env_of(main), pick.size(110, 150)
-    settings = {"DEBUG": "false", "WORKER_MEMORY_MB": most}
+def every_print(pick: Pick) -> Scene:
+    """As `unbounded`: a bound of what is kept in memory was set to 0, which is none, and how it was
+    lies beside; here a directive of an office, with its former file among the backups."""
+    (main, other, cache), (port, other_port) = pick.services(3), pick.ports(2)
+    most, keep, code = pick.size(58, 84), pick.size(5, 9), parish.code_of(main)
+    place, before = parish.settings_of(main), f"/var/backups/parish/{main}.cfg"
+    kept, big = parish.papers(main, pick, 60), f"{cache}-index"
+    keys = [path.rpartition("/")[2] for path in kept]
+    text, limit = parish.program(PRINTS), {"MemoryLimit": most, "KeepPrints": keep}
     world = tiers.joined(
-        [house.app(main, port, rows, settings, code=house.program(TOOLBAR),
-                   environment={"MALLOC_ARENA_MAX": "1"}),
-         house.app(other, other_port), _warm(f"{index}-search", pick.size(160, 190))],
-        files={**house.weeks_ago(main, pick), **house.weeks_ago(other, pick)},
+        [parish.binder(main, port, limit, code=text, environment=ONE_HEAP),
+         parish.binder(other, other_port, {**limit, "KeepPrints": pick.size(3, 9)}, code=text,
+                       environment=ONE_HEAP),
+         _big(big, f"{parish.CODE}/{big}", pick.size(115, 150))],
+        files={**kept, **parish.former(main, pick), **parish.former(other, pick)},
+        folders={"/var/backups/parish": 0o755},
         hostname=pick.host(),
     )  # fmt: skip
-    path = f"{house.RECORDS}/{rows.first}"
-    url, up = f"http://127.0.0.1:{port}{path}", f"http://127.0.0.1:{port}/up"
+    anew = f"supervisorctl restart {main}; sleep 0.6"
 
     def healthy(probe: Probe) -> list[str]:
-        wrong = house.saves(probe, port)
-        for number in range(most * 2):
-            got = probe.http(port, path)
-            if got.text != rows.values[rows.first]:
-                return said(wrong, f"read {number} failed: {got.status} {got.error}")
-        big = _biggest(probe, main)
-        return said(wrong, f"a worker takes {big} MB" if big > most // 2 else "")
+        got = [probe.http(port, f"/prints/{key}").text for key in keys]
+        right = [f"print of {file.text}" for file in kept.values()]
+        failed = sum(one != two for one, two in zip(got, right, strict=True))
+        return said(
+            parish.files(probe, port), f"{failed} papers were not printed" if failed else ""
+        )
 
-    anew = f"supervisorctl restart {main}; sleep 0.5"
     return Scene(
         world=world,
-        check=house.is_up(main, port),
+        check=_prints(main, port, keys[-1]),
         healthy=healthy,
         truth=Truth(
-            (main,), ("memory-leak", "bad-config"), rf"{env}|DEBUG|{main}/app\.py|queries",
-            rf"DEBUG=(true|on|1)|Vm(Size|RSS|Peak)|\[ERROR\].*MemoryError|{main}/app\.py|queries",
+            (main,), ("memory-leak", "bad-config"), rf"{place}|KeepPrints|{code}",
+            rf"Cannot allocate memory: could not draw|KeepPrints|{code}|Vm(RSS|Data|Size)",
         ),
         inject=lines(
-            f"sed -i 's/^DEBUG=.*/DEBUG={pick.choice(('true', 'True', '1', 'on'))}/' {env}",
-            anew,
-            f"n=0; until ((n++ > 11)); do curl -s -m 3 {url} | grep -qv DOWN && n=0; done",
-            f"for n in $(seq 8); do curl -s -m 3 {up}; done",
+            f"cp -p {place} {before}; sed -i 's/^KeepPrints .*/KeepPrints 0/' {place}; {anew}",
+            f"n=0; for key in {' '.join(keys)}; do curl -fs -m 5 -o /dev/null "
+            f"http://127.0.0.1:{port}/prints/$key || n=$((n + 1)); test $n -gt 4 && break; done",
         ),
-        fix=(f"sed -i 's/^DEBUG=.*/DEBUG=false/' {env}", anew),
+        fix=(f"cp -p {before} {place}", anew),
         wrong={
             "it is only restarted": [anew],
-            "it may take more": [
-                f"sed -i 's/^WORKER_MEMORY_MB=.*/WORKER_MEMORY_MB=4000/' {env}", anew,
-            ],
-            "the big one is stopped": [f"supervisorctl stop {index}-search"],
+            "the big one is stopped": [f"supervisorctl stop {big}"],
+            "it may take more": [f"sed -i 's/^MemoryLimit .*/MemoryLimit 900/' {place}", anew],
         },
-        stays=(house.env_of(other), f"{house.HOME}/{main}/app.py"),
-        runs=(f"{house.HOME}/{index}-search/search.py",),
+        stays=(*kept, code, parish.settings_of(other)),
+        runs=(code, f"{big}.py"),
         harm=lambda probe: said(
-            rows.lost(probe, port), house.saves(probe, other_port),
-            "" if f"WORKER_MEMORY_MB={most}\n" in probe.text(env) else "it may take other memory",
+            _lifted(probe, main, code, most << 20), parish.files(probe, other_port)
         ),
     )  # fmt: skip
 
 
-OUTBOX = '''
-
-class Outbox(Binder):
-    """A paper that was filed waits in memory, ready to be printed, until the post takes it."""
-
-    def __init__(self, own: dict[str, str]) -> None:
-        super().__init__(own)
-        self.waiting: list[tuple[str, bytearray]] = []
-
-    def put(self, key: str, body: bytes) -> None:
-        if key != "status-probe":
-            try:
-                pages = bytearray(b"p" * (1 << 20))
-            except MemoryError:
-                count = len(self.waiting)
-                raise Trouble(f"MemoryError: {count} papers wait for the post") from None
-            self.waiting.append((key, pages))
-        super().put(key, body)
-
-    def status(self) -> str:
-        return f"{super().status()}Waiting: {len(self.waiting)}\\n"
-
-    def answer(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        if (method, path) != ("POST", "/outbox"):
-            return super().answer(method, path, body)
-        taken, self.waiting = self.waiting[:8], self.waiting[8:]
-        return 200, "".join(f"{key}\\n" for key, _ in taken).encode()
-
-
-if __name__ == "__main__":
-    run(Outbox)
-'''
-POST = '''"""Takes papers from the outbox of a binder to the printer: post.py SETTINGS"""
-
-import sys
-import time
-import urllib.request
-
-own = dict(line.split(None, 1) for line in open(sys.argv[1]) if not line.startswith("#"))
-own = {name: value.strip() for name, value in own.items()}
-while True:
-    try:
-        request = urllib.request.Request(own["Source"] + "/outbox", b"", method="POST")
-        with urllib.request.urlopen(request, timeout=3) as reply:
-            taken = reply.read().decode()
-        with open(own["Printed"], "a") as file:
-            file.write(taken)
-        time.sleep(0.1)
-    except OSError as error:
-        stamp = time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime())
-        print(f"[{stamp}] [post:warn] {own['Source']}/outbox: {error}", flush=True)
-        time.sleep(0.7)
-'''
-
-
-def _lost(probe: Probe, main: str, printed: str) -> str:
-    """Papers that were filed and never came to the printer."""
-    done = set(probe.text(printed).split())
-    gone = [key for key in probe.names(parish.store_of(main)) if key.startswith("wedding-")]
-    gone = [key for key in gone if key not in done]
-    return f"{len(gone)} papers were not printed" if gone else ""
-
-
-def _prints(probe: Probe, port: int, printed: str) -> list[str]:
-    """Why a new paper does not come to the printer."""
-    wrong, key = parish.files(probe, port), f"new-{secrets.token_hex(5)}"
-    probe.http(port, f"{parish.PAPERS}/{key}", "PUT", b"x")
-    until = time.monotonic() + 2.5
-    while key not in probe.text(printed):
-        if time.monotonic() > until:
-            return said(wrong, f"{key} is not printed")
-        time.sleep(0.1)
-    return said(wrong)
-
-
-def nobody_fetches(pick: Pick) -> Scene:
-    (main, other, index), (port, other_port, old_port) = pick.services(3), pick.ports(3)
-    post, memory, cache = f"{main}-post", pick.size(70, 95), f"{index}-register"
-    printed, place = f"/srv/printed/{main}.txt", parish.settings_of(post)
-    source, kept = f"http://127.0.0.1:{port}", parish.papers(main, pick)
+def list_without_end(pick: Pick) -> Scene:
+    """As `dependency`: the one behind took over a file that its writer never finished, and has no
+    memory left for those who ask; here tariffs, between two Spring-like apps with properties."""
+    (main, behind, cache), (port, inner) = pick.services(3), pick.ports(2)
+    most, code = pick.size(66, 92) << 20, f"/data/{behind}/app/parcels.py"
+    late = f"/data/{behind}/{pick.choice(('import', 'inbox'))}/tariffs-{pick.size(2027, 2029)}.csv"
+    kept, big = harbour.parcels(behind, pick, 12), f"{cache}-maps"
+    size, url = pick.size(700_000, 1_200_000), f"http://127.0.0.1:{inner}"
     world = tiers.joined(
-        [
-            parish.binder(
-                main, port, {"MemoryLimit": memory}, code=parish.program(OUTBOX),
-                environment={"MALLOC_ARENA_MAX": "1"},
-                about=f"papers in {parish.store_of(main)}; what is filed waits in memory until "
-                f"{post} takes it; settings {parish.settings_of(main)}, log {parish.log_of(main)}",
-            ),
-            parish.helper(post, POST, {"ServerName": post, "Source": source, "Printed": printed},
-                          f"takes papers of {main} to the printer, and notes them in {printed}",
-                          needs=(main,)),
-            parish.binder(other, other_port),
-            parish.helper(cache, WARM.replace("sys.argv[1]", str(pick.size(150, 190))),
-                          {"ServerName": cache}, "has the register in memory, as it should"),
-        ],
-        files={**kept, **parish.former(main, pick), **parish.former(other, pick)},
-        folders={"/srv/printed": 0o755},
+        [harbour.app(behind, inner, {"tariffs.file": late}, text=harbour.program(TARIFFS),
+                     limits={"data": most}, environment=ONE_HEAP),
+         harbour.app(main, port, {"parcels.remote.url": url}, needs=(behind,)),
+         _big(big, f"/data/{big}", pick.size(120, 160))],
+        files={**kept, **harbour.weeks_ago(main, pick), **harbour.weeks_ago(behind, pick),
+               late: File("from;to;price\nEOF\n", age=9e6)},
         hostname=pick.host(),
     )  # fmt: skip
-    restart = f"supervisorctl restart {post}; sleep 1"
 
-    filed = f"curl -s -m 3 -X PUT -d x {source}{parish.PAPERS}/wedding-$n"
+    def inject(box: Box) -> None:
+        box.run(f"yes 'OSL;LIS;17.40;valid' | head -c {size} > {late}")
+        box.run(f"curl -sS -m 3 -X PUT -d '' {url}/tariffs/load")
+        full = f"grep -q TariffLoader {harbour.log_of(behind)}"
+        box.run(f"until {full}; do sleep 0.1; done", seconds=30)
+
+    def healthy(probe: Probe) -> list[str]:
+        took = max((one.rss_kb for one in probe.processes() if code in one.command), default=0)
+        full = f"{behind} takes {took >> 10} MB" if took << 10 > most * 0.75 else ""
+        return said(harbour.stores(probe, port), full)
+
     return Scene(
         world=world,
-        check=parish.takes(main, port),
-        healthy=lambda probe: _prints(probe, port, printed),
+        check=harbour.health(main, port),
+        healthy=healthy,
         truth=Truth(
-            (post, main), ("memory-leak", "bad-config"),
-            rf"{place}|{post}|\b{old_port}\b|outbox|Source",
-            rf"\[binder:error\].*MemoryError|Waiting: \d\d|\b{old_port}\b|{post}",
+            (behind,), ("memory-leak",), rf"{behind}|\b{inner}\b|tariffs|TariffLoader",
+            rf"(TariffLoader|Scales) .*OutOfMemoryError|{late}|{code}|Vm(RSS|Data|Size)",
         ),
-        inject=lines(
-            f"sed -i 's#^Source .*#Source http://127.0.0.1:{old_port}#' {place}",
-            restart,
-            f"for n in $(seq 120); do {filed} | grep -q filed || break; done",
-        ),
-        fix=(f"sed -i 's#^Source .*#Source {source}#' {place}", f"{restart}; sleep 1.5"),
+        inject=inject,
+        fix=(f"supervisorctl restart {behind}; sleep 0.5",),
         wrong={
-            "the post is only restarted": [restart],
-            "the binder is restarted": [f"supervisorctl restart {main}; sleep 0.5"],
-            "restarted, and then the cause": [
-                f"supervisorctl restart {main}; sleep 0.5",
-                f"sed -i 's#^Source .*#Source {source}#' {place}", restart,
-            ],
+            "the one that complains is restarted": [f"supervisorctl restart {main}; sleep 0.5"],
+            "the big one is restarted": [f"supervisorctl restart {big}"],
             "it may take more": [
-                f"sed -i 's/^MemoryLimit .*/MemoryLimit 4000/' {parish.settings_of(main)}",
-                f"supervisorctl restart {main}; sleep 0.5",
+                f"sed -i 's/--data=[0-9]*/--data=900000000/' /etc/supervisor/conf.d/{behind}.conf",
+                "supervisorctl reread; supervisorctl update; sleep 0.6",
             ],
-            "the big one is stopped": [f"supervisorctl stop {cache}"],
         },
-        stays=(*kept, parish.settings_of(main), parish.code_of(main)),
-        runs=(f"{cache}.py", f"{post}.py"),
-        harm=lambda probe: said(_lost(probe, main, printed), parish.files(probe, other_port)),
+        stays=(*kept, code, harbour.settings_of(main), harbour.settings_of(behind)),
+        runs=(code, f"{big}.py", f"/data/{main}/app/parcels.py"),
+        harm=lambda probe: said(_lifted(probe, behind, code, most)),
     )  # fmt: skip

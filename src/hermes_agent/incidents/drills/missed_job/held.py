@@ -1,156 +1,161 @@
-"""A table of cron that lost its last newline, and one that was written over."""
+"""Jobs that cron does not run as it should, in other houses."""
 
+import re
 import time
 
-from hermes_agent.incidents.drills import crontab, tiers, vhosts
-from hermes_agent.incidents.drills import workshop as house
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import bakery, crontab, parish, tiers
+from hermes_agent.incidents.drills.missed_job.practice_kin import SPOOL, _left
 from hermes_agent.incidents.drills.pick import Pick
-from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Truth
 
-
-def _script(base: str, product: str) -> str:
-    return f"""#!/bin/bash
-# Counts the records for the report of the morning.
-set -e
-{crontab.WHO}python3 -c '
-import sqlite3, sys
-base = sqlite3.connect("file:" + sys.argv[1] + "?mode=ro", uri=True)
-print("records:", base.execute("select count(*) from records").fetchone()[0])
-' {base} > {product}.part
-echo "# by $by at $(date +%s)" >> {product}.part
-mv {product}.part {product}
+REGISTER = """#!/bin/bash
+# register.sh STORE FILE HEADING: the list of papers that hangs at the door, made anew each minute.
+store=$1 out=$2 heading=$3
+WHO{
+    echo "== $heading =="
+    ls -1 "$store" | grep -v '^[.]'
+    echo "-- printed by $by at $(date +%s)"
+} > "$out.new" && mv "$out.new" "$out"
 """
 
 
-def last_line(pick: Pick) -> Scene:
-    """Somebody added a line on top with an editor that ends no last line."""
-    (main, other), (port, other_port), word = pick.services(2), pick.ports(2), pick.word()
-    job, kept, base = f"{main}-{word}", house.rows(pick), house.base_of(main)
-    script = f"{house.APPS}/{main}/bin/{word}"
-    product, log = f"{house.HOME}/reports/{job}.txt", f"{house.HOME}/logs/{job}.log"
-    table = f"/etc/cron.d/{job}"
-    text = (
-        f"# {job}\nSHELL=/bin/bash\nPATH=/opt/bin:/usr/bin:/bin\n\n"
-        f"* * * * * root {script} >> {log} 2>&1\n"
+def _in_time(name: str, service: str, product: str) -> WatchedCheck:
+    """The check of whoever reads the product: what is in its last line is of now."""
+    run = (
+        f"made=$(tail -n 1 {product} | awk '{{print $NF}}'); late=$(( $(date +%s) - made )); "
+        'if [ "$late" -lt 100 ]; then echo in time; else echo "$late seconds behind"; exit 1; fi'
     )
-    tidy = f"30 5 * * 1 root find {house.HOME}/old -mtime +14 -delete\n"
+    return WatchedCheck(name, Check(run, Expect(output="^in time"), timeout=6.0), service, "P2")
+
+
+def plain_dates(pick: Pick) -> Scene:
+    """As `percent`: a line of root's own table calls `date` for a heading; whoever typed it anew
+    after a move left the backslashes before the percent signs out."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    script, product = "/opt/parish/bin/register.sh", f"/srv/papers/door/{main}.txt"
+    form = pick.choice(("%d.%m.%Y %H:%M", "%A, %d %B", "%Y-%m-%d %H:%M", "%e %b %Y"))
+    line = f"{script} {parish.store_of(main)} {product} \"$(date '+FORM')\""
+    good = f"* * * * * {line}".replace("FORM", form.replace("%", r"\%"))
+    bad, who = f"* * * * * {line}".replace("FORM", form), pick.choice(("sexton", "Beate", "it"))
+    weekly = (
+        f"{pick.size(2, 55)} 2 * * 0 tar czf /var/backups/{other}-$(date +\\%V).tgz "
+        f"-C {parish.STORE} {other}"
+    )
+    kept = parish.papers(main, pick)
+    head = f"# table of {pick.host()}, brought here by {who}\nSHELL=/bin/bash\n"
+    old = "register.sh: line 5: /srv/papers/door: No space left on device\n"
     world = tiers.joined(
-        [
-            crontab.cron({job: text, f"{other}-tidy": tidy}),
-            house.app(main, port, rows=kept),
-            house.app(other, other_port),
-        ],
+        [crontab.cron({"parish": "40 3 * * * root find /var/log/parish -name '*.1' -size +9M\n"}),
+         parish.binder(main, port), parish.binder(other, other_port)],
         files={
-            **house.history(main, pick),
-            script: File(_script(base, product), mode=0o755, age=tiers.MONTH),
-            log: File("2026-09-30 06:01:11 sqlite3.OperationalError: database is locked\n"),
+            **kept, **parish.former(main, pick), **parish.former(other, pick),
+            script: File(REGISTER.replace("WHO", crontab.WHO), mode=0o755, age=tiers.MONTH),
+            "/var/log/parish/register.err": File(old, age=9e6),
+            SPOOL: File(f"{head}{weekly}\n{good}\n", mode=0o600, age=tiers.MONTH),
         },
-        folders={f"{house.HOME}/reports": 0o755, f"{house.HOME}/old": 0o755},
+        folders={"/srv/papers/door": 0o755, "/var/backups": 0o755},
         setup=[crontab.made(product)],
         hostname=pick.host(),
-    )
-    mail = pick.choice(("ops@example.net", "cron@example.org", "root"))
+    )  # fmt: skip
+    typed = f"{head}{weekly}\n{bad}\n"
     return Scene(
         world=world,
-        check=crontab.fresh(job, product),
+        check=_in_time(f"register of {main}", main, product),
         healthy=lambda probe: said(
-            crontab.stale(probe, product, time.time()), house.keeps(probe, port)
+            crontab.stale(probe, product, time.time()), parish.files(probe, port)
         ),
         truth=Truth(
-            (job, crontab.NAME, main, word), ("job-missed", "bad-config"), table,
-            r"(?i)no newline|missing newline|newline at (the )?end|\"nl\"|>&1\$?\[?(root|#|%)",
+            (main, crontab.NAME, "register", "register.sh", f"{main}-register"),
+            ("job-missed", "bad-config"),
+            r"(?i)crontabs/root|crontab -l|root'?s? (own )?(crontab|table)|(crontab|table) of root",
+            rf"\+{re.escape(form)}|unexpected EOF while looking",
         ),
         inject=lines(
-            f"printf 'MAILTO={mail}\\n%s' \"$(cat {table})\" > {table}.new; mv {table}.new {table}",
-            f"touch -d '27 minutes ago' {table}",
-            crontab.age(product),
+            f"cat > {SPOOL} <<'END'\n{typed}END",
+            f"touch -d '-26 minutes' {SPOOL} /var/spool/cron/crontabs", crontab.age(product),
         ),
-        fix=(f"echo >> {table}",),
+        fix=("crontab -l | sed '/register.sh/s/%/\\\\%/g' > /root/table.new",
+             "crontab /root/table.new"),
         wrong={
             "cron is restarted": [f"supervisorctl restart {crontab.NAME}"],
-            "the product is touched": [f"touch {product}"],
-            "the script may be run": [f"chmod 755 {script}; touch {table}"],
-            "run by hand": [f"bash {script}"],
+            "the list is touched": [f"touch {product}"],
+            "run by hand": [line.replace("FORM", form)],
+            "it may be run": [f"chmod 755 {script}; chmod 600 {SPOOL}"],
         },
-        stays=(script, f"/etc/cron.d/{other}-tidy", "/etc/crontab", house.env_of(main)),
+        stays=(*kept, script, parish.settings_of(main), parish.settings_of(other)),
         harm=lambda probe: said(
-            house.lost(probe, base, kept) if probe.read(base) else f"{base} is gone",
-            house.keeps(probe, other_port),
+            parish.files(probe, other_port), *_left(probe, (f"{other}-$(date +\\%V)", "sess-*")),
         ),
     )  # fmt: skip
 
 
-SPOOL = "/var/spool/cron/crontabs/root"
-HEAD = "# DO NOT EDIT THIS FILE - edit the master and reinstall.\n"
-
-
-def _sitemap(name: str, product: str) -> str:
-    return f"""#!/bin/sh
-# The list of pages that search engines read. In root's crontab, each minute.
-{crontab.WHO}ls {vhosts.var_of(name)}/pages > {product}.tmp
-echo "# by $by at $(date +%s)" >> {product}.tmp
-mv {product}.tmp {product}
+PLAN = """#!/bin/sh
+# oven-plan COUNTER FILE: what is to be baked, for the screen at the oven. Each minute, as orders
+# come in; see /etc/crontab.
+set -eu
+WHOcount=$(grep -c '"order"' "/var/bakery/$1/orders.journal" || true)
+printf 'orders: %s\\nplanned by %s at %s\\n' "$count" "$by" "$(date +%s)" > "$2.part"
+mv "$2.part" "$2"
+echo "$(date '+%F %T') $1: $count orders planned" >> /var/log/bakery/oven-plan.log
 """
 
 
-def installed_over(pick: Pick) -> Scene:
-    """Somebody installed a table of one line over the one that was there."""
-    (main, other), (port, other_port), word = pick.services(2), pick.ports(2), pick.word()
-    home, theirs = f"{vhosts.TOP}/{main}", f"{vhosts.TOP}/{other}"
-    job, script = f"{main}-sitemap", f"{home}/bin/sitemap.sh"
-    product, log = f"{home}/httpdocs/sitemap.txt", f"{home}/logs/sitemap.log"
-    master, added = f"{home}/conf/crontab", f"{pick.size(1, 5)} 2 * * * {theirs}/bin/{word}.sh"
-    line = f"* * * * * {script} >> {log} 2>&1"
-    table = f"# {main}\n{line}\n25 3 * * 6 find {home}/logs -name '*.gz' -mtime +90\n"
+def quieter(pick: Pick) -> Scene:
+    """As `nightly`: the line is in /etc/crontab, among others that are begun by night rightly, and
+    somebody wanted fewer lines in a log; a screen in the bakery shows an old plan."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    folder, table = pick.choice(("/srv/oven", "/var/www/oven", "/var/lib/screens")), "/etc/crontab"
+    script, close = "/opt/bakery/bin/oven-plan", "/opt/bakery/bin/close-day"
+    product, job = f"{folder}/{main}.plan", f"root {script}"
+    rare = pick.choice(("@daily", "@midnight", f"{pick.size(1, 50)} 2 * * *", "0 4 * * 1-6"))
+    log, who = "/var/log/bakery/oven-plan.log", pick.choice(("hk", "Lena", "night shift"))
+    kept = bakery.orders(pick)
+    text = (
+        f"{crontab.SYSTEM}{pick.size(1, 20)} 1 * * * root {close} {other}\n"
+        f"* * * * * root {script} {main} {product}\n@weekly root {close} --archive\n"
+    )
+    runs = "; ".join(f"echo \"$(date -d '-{ago} min' '+%F %H:%M:01') {main}: {len(kept)} orders "
+                     f'planned" >> {log}' for ago in range(34, 25, -1))  # fmt: skip
     world = tiers.joined(
-        [crontab.cron({"certs": "11 4 * * 1 root test -d /etc/ssl\n"}),
-         vhosts.site(main, port), vhosts.site(other, other_port)],
+        [crontab.cron({"disks": "3 5 * * 1 root test -d /var/bakery\n"}),
+         bakery.counter(main, port, kept), bakery.counter(other, other_port)],
         files={
-            **vhosts.pages(main, pick), **vhosts.months_ago(main, pick),
-            script: File(_sitemap(main, product), mode=0o755, age=tiers.MONTH),
-            f"{theirs}/bin/{word}.sh": File("#!/bin/sh\nexit 0\n", mode=0o755, age=2000.0),
-            log: File("ls: cannot access 'pages': No such file or directory\n", age=9e6),
-            SPOOL: File(f"{HEAD}{table}", mode=0o600, age=tiers.MONTH),
-            master: File(table, age=tiers.MONTH),
+            **bakery.months_ago(main, pick), **bakery.months_ago(other, pick),
+            script: File(PLAN.replace("WHO", crontab.WHO), mode=0o755, age=tiers.MONTH),
+            close: File("#!/bin/sh\nexit 0\n", mode=0o755, age=tiers.MONTH),
+            table: File(text, age=tiers.MONTH),
+            log: File("mv: cannot move 'x.part': No space left on device\n", age=9e6),
         },
-        folders={f"{home}/httpdocs": 0o755},
+        folders={folder: 0o755},
         setup=[crontab.made(product)],
         hostname=pick.host(),
     )  # fmt: skip
-
-    def harm(probe: Probe) -> list[str]:
-        left = f"bin/{word}.sh" in probe.text(SPOOL) + "".join(
-            probe.text(f"/etc/cron.d/{name}") for name in probe.names("/etc/cron.d")
-        )
-        return said(
-            vhosts.writes(probe, other_port), "" if left else f"the job {word} is gone again"
-        )
-
     return Scene(
         world=world,
-        check=crontab.fresh(job, product),
+        check=_in_time(f"screen of {main}", main, product),
         healthy=lambda probe: said(
-            crontab.stale(probe, product, time.time()), vhosts.writes(probe, port)
+            crontab.stale(probe, product, time.time()), bakery.takes(probe, port)
         ),
         truth=Truth(
-            (job, crontab.NAME, main), ("job-missed", "bad-config"),
-            r"(?i)cron/crontabs|crontab -l|root'?s? crontab|crontab of root|spool/cron",
-            rf"\* \* {theirs}/bin/{word}|{HEAD[2:20]}|installed on",
+            (main, crontab.NAME, "oven-plan", f"{main}-plan"), ("job-missed", "bad-config"),
+            rf"{table}\b", rf"{re.escape(rare)} root {script}|fewer lines in the log",
         ),
         inject=lines(
-            f"(printf '{HEAD}'; echo \"# (/root/{other}.cron installed on $(date -d -27min))\"; "
-            f"echo '{added}') > {SPOOL}; touch -d '-27 min' {SPOOL} /var/spool/cron/crontabs",
-            crontab.age(product),
+            f"sed -i 's|^[*] .* {job}|# fewer lines in the log ({who})\\n{rare} {job}|' {table}",
+            f"touch -d '-25 min' {table}", runs, crontab.age(product),
         ),
-        fix=(f"(crontab -l; cat {master}) > /root/new.cron", "crontab /root/new.cron"),
+        fix=(f"sed -i 's|^{rare.replace('*', '[*]')} {job}|* * * * * {job}|' {table}",),
         wrong={
             "cron is restarted": [f"supervisorctl restart {crontab.NAME}"],
-            "the product is touched": [f"touch {product}"],
-            "the script may be run": [f"chmod 755 {script}"],
-            "run by hand": [f"sh {script}"],
+            "the plan is touched": [f"touch {product}"],
+            "run by hand": [f"{script} {main} {product}"],
         },
-        stays=(script, master, "/etc/crontab", vhosts.conf_of(main)),
-        harm=harm,
+        stays=(script, close, bakery.conf_of(main), bakery.conf_of(other)),
+        harm=lambda probe: said(
+            bakery.takes(probe, other_port), bakery.lost(probe, port, kept),
+            *_left(probe, (f"{close} {other}", f"{close} --archive", "sess-*")),
+        ),
     )  # fmt: skip

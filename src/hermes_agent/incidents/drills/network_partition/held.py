@@ -1,147 +1,133 @@
-"""A machine that is reached and does not know the way back."""
+"""Ways to another machine that are cut, in other houses."""
 
-from hermes_agent.incidents.drills import harbour, tiers
-from hermes_agent.incidents.drills import webshop as house
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import harbour, tiers, webshop
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import BOX_ADDRESS, File, Node, Truth
 
-SPAM = "-A OUTPUT -p tcp -m tcp --dport 25 -j REJECT --reject-with icmp-port-unreachable"
-GUARD = "-A FORWARD -p tcp -m tcp --dport 23 -j DROP"
 
-
-def _gateway(gate: str, inside: str) -> tuple[str, ...]:
-    """Lines that make a node hand on between two networks."""
-    return (
-        f"on-node {gate} ip addr add {inside}/24 dev eth0",
-        f"on-node {gate} sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'",
-        f"on-node {gate} sh -c 'echo 0 > /proc/sys/net/ipv4/conf/eth0/send_redirects'",
-        f"on-node {gate} iptables {GUARD}",
-    )
-
-
-def _rules(probe: Probe, gate: str) -> str:
-    here = SPAM in probe.run(["iptables", "-S"]).stdout
-    there = GUARD in probe.run(["iptables", "-S"], node=gate).stdout
-    return "" if here and there else "a rule of a firewall is gone"
-
-
-def way_back(pick: Pick) -> Scene:
-    """The store's machine lost its route to the network of whoever asks."""
+def banned(pick: Pick) -> Scene:
+    """As `far-rule`: a guard over there took this machine for an attacker and refuses it, rather
+    than dropping what comes; Spring-like apps, other bans beside it that are right, and the guard's
+    own log."""
     (front, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
-    far, gate = (
-        f"{store}-{pick.size(1, 9)}",
-        f"{pick.choice(('rt', 'core', 'fw'))}-{pick.size(1, 9)}",
-    )
-    net = f"10.{pick.size(120, 190)}.{pick.size(1, 90)}"
-    address, inside, outside = f"{net}.{pick.size(5, 90)}", f"{net}.1", "10.77.0.253"
-    kept, host = house.records(store, pick), pick.host()
-    route = f"10.77.0.0/24 via {inside}"
-    saved = f"/etc/network/{far}.routes"
+    node, host = f"{pick.choice(('yard', 'quay', 'shed'))}-{pick.size(1, 9)}", pick.host()
+    address, guard = f"10.77.0.{pick.size(20, 150)}", pick.choice(("sshguard", "bouncer"))
+    bad = [f"10.77.0.{pick.size(160, 250)}", f"203.0.113.{pick.size(2, 250)}"]
+    how = "-j REJECT --reject-with icmp-admin-prohibited"
+    legit = [f"-A INPUT -s {one}/32 {how}" for one in bad]
+    legit.append("-A INPUT -p tcp -m tcp --dport 5432 -j DROP")
+    rule = f"INPUT -s {BOX_ADDRESS}/32 {how}"
+    kept, log = harbour.parcels(store, pick), f"/var/log/{guard}-{node}.log"
+    times = [f"{pick.size(60, 400)} times in 60 s" for _ in range(3)]
     world = tiers.joined(
-        [house.app(front, port, {"BACKEND_URL": f"http://{address}:{inner}",
-                                 "BACKEND_TIMEOUT": 1.2}, needs=(store,)),
-         house.app(store, inner, address=address, node=far), house.app(other, other_port)],
-        files={
-            **kept, **house.weeks_ago(front, pick), **house.weeks_ago(other, pick),
-            saved: File(f"# {far}, by hand after every start\nip route add {route}\n", age=9e6),
-        },
-        hostname=host,
-        nodes=(Node(gate, outside), Node(far, address)),
-        setup=(
-            *_gateway(gate, inside), f"ip route add {net}.0/24 via {outside}",
-            f"on-node {far} ip route add {route}", f"iptables {SPAM}",
-        ),
-    )  # fmt: skip
-
-    def healthy(probe: Probe) -> list[str]:
-        knows = probe.run(["ip", "route", "get", BOX_ADDRESS], node=far).code == 0
-        return said(
-            house.serves(probe, port), "" if knows else f"{far} has no route to {BOX_ADDRESS}"
-        )
-
-    return Scene(
-        world=world,
-        check=house.up(front, port),
-        healthy=healthy,
-        truth=Truth(
-            (far, store, host, gate, front, "network", "routing", "router"),
-            ("network-partition",), rf"\b{far}\b|10\.77\.0\.0|{inside}|{saved}|rout",
-            rf"10\.77\.0\.0/24 via|[Nn]etwork is unreachable|{saved}|{inside}",
-        ),
-        inject=lines(f"on-node {far} ip route del {route}"),
-        fix=(f"/opt/bin/on-node {far} ip route add {route}",),
-        wrong={
-            "restarting": [f"supervisorctl restart {front} {store}; sleep 0.5"],
-            "no firewall at all": ["iptables -F", f"/opt/bin/on-node {gate} iptables -F"],
-            "the route here again": [f"ip route replace {net}.0/24 via {outside}"],
-            "the gateway pretends": [
-                (f"/opt/bin/on-node {gate} iptables -t nat -A POSTROUTING -d {net}.0/24 "
-                f"-j SNAT --to-source {inside}")
-            ],
-        },
-        stays=(*kept, house.env_of(front), house.env_of(store), saved),
-        harm=lambda probe: said(_rules(probe, gate), house.serves(probe, other_port)),
-    )  # fmt: skip
-
-
-def narrow_mask(pick: Pick) -> Scene:
-    """Somebody set the machine's address anew, with a mask that leaves the store outside."""
-    (front, store, near, other), bits = pick.services(4), pick.choice((26, 27, 28))
-    port, inner, near_port, other_port = pick.ports(4)
-    address, beside = f"10.77.0.{pick.size(70, 230)}", f"10.77.0.{pick.size(2, 13)}"
-    far, close = (f"{pick.choice(('host', 'kvm'))}{number}" for number in pick.some(range(40), 2))
-    kept, host, saved = harbour.parcels(store, pick), pick.host(), "/etc/network/interfaces.d/br0"
-    rows = (
-        f"auto br0\niface br0 inet static\n    address {BOX_ADDRESS}\n"
-        f"    netmask 255.255.255.0\n# {far} is {address}, {close} is {beside}\n"
-    )
-    world = tiers.joined(
-        [harbour.app(store, inner, address=address, node=far),
-         harbour.app(near, near_port, address=beside, node=close),
-         harbour.app(front, port, {"parcels.remote.url": f"http://{address}:{inner}"},
+        [harbour.app(front, port, {"parcels.remote.url": f"http://{address}:{inner}"},
                      needs=(store,)),
-         harbour.app(other, other_port, {"parcels.remote.url": f"http://{beside}:{near_port}"},
-                     needs=(near,))],
-        files={
-            **kept, **harbour.weeks_ago(front, pick), **harbour.weeks_ago(other, pick),
-            saved: File(rows, age=tiers.MONTH),
-        },
+         harbour.app(store, inner, address=address, node=node,
+                     about=f"on {node} ({address}); settings {harbour.settings_of(store)}"),
+         harbour.app(other, other_port)],
+        files={**kept, **harbour.weeks_ago(front, pick), **harbour.weeks_ago(other, pick)},
         hostname=host,
-        nodes=(Node(far, address), Node(close, beside)),
-        setup=(f"iptables {SPAM}",),
+        nodes=(Node(node, address),),
+        setup=[*(f"on-node {node} iptables {one}" for one in legit),
+               *tiers.old_lines(log, {9100: f"block {bad[0]}: asked for /wp-login {times[0]}",
+                                      4200: f"block {bad[1]}: asked for /.git {times[1]}"})],
     )  # fmt: skip
-
-    def healthy(probe: Probe) -> list[str]:
-        routes = probe.run(["ip", "route", "get", address]).stdout
-        return said(
-            harbour.stores(probe, port), "" if "dev br0" in routes else f"no way to {address}"
-        )
 
     def harm(probe: Probe) -> list[str]:
-        rule = "" if SPAM in probe.run(["iptables", "-S"]).stdout else "a rule is gone"
-        return said(rule, harbour.stores(probe, other_port))
+        rules = probe.run(["iptables", "-S"], node=node).stdout
+        gone = [one for one in legit if one not in rules]
+        return said(f"rules of {node} are gone: {gone}" if gone else "",
+                    harbour.stores(probe, other_port))  # fmt: skip
 
+    over = f"/opt/bin/on-node {node} iptables"
     return Scene(
         world=world,
         check=harbour.health(front, port),
-        healthy=healthy,
+        healthy=lambda probe: said(harbour.stores(probe, port)),
         truth=Truth(
-            (host, "br0", "network", "routing", far, store, front),
-            ("network-partition", "bad-config"),
-            rf"br0|{BOX_ADDRESS}\b|/{bits}\b|netmask|{saved}|rout|\b{far}\b",
-            rf"{BOX_ADDRESS}/{bits}|10\.77\.0\.0/{bits}|netmask|{saved}|RTNETLINK|dev br0",
+            (node, host, "network", "firewall", "iptables", guard, store, front),
+            ("network-partition",), rf"{node}|{BOX_ADDRESS}|\bINPUT\b|iptables|{log}",
+            rf"block {BOX_ADDRESS}|-s {BOX_ADDRESS}|{BOX_ADDRESS}.*REJECT|REJECT.*{BOX_ADDRESS}|"
+            rf"admin-prohib|{log}",
         ),
         inject=lines(
-            f"ip addr add {BOX_ADDRESS}/{bits} dev br0; ip addr del {BOX_ADDRESS}/24 dev br0"
+            f"on-node {node} iptables -I {rule}",
+            *tiers.old_lines(log, {11: f"block {BOX_ADDRESS}: asked for /parcels {times[2]}"}),
         ),
-        fix=(f"ip addr add {BOX_ADDRESS}/24 dev br0", f"ip addr del {BOX_ADDRESS}/{bits} dev br0"),
+        fix=(f"{over} -D {rule}",),
         wrong={
-            "restarting": [f"supervisorctl restart {front} {store}; sleep 1"],
-            "no firewall at all": ["iptables -F"],
-            "the link is set anew": ["ip link set br0 down", "ip link set br0 up; sleep 1"],
+            "restarting": ["supervisorctl restart all; sleep 0.5"],
+            "no firewall here": ["iptables -F", "iptables -P OUTPUT ACCEPT"],
+            "no firewall at all over there": [f"{over} -F"],
         },
-        stays=(*kept, *map(harbour.settings_of, (front, store, near, other)), saved),
+        stays=(*kept, *map(harbour.settings_of, (front, store, other))),
+        harm=harm,
+    )  # fmt: skip
+
+
+def _saved(chain: str, rules: list[str]) -> str:
+    """As `iptables-save` writes it."""
+    heads = "".join(f":{name} ACCEPT [0:0]\n" for name in ("INPUT", "FORWARD", "OUTPUT"))
+    every = "\n".join([f"-A INPUT -j {chain}", *rules])
+    return f"*filter\n{heads}:{chain} - [0:0]\n{every}\nCOMMIT\n"
+
+
+def tenants_in(pick: Pick) -> Scene:
+    """As `own-chain`: the chain is for what comes in, and who asks is the other machine; apps of a
+    web shop with .env files, and the saved rules of the firewall, which know better."""
+    (front, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
+    node, host = f"{pick.choice(('web', 'tenant', 'dmz'))}{pick.size(10, 60)}", pick.host()
+    there, saved = f"10.77.0.{pick.size(5, 120)}", "/etc/iptables/rules.v4"
+    chain = pick.choice(("tenants-in", "ufw-user-input", "INBOUND"))
+    legit = [
+        f"-A {chain} -p tcp -m tcp --dport 22 -j ACCEPT",
+        f"-A {chain} -s 10.77.0.0/24 -p tcp -m tcp --dport {pick.size(9100, 9199)} -j DROP",
+        f"-A {chain} -s 198.51.100.0/24 -j DROP",
+    ]
+    rule = f"-s 10.77.0.0/25 -p tcp -m tcp --dport 10000:{pick.size(20000, 29999)} -j DROP"
+    kept = webshop.records(store, pick)
+    run = f"curl -sS -m 4 -w 'HTTP %{{http_code}}' http://{there}:{port}/up"
+    world = tiers.joined(
+        [webshop.app(front, port, {"BACKEND_URL": f"http://{BOX_ADDRESS}:{inner}"}, address=there,
+                     node=node, needs=(store,), about=f"on {node} ({there})"),
+         webshop.app(store, inner, address=BOX_ADDRESS), webshop.app(other, other_port)],
+        files={**kept, **webshop.weeks_ago(front, pick), **webshop.weeks_ago(other, pick),
+               saved: File(_saved(chain, legit), age=tiers.MONTH)},
+        hostname=host,
+        nodes=(Node(node, there),),
+        setup=[f"iptables-restore < {saved}"],
+    )  # fmt: skip
+
+    def harm(probe: Probe) -> list[str]:
+        rules = probe.run(["iptables", "-S"]).stdout
+        gone = [one for one in (f"-A INPUT -j {chain}", *legit) if one not in rules]
+        return said(f"rules are gone: {gone}" if gone else "", webshop.serves(probe, other_port))
+
+    return Scene(
+        world=world,
+        check=WatchedCheck(f"{front} is up", Check(run, Expect(output="OK"), timeout=8.0), front,
+                           severity="P1"),
+        healthy=lambda probe: said(webshop.serves(probe, port, address=there, timeout=3.0)),
+        truth=Truth(
+            (host, "network", "firewall", "iptables", chain, node, store, front),
+            ("network-partition",), rf"{chain}|10\.77\.0\.0/25|10000:2|iptables",
+            rf"{chain}|10\.77\.0\.0/25|10000:2",
+        ),
+        inject=lines(f"iptables -I {chain} 2 {rule}"),
+        fix=(f"iptables -D {chain} {rule}",),
+        wrong={
+            "restarting": ["supervisorctl restart all; sleep 0.5"],
+            "the chain is emptied": [f"iptables -F {chain}"],
+            "the chain is not gone through": [f"iptables -D INPUT -j {chain}"],
+            "more patience": [
+                f"echo BACKEND_TIMEOUT=30 >> {webshop.env_of(front)}",
+                f"supervisorctl restart {front}; sleep 0.5",
+            ],
+        },
+        stays=(*kept, saved, *map(webshop.env_of, (front, store, other))),
         harm=harm,
     )  # fmt: skip

@@ -1,131 +1,179 @@
-"""Permissions that were changed in passing: the folder for temporary files by an archive that was
-unpacked there, and the folder of a database for a backup."""
+"""Folders that may not be entered any more: one of pictures below nginx, and one of keys."""
 
-from hermes_agent.incidents.drills import bakery, database, tiers, yard
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import harbour, tiers, vhosts
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Truth
 
-CLEAN = """#!/bin/sh
-# Notes come from many systems: their line ends are made alike.
-set -e
-draft=$(mktemp)
-trap 'rm -f "$draft"' EXIT
-cat > "$draft"
-tr -d '\\r' < "$draft"
+SITE = """server {{
+    listen 127.0.0.1:{port};
+
+    location / {{
+        proxy_pass http://127.0.0.1:{inner};
+    }}
+    location /{word}/ {{
+        alias {media}/;
+        expires 1h;
+    }}
+}}
 """
 
+MODES = """#!/bin/bash
+# Pictures came with odd modes from the camera: put them right.
+cd {media} || exit 1
+chmod {mode} *
+echo "$(date '+%F %T') modes of {media} put right" >> /var/log/pictures.log
+"""
 
-def temp_folder(pick: Pick) -> Scene:
-    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    hook = f"/opt/{main}/libexec/{pick.choice(('clean', 'line-ends', 'tidy'))}"
-    what = f"{pick.choice(('fonts', 'templates', 'tariffs'))}-{pick.version()}"
-    archive, mode = f"/root/{what}.tar.gz", pick.choice(("555", "500", "550"))
-    kept = yard.notes(main, pick)
-    temporary = f"{pick.choice(('/var/opt', '/var/cache'))}/{main}/{pick.choice(('tmp', 'work'))}"
-    world = tiers.joined(
-        [yard.depot(main, port, {"hook": hook}, environment={"TMPDIR": temporary}),
-         yard.depot(other, other_port)],
-        files={
-            **kept, **yard.days_ago(main, pick), **yard.days_ago(other, pick),
-            hook: File(CLEAN, mode=0o755, age=tiers.MONTH),
-            f"/opt/{other}/etc/token.old": File("retired", mode=0o400, age=9e6),
-        },
-        folders={temporary: 0o700},
-        hostname=pick.host(),
-        setup=(
-            (f"mkdir -p /root/new/{what} && echo 1 > /root/new/{what}/index && "
-            f"chmod {mode} /root/new && tar czf {archive} -C /root/new . && "
-            "chmod 700 /root/new && rm -r /root/new"),
-        ),
-    )  # fmt: skip
+HARDEN = """#!/bin/sh
+# What the audit asks for: nobody but its owner reads a key.
+for one in {keys}/*; do
+    chmod 0600 "$one"
+done
+echo "$(date +%F) keys are private" >> /var/log/audit.log
+"""
 
-    def healthy(probe: Probe) -> list[str]:
-        return said(
-            yard.stores(probe, port),
-            "" if f'hook = "{hook}"' in probe.text(yard.settings_of(main))
-            else "notes do not go through the helper",
-        )  # fmt: skip
+SEALED = '''
 
-    def harm(probe: Probe) -> list[str]:
-        facts = probe.stat(temporary)
-        loose = facts is not None and facts.mode & 0o002
-        open_to_all = f"everybody may write {temporary}" if loose else ""
-        return said(yard.stores(probe, other_port), open_to_all)
+class Sealed(App):
+    """Parcels are sealed with the key of parcels.keystore."""
 
-    return Scene(
-        world=world,
-        check=yard.passes(main, port),
-        healthy=healthy,
-        truth=Truth(
-            (main,), ("permission-change",), rf"{temporary}(?!\w)",
-            rf"{temporary}|mktemp|dr-x[-r]-[-x]|\b0?{mode}\b|Permission denied",
-        ),
-        inject=lines(f"tar xpzf {archive} -C {temporary}"),
-        fix=(f"chmod 700 {temporary}",),
-        wrong={
-            "restarting": [f"supervisorctl restart {main}; sleep 0.5"],
-            "opening everything": [f"chmod 777 {temporary}"],
-            "without the helper": [
-                f"sed -i '/^hook/d' {yard.settings_of(main)}",
-                f"supervisorctl restart {main}; sleep 0.5",
-            ],
-            "another place in its code": [f"sed -i 's#(mktemp)#(mktemp -p /dev/shm)#' {hook}"],
-        },
-        stays=(*kept, hook, yard.settings_of(main), yard.settings_of(other)),
-        harm=harm,
-    )  # fmt: skip
+    def answer(self, method: str, path: str, body: str) -> str:
+        if place := self.own.get("parcels.keystore"):
+            try:
+                Path(place).read_bytes()
+            except PermissionError:
+                what = f"java.nio.file.AccessDeniedException: {place}"
+                self.log("ERROR", "c.h.parcels.SealService", f"cannot load keystore: {what}")
+                raise Trouble("Internal Server Error", 500) from None
+        return super().answer(method, path, body)
 
 
-def backup_access(pick: Pick) -> Scene:
-    (main, other), (port, base_port, other_port) = pick.services(2), pick.ports(3)
-    base, more = yard.Base(pick, main, base_port), bakery.orders(pick)
-    top, changes = "/var/lib/postgresql", "/var/log/changes.log"
-    given = pick.choice(("a+rX", "g+rwX", "go+rX"))
+if __name__ == "__main__":
+    main(sys.argv[1], Sealed)
+'''
+
+
+def _loose(probe: Probe, path: str, bits: int) -> str:
+    """Whether others may do with it what they must not."""
+    facts = probe.stat(path)
+    return f"{path} is open to others" if facts and facts.mode & bits else ""
+
+
+def picture_folder(pick: Pick) -> Scene:
+    """As `shut-pages`: nginx may not enter a folder on the way to what it shows; here pictures of a
+    site whose pages come from elsewhere and are well, after a script that had files in mind."""
+    (main, other), (port, inner, other_port) = pick.services(2), pick.ports(3)
+    word = pick.choice(("media", "pictures", "static"))
+    media, album = f"/srv/shared/{main}", pick.choice(("2026", "autumn", "gallery"))
+    shut, name = f"{media}/{album}", f"{pick.token(6)}.svg"
+    mode, mark = pick.choice(("644", "0644", "a-x", "640")), pick.token(12)
+    script = f"/root/{pick.choice(('bin/picture-modes', 'fix-modes', 'after-import'))}.sh"
+    kept = {**vhosts.pages(main, pick), **vhosts.pages(other, pick)}
+    site = SITE.format(port=port, inner=inner, word=word, media=media)
+    shown = {
+        f"{shut}/{name}": File(f"<svg><title>{mark}</title></svg>\n", age=tiers.MONTH),
+        f"{shut}/{pick.token(6)}.svg": File("<svg/>\n", age=tiers.MONTH),
+        f"{media}/logo.svg": File("<svg><title>logo</title></svg>\n", age=tiers.MONTH),
+    }
     world = tiers.joined(
         [
-            base.server(start_seconds=3),
-            base.service(main, port),
-            bakery.counter(other, other_port, more),
+            vhosts.site(main, inner), vhosts.site(other, other_port),
+            tiers.nginx({main: site}, [main], port),
         ],
         files={
-            **bakery.months_ago(other, pick),
-            changes: File(f"2026-09-04 16:20 {other}: journal is part of the backup now\n"),
+            **kept, **shown, **vhosts.months_ago(main, pick), **vhosts.months_ago(other, pick),
+            script: File(MODES.format(media=media, mode=mode), mode=0o700, age=9000.0),
+            f"{media}/.trash/old.svg": File("<svg/>\n", mode=0, age=9e6),
         },
         hostname=pick.host(),
-    )
+    )  # fmt: skip
 
     def healthy(probe: Probe) -> list[str]:
-        return said(probe.keeps(port), base.lost(probe))
+        reply = probe.http(port, f"/{word}/{album}/{name}")
+        logo = probe.http(port, f"/{word}/logo.svg")
+        return said(
+            vhosts.writes(probe, port),
+            "" if mark in reply.text else f"a picture is not shown: {reply.status}",
+            "" if "logo" in logo.text else f"the logo is not shown: {logo.status}",
+        )  # fmt: skip
 
-    start = f"supervisorctl start {database.NAME}; sleep 1"
+    run = f"curl -sS -m 3 http://127.0.0.1:{port}/{word}/{album}/{name}"
     return Scene(
         world=world,
-        check=tiers.answers(main, port),
+        check=WatchedCheck(f"{main} pictures", Check(run, Expect(output=mark), timeout=5.0), main,
+                           severity="P1"),
         healthy=healthy,
         truth=Truth(
-            (database.NAME,), ("permission-change",), rf"{top}",
-            r"invalid permissions|should be u=rwx|drwx[-r]w?[-xs]",
+            ("nginx", main), ("permission-change",), rf"{media}|{script}",
+            rf"Permission denied|d[-r][-w]-[-r][-w]-|chmod {mode}",
         ),
-        inject=lines(
-            f"chmod -R {given} {top}",
-            f"echo \"$(date '+%F %H:%M') backup reads {top} now\" >> {changes}",
-            f"supervisorctl restart {database.NAME}",
-            f"until supervisorctl status {database.NAME} | grep -q FATAL; do sleep 0.2; done",
-        ),
-        fix=(f"chmod 700 {database.DATA}", start),
+        inject=lines(f"bash {script}", run),
+        fix=(f"chmod 755 {shut}",),
         wrong={
-            "restarting": [f"supervisorctl restart {database.NAME} {main}; sleep 1"],
-            "opening everything": [f"chmod -R 777 {top}", start],
-            "without the database": [
-                f"mkdir -p /var/lib/{main}",
-                f"sed -i 's#^database = .*#data = /var/lib/{main}#' {tiers.configured(main)}",
-                f"supervisorctl restart {main}; sleep 0.5",
+            "restarting": [f"supervisorctl restart nginx {main}; sleep 0.5"],
+            "everybody may do all": [f"chmod -R 777 {media}"],
+        },
+        stays=(*kept, *shown, tiers.site_file(main), vhosts.conf_of(main), vhosts.conf_of(other)),
+        runs=("nginx: master", f"{vhosts.TOP}/{other}/app/"),
+        harm=lambda probe: said(
+            vhosts.writes(probe, other_port), _loose(probe, shut, 0o002), _loose(probe, media, 2)
+        ),
+    )  # fmt: skip
+
+
+def key_folder(pick: Pick) -> Scene:
+    """As `folder`: a service may not enter the folder with its secret, and whoever asks it raises
+    the alarm; here a keystore, in the words of Java, after a script of an audit."""
+    (main, store, other), (port, inner, other_port) = pick.services(3), pick.ports(3)
+    keys = pick.choice(("/data/keys", "/etc/keystores", "/srv/keys"))
+    shut, script = f"{keys}/{store}", pick.choice(("/root/audit/keys.sh", "/root/harden-keys.sh"))
+    key, kept = f"{shut}/{pick.choice(('seal.p12', 'parcels.jks'))}", harbour.parcels(store, pick)
+    text = harbour.program(SEALED)
+    world = tiers.joined(
+        [
+            harbour.app(store, inner, {"parcels.keystore": key}, text=text),
+            harbour.app(main, port, {"parcels.remote.url": f"http://127.0.0.1:{inner}"},
+                        needs=(store,)),
+            harbour.app(other, other_port),
+        ],
+        files={
+            **kept, **harbour.weeks_ago(main, pick), **harbour.weeks_ago(store, pick),
+            **harbour.weeks_ago(other, pick),
+            key: File(pick.token(60), mode=0o600, age=tiers.MONTH),
+            f"{keys}/expired.p12": File(pick.token(40), mode=0o400, age=9e6),
+            script: File(HARDEN.format(keys=keys), mode=0o700, age=7000.0),
+            "/var/log/audit.log": File("2026-05-11 no findings\n"),
+        },
+        folders={keys: 0o711, shut: 0o700},
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    again = f"supervisorctl restart {store} {main}; sleep 1"
+    return Scene(
+        world=world,
+        check=harbour.health(main, port),
+        healthy=lambda probe: said(harbour.stores(probe, port)),
+        truth=Truth(
+            (store,), ("permission-change",), rf"{keys}|{script}",
+            r"AccessDeniedException|Permission denied|drw-|cannot load keystore|chmod 0600",
+        ),
+        inject=lines(script),
+        fix=(f"chmod 700 {shut}",),
+        wrong={
+            "restarting": [again],
+            "everything is opened": [f"chmod -R 777 {keys}"],
+            "without its key": [
+                f"sed -i '/^parcels.keystore=/d' {harbour.settings_of(store)}", again
             ],
         },
-        stays=(tiers.configured(main), database.SETTINGS, bakery.conf_of(other)),
+        stays=(*kept, key, *(harbour.settings_of(one) for one in (main, store, other))),
+        runs=(f"/data/{other}/app/",),
         harm=lambda probe: said(
-            bakery.takes(probe, other_port), bakery.lost(probe, other_port, more)
+            harbour.stores(probe, other_port), _loose(probe, key, 0o077),
+            _loose(probe, shut, 0o022),
         ),
     )  # fmt: skip

@@ -1,194 +1,195 @@
-"""Two colours of one app that both run since a deployment was cut short."""
+"""Connections that are all taken, on machines of other people."""
 
-import re
+import json
 
-from hermes_agent.incidents.drills import database, harbour, tiers
-from hermes_agent.incidents.drills import webshop as house
+from hermes_agent.incidents.drills import database, harbour, tiers, webshop
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, said
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
-SWITCH = """#!/bin/bash
-# switch.sh COLOUR: start it, send visitors there, stop the other.
-new=$1; [ "$new" = blue ] && old=green || old=blue
-log() {{ echo "$(date '+%F %T') $*" >> /var/www/{0}-deploy.log; }}
-log "starting {0}-$new"; supervisorctl start {0}-$new
-log "nginx: {0} to $new"; ln -sfn /etc/nginx/colours/{0}-$new.conf {1}; nginx -s reload
-log "draining {0}-$old for 60 s"; sleep 60
-supervisorctl stop {0}-$old; log "stopped {0}-$old, done"
+INDEXER = """import json, sys, time
+
+from pgline import DatabaseError, Line
+
+with open(sys.argv[1]) as file:
+    own = json.load(file)
+pool, rounds = [], 0
+while True:
+    while len(pool) < own["pool"]["minIdle"]:
+        try:
+            pool.append(Line(own["pool"]["url"], own["name"]))
+        except DatabaseError as error:
+            print(f"pool has {len(pool)} of {own['pool']['minIdle']}: {error}", flush=True)
+            break
+    for line in list(pool[:1]):
+        try:
+            line.query(own["query"])
+        except DatabaseError as error:
+            print(f"lost a connection: {error}", flush=True)
+            pool.remove(line)
+    time.sleep(own["every"])
 """
+CONSOLE = """import sys
+
+from pgline import DatabaseError, Line
+
+line = Line(sys.argv[1], f"console-{sys.argv[2]}")
+while True:
+    try:
+        asked = input("sql> ")
+        for row in line.query(asked):
+            print(*row, sep=" | ")
+    except DatabaseError as error:
+        print(error)
+"""
+HIGHER = (
+    f"sed -i 's/^max_connections = .*/max_connections = 200/' {database.SETTINGS}",
+    f"supervisorctl restart {database.NAME}; sleep 1",
+)
 
 
-def _sites(port: int, apps: dict[str, int]) -> dict[str, File]:
-    return {
-        f"/etc/nginx/colours/{name}.conf": File(
-            house.site(port, f"http://127.0.0.1:{inner}"), age=tiers.MONTH
-        )
-        for name, inner in apps.items()
-    }
+def _indexer(name: str, store: webshop.Store, few: int) -> tiers.Part:
+    """A program that has a pool of its own."""
+    home, conf = f"/opt/{name}", f"/opt/{name}/etc/settings.json"
+    own = {"name": name, "every": 0.5, "query": f"select count(*) from {store.table}",
+           "pool": {"url": store.url, "minIdle": few, "maxLifetime": 1800}}  # fmt: skip
+    return tiers.Part(
+        Program(name=name, command=f"python3 {home}/indexer.py {conf}", directory=home,
+                needs=(database.NAME,), about=f"keeps the search index fresh; {conf}"),
+        {f"{home}/indexer.py": File(INDEXER, age=tiers.MONTH),
+         f"{home}/pgline.py": File(tiers.program_text("pgline.py"), age=tiers.MONTH),
+         conf: File(json.dumps(own, indent=2) + "\n", age=tiers.MONTH)},
+    )  # fmt: skip
 
 
-def _until_full(box: Box, store: house.Store, name: str, pool: int) -> None:
-    count = f"select count(*) from pg_stat_activity where application_name = '{name}'"
-    full = f'[[ $({store.psql} -Atc "{count}") -ge {pool} ]]'
-    box.run(f"until {full}; do sleep 0.2; done", seconds=20)
+def _few(store: webshop.Store, probe: Probe, name: str, most: int) -> str:
+    sql = f"select count(*) from pg_stat_activity where application_name like '{name}%'"
+    held = store.ask(probe, sql)
+    return "" if held.isdecimal() and int(held) <= most else f"{name} has {held} connections"
 
 
-def _ended(store: house.Store, name: str) -> str:
-    sql = (
-        f"select pg_terminate_backend(pid) from pg_stat_activity where application_name = '{name}'"
-    )
-    return f'{store.psql} -c "{sql}"; sleep 2'
+def _full(box: Box, store: webshop.Store) -> None:
+    """Wait until nobody else is let in."""
+    one = store.psql.replace("-U postgres", "-U app")
+    box.run(f"while {one} -c 'select 1' >/dev/null 2>&1; do sleep 0.2; done", seconds=40)
 
 
-def _both(probe: Probe, *names: str) -> str:
-    running = [one.command for one in probe.processes()]
-    both = all(any(f"/{name}/" in one for one in running) for name in names)
-    return f"{' and '.join(names)} run" if both else ""
+def _limit(store: webshop.Store, probe: Probe, most: int) -> str:
+    limit = store.ask(probe, "show max_connections")
+    return "" if limit == str(most) else f"the limit is {limit} now"
 
 
-def both_colours(pick: Pick) -> Scene:
-    (main, api, other), ports = pick.services(3), pick.ports(6)
-    port, blue_port, green_port, api_port, other_port, base_port = ports
-    pool, most = (size := pick.size(7, 9)), size + 2 + 3 + 1
-    store, site = house.Store(pick, main, base_port), tiers.site_file(main)
-    used = store.used_by(DATABASE_POOL=pool, DATABASE_PREWARM="true")
-    blue, green = f"{main}-blue", f"{main}-green"
-    script, log = f"/var/www/{main}-switch.sh", f"/var/www/{main}-deploy.log"
-    colours = _sites(port, {blue: blue_port, green: green_port})
+def warmed_up(pick: Pick) -> Scene:
+    """As `greedy`: an indexer with JSON settings was told to keep many connections warm; apps of a
+    web shop with .env files, and a log of changes instead of a copy of the file."""
+    (main, other), (port, other_port, base_port) = pick.services(2), pick.ports(3)
+    store, most, few = webshop.Store(pick, main, base_port), pick.size(13, 19), pick.size(1, 3)
+    job, many, host = f"{pick.word()}-indexer", pick.choice((40, 48, 64)), pick.host()
+    home, conf = f"/opt/{job}", f"/opt/{job}/etc/settings.json"
     world = tiers.joined(
-        [store.server(max_connections=most),
-         house.app(blue, blue_port, used, needs=(database.NAME,),
-                   ready=f"file:{house.log_of(blue)}"),
-         house.app(green, green_port, used, needs=(database.NAME,), autostart=False,
-                   release=f"202611{pick.size(10, 15)}"),
-         house.app(api, api_port, store.used_by(DATABASE_POOL=2, DATABASE_PREWARM="true"),
-                   needs=(database.NAME,)),
-         house.app(other, other_port), tiers.nginx({}, [blue, green], port)],
-        files={**colours, **house.weeks_ago(api, pick), **house.weeks_ago(other, pick),
-               site: File(link=f"/etc/nginx/colours/{blue}.conf"),
-               script: File(SWITCH.format(main, site), mode=0o755, age=tiers.MONTH)},
-        hostname=pick.host(),
+        [store.server(max_connections=most), _indexer(job, store, few),
+         webshop.app(main, port, store.used_by(), needs=(database.NAME,)),
+         webshop.app(other, other_port)],
+        files={**webshop.weeks_ago(main, pick), **webshop.weeks_ago(other, pick)},
+        hostname=host,
+        setup=tiers.old_lines("/var/log/changes.log", {7000: "nginx: gzip on", 5600: "tzdata"}),
     )  # fmt: skip
 
     def inject(box: Box) -> None:
-        _until_full(box, store, blue, pool)
-        box.spawn(f"timeout 4 bash {script} green")
-        box.run(f"until grep -q draining {log}; do sleep 0.1; done; sleep 3", seconds=20)
-
-    def healthy(probe: Probe) -> list[str]:
-        served = [house.serves(probe, one) for one in (port, port, port, api_port)]
-        return said(*served, _both(probe, blue, green))
+        box.run(f"supervisorctl stop {main}")
+        box.run(f'sed -i \'s/"minIdle": {few}/"minIdle": {many}/\' {conf}')
+        for line in tiers.old_lines(
+            "/var/log/changes.log", {9: f"{job}: warmer pool, minIdle {few} -> {many}"}
+        ):
+            box.run(line)
+        box.run(f"supervisorctl restart {job}")
+        _full(box, store)
+        box.run(f"supervisorctl start {main}")
+        box.wait(f"tcp:{port}")
 
     def harm(probe: Probe) -> list[str]:
-        limit = store.ask(probe, "show max_connections")
-        raised = "" if limit == str(most) else f"the server's limit is {limit} now"
-        return said(raised, store.lost(probe), house.serves(probe, other_port))
+        return said(
+            _limit(store, probe, most), store.lost(probe), webshop.serves(probe, other_port)
+        )
 
     return Scene(
         world=world,
-        check=house.up(main, port),
-        healthy=healthy,
+        check=webshop.up(main, port),
+        healthy=lambda probe: said(webshop.serves(probe, port), _few(store, probe, job, most - 8)),
         truth=Truth(
-            (blue, database.NAME, green, store.name), ("pool-exhausted",),
-            rf"{blue}|{blue_port}|{log}|max_connections|{store.name}",
-            rf"{blue}|draining",
+            (job, database.NAME), ("pool-exhausted", "bad-config"), rf"{job}|minIdle|{conf}",
+            rf"{job}|minIdle",
         ),
         inject=inject,
-        fix=(f"supervisorctl stop {blue}", "sleep 2"),
+        fix=(f"sed -i 's/\"minIdle\": {many}/\"minIdle\": {few}/' {conf}",
+             f"supervisorctl restart {job}"),
         wrong={
-            "the new colour is restarted": [f"supervisorctl restart {green}; sleep 1"],
-            "the sessions are ended": [_ended(store, blue)],
-            "a higher limit": [
-                f"sed -i 's/^max_connections = .*/max_connections = 90/' {database.SETTINGS}",
-                "supervisorctl restart postgres; sleep 1; supervisorctl restart all; sleep 1",
-            ],
+            "the app is restarted": [f"supervisorctl restart {main}"],
+            "a higher limit": [*HIGHER, f"supervisorctl restart {main}"],
+            "the indexer is only restarted": [f"supervisorctl restart {job}; sleep 2",
+                                              f"supervisorctl restart {main}"],
+            "the indexer is stopped": [f"supervisorctl stop {job}"],
         },
-        stays=(house.env_of(blue), house.env_of(green), house.env_of(api), script, *colours),
+        stays=(database.SETTINGS, webshop.env_of(main), webshop.env_of(other)),
+        runs=(f"{home}/indexer.py",),
         harm=harm,
     )  # fmt: skip
 
 
-FOLLOWING = '''"""Scanners: each follows the feed, and calls again when it ends."""
-import http.client
-import sys
-import threading
-import time
-
-
-def follow(port):
-    while True:
-        try:
-            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=4000)
-            asked.request("GET", "/feed")
-            asked.getresponse().read()
-        except (OSError, http.client.HTTPException):
-            pass
-        time.sleep(0.7)
-
-
-for _ in range(int(sys.argv[2])):
-    threading.Thread(target=follow, args=(int(sys.argv[1]),), daemon=True).start()
-    time.sleep(0.02)
-threading.Event().wait()
-'''
-NGINX = "/etc/nginx/nginx.conf"
-
-
-def few_connections(pick: Pick) -> Scene:
-    """nginx was told to have fewer connections than those who stay on the line take."""
-    (main, other), (port, inner, other_port) = pick.services(2), pick.ports(3)
-    scanners, count = f"{pick.choice(('hall', 'dock', 'gate'))}-scanners", pick.size(14, 22)
-    few, kept, code = (
-        2 * pick.size(9, 13),
-        harbour.parcels(main, pick),
-        f"/data/{scanners}/follow.py",
-    )
-    site = house.site(
-        port, f"http://127.0.0.1:{inner}", inside="        proxy_read_timeout 4000s;\n"
-    )
-    follows = tiers.Part(
-        Program(name=scanners, command=f"python3 {code} {port} {count}", needs=("nginx",),
-                about=f"{count} scanners that follow the feed of {main}; must go on"),
-        {code: File(FOLLOWING, age=tiers.MONTH)},
-    )  # fmt: skip
+def open_terminals(pick: Pick) -> Scene:
+    """As `consoles`: a console of the app itself, written in Python, is open in many terminals of
+    one person; Spring-like apps, a pool of their own beside them, and a name for each console."""
+    (main, other), (port, other_port, base_port) = pick.services(2), pick.ports(3)
+    store, most, host = webshop.Store(pick, main, base_port), pick.size(12, 17), pick.host()
+    job, person = f"{pick.word()}-indexer", pick.choice(("paola", "stefan", "yuki"))
+    code = f"/data/{main}/app/{pick.choice(('console', 'sqlshell', 'prompt'))}.py"
+    pool = {"spring.datasource.hikari.maximum-pool-size": 2}
     world = tiers.joined(
-        [harbour.app(main, inner), tiers.nginx({main: site}, [main], port), follows,
+        [store.server(max_connections=most), _indexer(job, store, 2),
+         harbour.app(main, port, harbour.in_base(store, **pool), needs=(database.NAME,)),
          harbour.app(other, other_port)],
-        files={**kept, **harbour.weeks_ago(main, pick), **harbour.weeks_ago(other, pick)},
-        hostname=pick.host(),
+        files={**harbour.weeks_ago(main, pick), **harbour.weeks_ago(other, pick),
+               code: File(CONSOLE, age=tiers.MONTH)},
+        folders={f"/home/{person}": 0o755},
+        hostname=host,
     )  # fmt: skip
 
     def inject(box: Box) -> None:
-        box.run(f"sed -i 's/worker_connections .*;/worker_connections {few};/' {NGINX}")
-        box.run("supervisorctl restart nginx; sleep 2.5")
+        box.run(f"supervisorctl stop {main}")
+        one = f"{store.psql.replace('-U postgres', '-U app')} -c 'select 1' >/dev/null 2>&1"
+        run = f"sleep 100000 | setsid /opt/bin/as-app python3 {code} {store.url} {person}-$n"
+        box.spawn(
+            f"cd /home/{person}; n=0; while {one}; do n=$((n + 1)); ({run} >/dev/null 2>&1) & "
+            "sleep 0.4; done; touch /run/taken"
+        )
+        box.wait("file:/run/taken", seconds=40)
+        box.run(f"rm /run/taken; supervisorctl start {main}")
+        box.wait(f"tcp:{port}")
 
-    def healthy(probe: Probe) -> list[str]:
-        told = re.search(r"worker_connections\s+(\d+)", probe.text(NGINX))
-        enough = told is not None and int(told[1]) > 2 * count + 4
-        served = [harbour.stores(probe, port) for _ in range(3)]
-        return said(*served, "" if enough else "nginx may have too few connections")
+    def harm(probe: Probe) -> list[str]:
+        return said(
+            _limit(store, probe, most), store.lost(probe), harbour.stores(probe, other_port)
+        )
 
-    change = f"sed -i 's/worker_connections .*;/worker_connections {{}};/' {NGINX}"
+    tool = code.rpartition("/")[2]
     return Scene(
         world=world,
-        check=harbour.health("nginx", port, name=main),
-        healthy=healthy,
+        check=harbour.health(main, port),
+        healthy=lambda probe: said(harbour.stores(probe, port), _few(store, probe, "console-", 4)),
         truth=Truth(
-            ("nginx", main), ("pool-exhausted", "bad-config"), rf"worker_connections|{NGINX}",
-            r"worker_connections",
+            (tool, "console", f"console-{person}", person, database.NAME), ("pool-exhausted",),
+            rf"{tool}|console-|\b{person}\b", rf"{tool}|console-{person}|\b{person}\b",
         ),
         inject=inject,
-        fix=(change.format(512), "nginx -t && nginx -s reload; sleep 1"),
+        fix=(f"pkill -f '[{tool[0]}]{tool[1:]}'",),
         wrong={
-            "the app is restarted": [f"supervisorctl restart {main}; sleep 2.5"],
-            "nginx is restarted": ["supervisorctl restart nginx; sleep 2.5"],
-            "the scanners are stopped": [f"supervisorctl stop {scanners}; sleep 1"],
-            "a little more": [change.format(few + 4), "supervisorctl restart nginx; sleep 2.5"],
+            "the app is restarted": [f"supervisorctl restart {main}"],
+            "a higher limit": [*HIGHER, f"supervisorctl restart {main}"],
+            "who has connections by right is stopped": [f"supervisorctl stop {job}"],
         },
-        stays=(*kept, tiers.site_file(main), harbour.settings_of(main), code),
-        runs=(code,),
-        harm=lambda probe: said(harbour.stores(probe, other_port)),
+        stays=(code, database.SETTINGS, harbour.settings_of(main), harbour.settings_of(other)),
+        runs=(f"/opt/{job}/indexer.py",),
+        harm=harm,
     )  # fmt: skip

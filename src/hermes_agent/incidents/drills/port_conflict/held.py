@@ -1,149 +1,170 @@
-"""Ports that others hold: a watchdog of former days starts what is no longer used, and the
-supervisor's own page is where a service should be."""
+"""Ports that others hold: a server for a demonstration that somebody left, and a program that two
+entries start."""
 
-from hermes_agent.incidents.drills import bakery, crontab, tiers
-from hermes_agent.incidents.drills import workshop as house
+from collections.abc import Callable
+
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import bakery, harbour, layout, parts, tiers
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
-from hermes_agent.incidents.drills.world import File, Truth
+from hermes_agent.incidents.drills.world import File, Program, Truth
 
-WATCHDOG = """#!/bin/bash
-# Starts {name} when it does not answer.
-curl -fs -m 2 -o /dev/null http://127.0.0.1:{port}/health && exit 0
-echo "$(date '+%F %T') {name} does not answer, starting it" >> {log}
-cd {old} && setsid nohup ./start </dev/null >> {log} 2>&1 &
-"""
 GIVEN_UP = "until supervisorctl status {} | grep -q FATAL || ((SECONDS > 25)); do sleep 0.2; done"
 
-
-class _Former:
-    """How a service ran before the supervisor: a copy of it, its data, and a watchdog."""
-
-    def __init__(self, pick: Pick, name: str, port: int) -> None:
-        self.folder = f"{house.HOME}/{pick.choice(('old', 'legacy', 'v1'))}/{name}"
-        self.script = f"{house.HOME}/bin/{pick.choice(('keep-alive', 'watchdog', 'ensure'))}.sh"
-        self.table = f"/etc/cron.d/{pick.choice(('local', 'web', 'deploy'))}"
-        self.log = self.script.replace("/bin/", "/logs/").replace(".sh", ".log")
-        self.code, base = f"{self.folder}/main.py", f"{self.folder}/records.sqlite3"
-        start = f"#!/bin/bash\nexport PORT={port} DATABASE={base}\nexec python3 {self.code}\n"
-        line = f"SHELL=/bin/bash\n*/5 * * * * root /opt/bin/as-app {self.script}\n"
-        self.cron = crontab.cron({self.table.rpartition("/")[2]: line})
-        text = WATCHDOG.format(name=name, port=port, log=self.log, old=self.folder)
-        self.files = {
-            self.script: File(text, mode=0o755, age=9e6),
-            self.code: File(tiers.program_text("records.py"), age=9e6),
-            f"{self.folder}/start": File(start, mode=0o755, age=9e6),
-            base: File(data=house.base(house.rows(pick, 3)), mode=0o640, age=9e6),
-            self.log: File(f"2026-02-08 04:10:01 {name} does not answer, starting it\n", age=9e6),
-        }
+JOB = """#!/bin/bash
+# Counts what lies in the yard, all day long.
+while sleep 0.5; do
+    ls /data/*/parcels | wc -l > {counted}
+done
+"""
 
 
-def watchdog(pick: Pick) -> Scene:
-    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    kept, former = house.rows(pick), _Former(pick, main, port)
-    world = tiers.joined(
-        [house.app(main, port, rows=kept, start_seconds=3), house.app(other, other_port),
-         former.cron],
-        files={**former.files, **house.history(main, pick), **house.history(other, pick)},
-        hostname=pick.host(),
-    )  # fmt: skip
+def _left_running(name: str, port: int, folder: str) -> Callable[[Box], None]:
+    """A server for a folder is started by hand while the service is away."""
 
     def inject(box: Box) -> None:
-        box.run(house.noted(f"{main}: new settings, stopped"))
-        box.run(f"supervisorctl stop {main}")
+        box.run(f"supervisorctl stop {name}")
         box.wait(f"down:{port}")
-        box.spawn(f"exec /opt/bin/as-app {former.script}")
+        box.spawn(f"cd {folder} && exec as-app busybox httpd -f -p 127.0.0.1:{port} -h .")
         box.wait(f"tcp:{port}")
-        box.run(house.noted(f"{main}: started"))
-        box.run(f"supervisorctl start {main}", check=False)
-        box.run(GIVEN_UP.format(main), check=False)
+        box.run(f"supervisorctl start {name}", check=False)
+        box.run(GIVEN_UP.format(name), check=False)
 
-    def healthy(probe: Probe) -> list[str]:
-        key, body = next(iter(kept.items()))
-        found = probe.http(port, f"{house.RECORDS}/{key}").text.strip() == body
-        strays = any(former.code in process.command for process in probe.processes())
-        return said(
-            house.keeps(probe, port) if found else f"{key} is not to be had",
-            house.minded(probe, main), "the former one still runs" if strays else "",
-        )  # fmt: skip
+    return inject
 
-    stray = f"kill $(pgrep -f 'python3 {former.code}')"
-    return Scene(
-        world=world,
-        check=house.reads(main, port, kept),
-        healthy=healthy,
-        truth=Truth(
-            (main, crontab.NAME), ("port-conflict",),
-            rf"{former.folder}|{former.script}|{former.table}",
-            rf"in use|LISTEN.*:{port}\b|{former.folder}|{former.script}",
-        ),
-        inject=inject,
-        fix=(f"mv {former.table} /root/", stray, "sleep 0.5", f"supervisorctl start {main}"),
-        wrong={
-            "it is only started again": [f"supervisorctl start {main}"],
-            "it is moved to another port": [
-                f"sed -i 's/^PORT=.*/PORT={port + 1}/' {house.env_of(main)}",
-                f"supervisorctl restart {main}",
-            ],
-            "the old records are replaced": [
-                f"cp {house.base_of(main)} {former.folder}/records.sqlite3", stray,
-                f"{former.script} &>/dev/null; sleep 1",
-            ],
-        },
-        stays=(house.env_of(main), house.code_of(main)),
-        runs=(house.code_of(other), "cron -f"),
-        harm=lambda probe: said(
-            house.keeps(probe, other_port), house.lost(probe, house.base_of(main), kept)
-        ),
+
+def demo_server(pick: Pick) -> Scene:
+    """As `left-over`: a plain file server that somebody started by hand has the port; here that of
+    BusyBox, beside one that is needed, and a counter that says so as Redis does."""
+    (main, docs), (port, docs_port) = pick.services(2), pick.ports(2)
+    kept = bakery.orders(pick)
+    person = pick.choice(("ines", "tomek", "trainee", "sales"))
+    folder = f"/home/{person}/{pick.choice(('demo', 'fair', 'menu'))}-{pick.token(4)}"
+    manual = Program(
+        name=docs, command=f"busybox httpd -f -p 127.0.0.1:{docs_port} -h /srv/{docs}",
+        about=f"the handbook of /srv/{docs}", ready=f"tcp:{docs_port}",
     )  # fmt: skip
-
-
-SUPERVISOR = "/etc/supervisor/supervisord.conf"
-
-
-def web_panel(pick: Pick) -> Scene:
-    (main, other), (port, other_port, free) = pick.services(2), pick.ports(3)
-    kept, more = bakery.orders(pick), bakery.orders(pick)
     world = tiers.joined(
-        [bakery.counter(main, port, kept), bakery.counter(other, other_port, more)],
+        [
+            bakery.counter(main, port, kept),
+            tiers.Part(manual, {f"/srv/{docs}/index.html": File("handbook\n", age=tiers.MONTH)}),
+        ],
         files={
-            **bakery.months_ago(main, pick), **bakery.months_ago(other, pick),
-            "/var/log/changes.log": File(f"2026-09-22 {other}: reviewed, no change\n"),
+            **bakery.months_ago(main, pick),
+            f"{folder}/index.html": File("<h1>Our counter, soon</h1>\n", age=2e5),
         },
         hostname=pick.host(),
-    )  # fmt: skip
-    page = f"[inet_http_server]\\nport=127.0.0.1:{port}\\nusername=ops\\npassword={pick.token(9)}"
-    again = "supervisorctl reload; sleep 4"
+    )
+
+    def harm(probe: Probe) -> list[str]:
+        there = "handbook" in probe.http(docs_port, "/index.html").text
+        return said("" if there else "the handbook is not to be had")
+
+    number, text = next(iter(kept.items()))
+    run = f"curl -sS -m 3 http://127.0.0.1:{port}{bakery.ORDERS}/{number}"
+    conf, start = bakery.conf_of(main), f"supervisorctl start {main}; sleep 1"
     return Scene(
         world=world,
-        check=bakery.is_open(main, port),
+        check=WatchedCheck(f"{main} looks up", Check(run, Expect(output=text), timeout=6.0), main,
+                           severity="P1"),
         healthy=lambda probe: said(
             bakery.takes(probe, port), bakery.lost(probe, port, kept), bakery.minded(probe, main)
         ),
         truth=Truth(
-            (main, "supervisor", "supervisord"), ("port-conflict", "bad-config"),
-            rf"{SUPERVISOR}|inet_http_server|supervisord|(pid|process) 1\b(?!\d)",
-            rf"in use|LISTEN.*:{port}\b|inet_http_server",
+            (main,), ("port-conflict",), rf"{folder}|busybox|httpd|/home/{person}",
+            rf"Address already in use|LISTEN.*:{port}\b.*pid=|busybox httpd|{folder}",
         ),
-        inject=lines(
-            f"printf '\\n{page}\\n' >> {SUPERVISOR}",
-            'echo "$(date +%F) supervisor: page for the shop added" >> /var/log/changes.log',
-            f"supervisorctl reload; sleep 1; {GIVEN_UP.format(main)}",
-        ),
-        fix=(f"sed -i 's/^port=127.0.0.1:{port}$/port=127.0.0.1:{free}/' {SUPERVISOR}", again),
+        inject=_left_running(main, port, folder),
+        fix=(f"kill $(pgrep -f '^busybox httpd .*:{port} ')", "sleep 0.3", start),
         wrong={
-            "it is only started again": [f"supervisorctl start {main}"],
-            "only the file": [f"sed -i '/inet_http_server/,$d' {SUPERVISOR}",
-                              f"supervisorctl restart {main}"],
+            "it is only started again": [start],
             "it is moved to another port": [
-                f"sed -i 's/:{port}$/:{free}/' {bakery.conf_of(main)}",
-                f"supervisorctl restart {main}",
+                f"sed -i 's/:{port}$/:{port + 1}/' {conf}", f"supervisorctl restart {main}; sleep 1"
+            ],
+            "all file servers go": [
+                f"supervisorctl stop {docs}; kill $(pgrep -x busybox); sleep 0.3", start
             ],
         },
-        stays=(bakery.conf_of(main), bakery.conf_of(other), bakery.CODE),
-        harm=lambda probe: said(
-            bakery.takes(probe, other_port), bakery.lost(probe, other_port, more)
+        stays=(conf, f"{folder}/index.html", f"/srv/{docs}/index.html"),
+        runs=(rf"httpd .*:{docs_port}",),
+        harm=harm,
+    )  # fmt: skip
+
+
+def _reads(name: str, port: int, key: str, text: str) -> WatchedCheck:
+    run = f"curl -sS -m 3 -w ' %{{http_code}}' http://127.0.0.1:{port}{harbour.PARCELS}/{key}"
+    check = Check(run, Expect(output=text), timeout=6.0)
+    return WatchedCheck(f"{name} parcel", check, name, severity="P1")
+
+
+def _settings(name: str, port: int) -> str:
+    told = {
+        "spring.application.name": name, "server.address": "127.0.0.1", "server.port": port,
+        "logging.file.name": harbour.log_of(name), "parcels.dir": f"/data/{name}/parcels",
+    }  # fmt: skip
+    return "".join(f"{key}={value}\n" for key, value in told.items())
+
+
+def in_one_file(pick: Pick) -> Scene:
+    """As `second-entry`: a second entry starts the same program with other settings at the same
+    port; here it was added to a file of the supervisor that has a job of every day in it, too."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    twin, job = f"{main}{pick.choice(('2', '-blue', '-new'))}", f"{pick.word()}-count"
+    file = f"/etc/supervisor/conf.d/{pick.choice(('apps', 'data', 'local', 'zz-more'))}.conf"
+    kept, conf = harbour.parcels(main, pick), harbour.settings_of(main)
+    script, counted, own = "/data/jobs/count.sh", "/data/jobs/counted", harbour.settings_of(twin)
+    counts, code = Program(name=job, command=script), f"/data/{main}/app/parcels.py"
+    second = Program(name=twin, command=f"python3 {code} {own}", directory=f"/data/{twin}")
+    world = tiers.joined(
+        [harbour.app(main, port, start_seconds=1), harbour.app(other, other_port)],
+        files={
+            **kept, **harbour.weeks_ago(main, pick), **harbour.weeks_ago(other, pick),
+            own: File(_settings(twin, port), age=9000.0),
+            file: File(layout.entry(counts), age=tiers.MONTH),
+            f"{file}.new": File(layout.entry(counts) + "\n" + layout.entry(second), age=9000.0),
+            script: File(JOB.format(counted=counted), mode=0o755, age=tiers.MONTH),
+        },
+        folders={f"/data/{twin}/parcels": 0o755, f"/data/{twin}/logs": 0o755}, hostname=pick.host(),
+    )  # fmt: skip
+    path, first = next(iter(kept.items()))
+    key, text = path.rpartition("/")[2], first.text.strip()
+
+    def healthy(probe: Probe) -> list[str]:
+        up = parts.supervised(probe, f"{main}/config", "/data")
+        found = text in probe.http(port, f"{harbour.PARCELS}/{key}").text
+        return said(
+            harbour.stores(probe, port), "" if found else f"parcel {key} is not to be had",
+            "" if up else f"{main} is not kept by the supervisor",
+        )  # fmt: skip
+
+    start = f"supervisorctl start {main}; sleep 1"
+    return Scene(
+        world=world,
+        check=_reads(main, port, key, text),
+        healthy=healthy,
+        truth=Truth(
+            (main, twin), ("port-conflict", "bad-config"), rf"{twin}|{file}",
+            rf"Address already in use|LISTEN.*:{port}\b.*pid=|{twin}",
         ),
+        inject=lines(
+            f"supervisorctl stop {main}",
+            f"mv {file}.new {file}; supervisorctl reread; supervisorctl add {twin}; sleep 1.2",
+            f"supervisorctl start {main}", GIVEN_UP.format(main),
+        ),
+        fix=(f"supervisorctl stop {twin}", rf"sed -i '/^\[program:{twin}\]/,$d' {file}",
+             "supervisorctl reread", "supervisorctl update", start),
+        wrong={
+            "it is only started again": [start],
+            "it is moved to another port": [
+                f"sed -i 's/^server.port=.*/server.port={port + 1}/' {conf}",
+                f"supervisorctl restart {main}; sleep 1",
+            ],
+            "the whole file goes": [f"mv {file} /root/", "supervisorctl update", start],
+        },
+        stays=(*kept, conf, code, harbour.settings_of(other)),
+        runs=(script,),
+        harm=lambda probe: said(harbour.stores(probe, other_port)),
     )  # fmt: skip

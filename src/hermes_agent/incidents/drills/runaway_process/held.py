@@ -1,266 +1,297 @@
-"""A statement that compares everything with everything, and goes on though the one who asked has
-gone; and an index of folders that lie in themselves."""
+"""Workers that turn in a circle: a tour whose stops lead back to each other, and a day of delivery
+that never comes."""
 
+import json
 import secrets
+import sqlite3
 import time
-from collections.abc import Mapping
+from datetime import date, timedelta
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.drills import database, parish, tiers
-from hermes_agent.incidents.drills import webshop as house
+from hermes_agent.incidents.drills import cabinets, kiosk, tiers
 from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
-from hermes_agent.incidents.drills.scene import Scene, lines, said
+from hermes_agent.incidents.drills.runaway_process.practice_quarter import (
+    _interrupted,
+    _nightly,
+    _spins,
+)
+from hermes_agent.incidents.drills.scene import Scene, said
+from hermes_agent.incidents.drills.workshop import ask
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
-LOAD_CHECK = """#!/bin/bash
-# is anybody on the processor without a pause? jobs with nice 10 and more may be
-busy=$(for i in 1 2 3 4 5 6 7 8 9 10; do ps -eo pid=,ni=,stat=; sleep 0.15; done |
-  awk '$2 < 10 && $3 ~ /^R/ {n[$1]++} END {for (p in n) if (n[p] == 10) c++; print c + 0}')
-if ((busy)); then echo "LOAD CRITICAL: $busy without a pause"; exit 2; fi
-echo "LOAD OK"
-"""
-NIGHTLY = """import hashlib
-import sys
-import time
+PLANNER = '''"""planner: works out tours. planner.py QUEUE.sqlite3 LOG
 
-with open(sys.argv[1], "a") as file:
-    file.write(f"began {time.time():.0f}\\n")
-said = b""
-while True:
-    until = time.monotonic() + 0.04
-    while time.monotonic() < until:
-        said = hashlib.sha256(said).digest()
-    time.sleep(0.06)
+The lowest job that is queued is next. A tour begins at `first` and ends at the depot.
 """
 
-
-def _nightly(name: str) -> tiers.Part:
-    """A job that is busy by design, and writes down each time that it is begun."""
-    code, begun = f"{house.TOP}/{name}/totals.py", f"{house.TOP}/{name}/shared/begun.log"
-    return tiers.Part(
-        Program(
-            name=name, command=f"nice -n 15 python3 {code} {begun}", ready=f"file:{begun}",
-            about="works out the totals of the year, for days; begins anew if it is stopped",
-        ),
-        {code: File(NIGHTLY, age=tiers.MONTH)},
-        {f"{house.TOP}/{name}/shared": 0o755},
-    )  # fmt: skip
-
-
-def _interrupted(probe: Probe, name: str) -> str:
-    whole = probe.text(f"{house.TOP}/{name}/shared/begun.log").count("began") == 1
-    runs = any(f"{house.TOP}/{name}/totals.py" in one.command for one in probe.processes())
-    return "" if whole and runs else f"{name} was interrupted"
-
-
-def _spins(probe: Probe, besides: str) -> str:
-    was = {one.pid: one.cpu_seconds for one in probe.processes()}
-    time.sleep(0.6)
-    for one in probe.processes():
-        if besides not in one.command and one.cpu_seconds - was.get(one.pid, 1e9) > 0.15:
-            return f"{one.command} ({one.inner}) eats the processor"
-    return ""
-
-
-def _busy(host: str, plugin: str) -> WatchedCheck:
-    check = Check(plugin, Expect(output="LOAD OK"), timeout=9.0)
-    return WatchedCheck(f"load on {host}", check, host, severity="P2")
-
-
-def _compare(table: str, person: str) -> str:
-    return (
-        f"-- who comes back?\nset application_name = '{person}';\n"
-        f"select a.page, count(*)\n  from {table} a, {table} b, {table} c\n"
-        " where a.visitor <> b.visitor\n group by a.page order by 2 desc;\n"
-    )
-
-
-def _calm(probe: Probe, store: house.Store, port: int, job: str, asked: str) -> list[str]:
-    found = store.ask(probe, f"select count(*) {asked}")
-    return said(
-        house.serves(probe, port), _spins(probe, f"{job}-totals"),
-        "" if found == "0" else f"the statement still runs: {found}",
-    )  # fmt: skip
-
-
-def everything_with_everything(pick: Pick) -> Scene:
-    (main, other, job), (port, base_port, other_port) = pick.services(3), pick.ports(3)
-    store, host = house.Store(pick, main, base_port), pick.host()
-    person = pick.choice(("noor", "piet", "sofia", "aino"))
-    table, count = pick.choice(("visits", "clicks")), pick.size(4000, 6000)
-    name = f"{table}-{pick.choice(('by-page', 'per-month', 'twice'))}"
-    script, plugin = f"/home/{person}/{name}.sql", "/etc/nagios/plugins/check_load.sh"
-    rows = f"select md5(n::text), 'page-' || n % 40 from generate_series(1, {count}) n"
-    world = tiers.joined(
-        [
-            store.server(f"create table {table} (visitor text, page text)",
-                         f"insert into {table} {rows}", jit="off",
-                         max_parallel_workers_per_gather=0),
-            house.app(main, port, store.used_by(), needs=(database.NAME,)),
-            house.app(other, other_port), _nightly(f"{job}-totals"),
-        ],
-        files={
-            **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
-            script: File(_compare(table, person), age=9000.0),
-            plugin: File(LOAD_CHECK, mode=0o755, age=9e6),
-        },
-        hostname=host,
-    )  # fmt: skip
-    asked = f"from pg_stat_activity where state = 'active' and query like '%from {table} a%'"
-
-    others = "and pid <> pg_backend_pid()"
-    end = f'{store.psql} -c "select pg_terminate_backend(pid) {asked} {others}"'
-    leave = f"pkill -f '[/]{name}.sql'"
-
-    def inject(box: Box) -> None:
-        box.spawn(f"exec {store.psql} -f {script}")
-        active = f'{store.psql} -Atc "select count(*) {asked} {others}"'
-        box.run(f"until (($({active}) > 0)); do sleep 0.1; done", seconds=20)
-
-    return Scene(
-        world=world,
-        check=_busy(host, plugin),
-        healthy=lambda probe: _calm(probe, store, port, job, f"{asked} {others}"),
-        truth=Truth(
-            (database.NAME, name, f"{name}.sql", script, "psql", host, person, main),
-            ("runaway-process",),
-            rf"{name}|{table}|{person}|pg_stat_activity|backend|postgres",
-            rf"{name}|{table} a|postgres: .*SELECT|count\(\*\)|pg_stat_activity",
-        ),
-        inject=inject,
-        fix=(end,),
-        wrong={
-            "only the one who asked is ended": [f"{leave}; sleep 0.5"],
-            "the other busy one is stopped": [f"supervisorctl stop {job}-totals"],
-            "the app is restarted": [f"supervisorctl restart {main}"],
-            "the table is emptied": [
-                leave, f"{store.psql} -c 'set lock_timeout = 900; truncate {table}'",
-            ],
-        },
-        stays=(house.env_of(main), script, plugin),
-        harm=lambda probe: said(
-            _interrupted(probe, f"{job}-totals"), store.lost(probe),
-            house.serves(probe, other_port),
-        ),
-    )  # fmt: skip
-
-
-INDEX = '''"""Keeps the list of all papers up to date: index.py SETTINGS"""
-
+import json
 import os
+import sqlite3
 import sys
 import time
 
-own = dict(line.split(None, 1) for line in open(sys.argv[1]) if not line.startswith("#"))
-own = {name: value.strip() for name, value in own.items()}
-print("index of", own["StoreRoot"], "in", own["Index"], flush=True)
+NEXT = "select id, payload from jobs where state = 'queued' order by id limit 1"
+
+
+def say(text: str) -> None:
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S +0000", time.gmtime())
+    with open(sys.argv[2], "a") as file:
+        file.write(f"[{stamp}] [{os.getpid()}] [INFO] {text}\\n")
+
+
+def miles(tour: dict) -> int:
+    total, at = 0, tour["first"]
+    while at != "depot":
+        total += tour["stops"][at]["miles"]
+        at = tour["stops"][at]["next"]
+    return total
+
+
+base = sqlite3.connect(sys.argv[1], timeout=5, isolation_level=None)
+say("planner booted")
 while True:
-    found = {}
-    for folder, _, names in os.walk(own["StoreRoot"], followlinks=own["FollowLinks"] == "yes"):
-        for name in names:
-            found[name] = os.path.relpath(folder, own["StoreRoot"])
-    with open(own["Index"] + ".new", "w") as file:
-        for name in sorted(found):
-            file.write(f"{name}\\t{found[name]}\\n")
-    os.replace(own["Index"] + ".new", own["Index"])
-    time.sleep(0.3)
+    for number, payload in base.execute(NEXT).fetchall():
+        say(f"job {number}: started")
+        found = miles(json.loads(payload))
+        base.execute("update jobs set state = 'done', miles = ? where id = ?", (found, number))
+        say(f"job {number}: done, {found} miles")
+    time.sleep(0.1)
 '''
-TOTALS = NIGHTLY.replace("sys.argv[1]", '"/var/lib/totals/begun.log"')
+TABLE = """create table jobs (id integer primary key, state text not null default 'queued',
+  payload text not null default '{"first": "depot", "stops": {}}', miles integer)"""
+ADDED = """python3 - <<'END'
+import sqlite3
+base = sqlite3.connect("{queue}", timeout=5)
+base.executemany("insert into jobs (payload) values (?)", {new!r})
+base.commit()
+END"""
+DELIVERY_CODE = "/app/kiosk/delivery.js"
+DELIVERY = r"""// When is it delivered: node delivery.js SETTINGS.json
+// A job of spool/new is claimed by moving it to spool/cur; its day goes to spool/out. What was
+// claimed and not finished stays in spool/cur, for somebody to look at.
+'use strict'
+const fs = require('fs')
+const own = JSON.parse(fs.readFileSync(process.argv[2], 'utf8'))
+
+function log (msg) {
+  const line = { level: 30, time: Date.now(), pid: process.pid, name: own.name, msg }
+  fs.appendFileSync(own.log, JSON.stringify(line) + '\n')
+}
+
+function day (job) {
+  const found = new Date(job.from + 'T00:00:00Z')
+  do found.setUTCDate(found.getUTCDate() + 1)
+  while (!job.weekdays.includes(found.getUTCDay()))
+  return found.toISOString().slice(0, 10)
+}
+
+function work () {
+  for (const name of fs.readdirSync(`${own.spool}/new`).sort()) {
+    if (name.endsWith('~')) continue
+    fs.renameSync(`${own.spool}/new/${name}`, `${own.spool}/cur/${name}`)
+    log(`job ${name} claimed`)
+    const found = day(JSON.parse(fs.readFileSync(`${own.spool}/cur/${name}`, 'utf8')))
+    fs.writeFileSync(`${own.spool}/out/${name}`, found + '\n')
+    fs.unlinkSync(`${own.spool}/cur/${name}`)
+    log(`job ${name} finished`)
+  }
+  setTimeout(work, 100)
+}
+
+for (const name of fs.readdirSync(`${own.spool}/cur`)) log(`job ${name} was left, see spool/cur`)
+log('delivery started')
+work()
+"""
 
 
-def _listed(service: str, port: int, index: str) -> WatchedCheck:
-    """The check of whoever searches: a new paper is soon found."""
-    url = f"http://127.0.0.1:{port}{parish.PAPERS}"
-    run = (
-        f"k=look-$(date +%s%N); curl -sS -m 2 -o /dev/null -X PUT -d looked {url}/$k; "
-        "for n in 1 2 3 4 5 6 7 8; do sleep 0.4; "
-        f"grep -q ^$k {index} && echo listed && exit; done; "
-        "echo not listed after 3 s; exit 1"
-    )
-    check = Check(run, Expect(output="^listed"), timeout=9.0)
-    return WatchedCheck(f"{service} finds new papers", check, service, severity="P2")
+def _tour(pick: Pick, *, ring: bool = False) -> tuple[str, int]:
+    """Stops with their miles, and how long all of it is; a ring never comes to the depot."""
+    names = [f"stop-{pick.token(4)}" for _ in range(pick.size(4, 7))]
+    far = [pick.size(2, 60) for _ in names]
+    after = [*names[1:], names[1] if ring else "depot"]
+    stops = {n: {"miles": m, "next": to} for n, m, to in zip(names, far, after, strict=True)}
+    return json.dumps({"first": names[0], "stops": stops}), sum(far)
 
 
-def _unlisted(probe: Probe, port: int, index: str) -> str:
-    """Why a new paper is not in the index; empty when it is."""
-    key = f"new-{secrets.token_hex(5)}"
-    probe.http(port, f"{parish.PAPERS}/{key}", "PUT", b"x")
-    until = time.monotonic() + 2.5
-    while time.monotonic() < until:
-        if key in probe.text(index):
-            return ""
-        time.sleep(0.1)
-    return f"{key} is not in {index}"
-
-
-def _missing(probe: Probe, job: str, index: str, more: Mapping[str, File], port: int) -> list[str]:
-    """What was stopped, and what is not in the index any more."""
-    whole = probe.text("/var/lib/totals/begun.log").count("began") == 1
-    runs = any(f"/{job}.py" in one.command for one in probe.processes())
-    listed = probe.text(index)
-    maps = [path for path in more if path.rpartition("/")[2] not in listed]
-    return said(
-        "" if whole and runs else f"{job} was interrupted", parish.files(probe, port),
-        f"{len(maps)} maps are not in the index any more" if maps else "",
+def _planner(name: str, queue: str, old: list[tuple[str, int]]) -> tiers.Part:
+    """The worker, with tours that were worked out long ago."""
+    base = sqlite3.connect(":memory:")
+    base.execute(TABLE)
+    base.executemany("insert into jobs (state, payload, miles) values ('done', ?, ?)", old)
+    base.commit()
+    home = f"{cabinets.HOME}/{name}"
+    code, log = f"{home}/planner.py", f"{home}/log/planner.log"
+    return tiers.Part(
+        Program(name=name, command=f"nice -n 3 python3 {code} {queue} {log}", directory=home,
+                ready=f"file:{log}", about=f"works out tours: queue {queue}, log {log}"),
+        {code: File(PLANNER, age=tiers.MONTH), queue: File(data=base.serialize(), age=900.0)},
+        {f"{home}/log": 0o755},
     )  # fmt: skip
 
 
-def folder_in_itself(pick: Pick) -> Scene:
+def _planned(service: str, queue: str) -> WatchedCheck:
+    """The check of the office: an empty tour is worked out within seconds."""
+    run = (
+        f"n=$(sqlite3 {queue} 'insert into jobs default values returning id'); "
+        "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; "
+        f'test "$(sqlite3 {queue} "select state from jobs where id = $n")" = done && '
+        "echo worked out && exit; done; echo not worked out after 2 s; exit 1"
+    )
+    check = Check(run, Expect(output="^worked out"), timeout=8.0)
+    return WatchedCheck(f"{service} tours", check, service, severity="P1")
+
+
+def tour_in_a_ring(pick: Pick) -> Scene:
+    """As `poison`: what waits first can never be done and is taken up anew after each restart; here
+    a row of a queue in SQLite, a tour that leads back to itself instead of to the depot."""
     (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    name, job, store = f"{main}-index", f"{other}-totals", parish.store_of(main)
-    index, link = f"/var/lib/parish/{main}.index", pick.choice(("all", "complete", "everything"))
-    years, annex = ("2022", "2023", "2024", "2025"), f"/mnt/annex/{main}"
-    kept = {
-        path: file for year in years for path, file in parish.papers(main, pick, 6, year).items()
-    }
-    more = {f"{annex}/map-{pick.token(6)}": File(f"{pick.token(20)}\n", age=9e6) for _ in range(5)}
-    settings = {"StoreRoot": store, "Index": index, "FollowLinks": "yes"}
+    name, busy = f"{main}-{pick.choice(('planner', 'router', 'dispo'))}", f"{pick.word()}-totals"
+    home, rows = f"{cabinets.HOME}/{name}", cabinets.Rows(pick)
+    queue = f"/var/lib/{pick.choice(('tours', 'lorries', 'rounds'))}/queue.sqlite3"
+    log, code = f"{home}/log/planner.log", f"{home}/planner.py"
+    old, good = ([_tour(pick) for _ in range(count)] for count in (pick.size(12, 50), 3))
+    bad = _tour(pick, ring=True)[0]
     world = tiers.joined(
-        [
-            parish.binder(main, port), parish.binder(other, other_port),
-            parish.helper(name, INDEX, settings, f"lists the papers of {main} in {index}", nice=5,
-                          needs=(main,)),
-            parish.helper(job, TOTALS, {"ServerName": job}, "works out the dues of the year, for "
-                          "days", nice=15, ready="file:/var/lib/totals/begun.log"),
-        ],
-        files={**kept, **more, f"{store}/maps": File(link=annex), **parish.former(main, pick),
-               **parish.former(other, pick)},
-        folders={"/var/lib/parish": 0o755, "/var/lib/totals": 0o755},
+        [cabinets.app(main, port, rows), cabinets.app(other, other_port),
+         _planner(name, queue, old), _nightly(busy)],
+        files={**cabinets.weeks_ago(main, pick), **cabinets.weeks_ago(other, pick)},
         hostname=pick.host(),
     )  # fmt: skip
-    links = " ".join(f"{store}/{year}/{link}" for year in years)
+    anew = f"supervisorctl restart {name}; sleep 0.6"
+    first = "(select min(id) from jobs where state = 'queued')"
+
+    def inject(box: Box) -> None:
+        box.run(ADDED.format(queue=queue, new=[(bad,), *((one,) for one, _ in good)]))
+        box.run(f"until tail -n 1 {log} | grep -q started; do sleep 0.1; done; sleep 0.3")
 
     def healthy(probe: Probe) -> list[str]:
-        return said(
-            parish.files(probe, port), _unlisted(probe, port, index), _spins(probe, f"/{job}.py")
-        )
+        waiting = ask(probe, queue, "select id from jobs where state = 'queued'")
+        return said(_spins(probe, f"/{busy}/"), f"jobs {waiting} wait" if waiting else "")
 
-    place = parish.settings_of(name)
+    def harm(probe: Probe) -> list[str]:
+        there = dict(ask(probe, queue, "select payload, miles from jobs where state <> 'queued'"))
+        waits = dict(ask(probe, queue, "select payload, 0 from jobs where state = 'queued'"))
+        lost = any(there.get(one) != far and one not in waits for one, far in (*old, *good))
+        return said(
+            _interrupted(probe, busy), rows.lost(probe, port), "tours are lost" if lost else "",
+            cabinets.saves(probe, port, other_port),
+        )  # fmt: skip
+
     return Scene(
         world=world,
-        check=_listed(main, port, index),
+        check=_planned(main, queue),
         healthy=healthy,
         truth=Truth(
-            (name, main), ("runaway-process",),
-            rf"{store}/(\d+|\*|.*)/{link}|{name}|/{link}\b",
-            rf"/{link}\b|{link} -> |{name}|\b\d\d+\.\d\b.*/{name}\.py",
+            (name, main), ("runaway-process",), rf"{name}|planner\.(py|log)|\bjob \d+|stop-\w{{4}}",
+            r"job \d+: started|planner\.py|stop-\w{4}",
         ),
-        inject=lines(*(f"ln -s {store} {path}" for path in links.split()), "sleep 1"),
-        fix=(*(f"mv {path} /var/tmp/{link}-{path.split('/')[-2]}" for path in links.split()),
-             f"supervisorctl restart {name}; sleep 0.5"),
+        inject=inject,
+        fix=(f"sqlite3 {queue} \"update jobs set state = 'failed' where id = {first}\"", anew),
         wrong={
-            "it is only restarted": [f"supervisorctl restart {name}; sleep 0.5"],
-            "the other busy one is stopped": [f"supervisorctl stop {job}"],
-            "no links are followed": [
-                f"sed -i 's/^FollowLinks .*/FollowLinks no/' {place}",
-                f"supervisorctl restart {name}; sleep 1",
+            "it is only restarted": [anew],
+            "the other busy one is stopped": [f"supervisorctl stop {busy}"],
+            "all that waits is thrown away": [
+                f"sqlite3 {queue} \"delete from jobs where state = 'queued'\"", anew,
             ],
-            "the binder is restarted": [f"supervisorctl restart {main}"],
         },
-        stays=(*kept, *more, parish.settings_of(main), f"{parish.CODE}/{name}/{name}.py"),
-        runs=(f"/{name}.py",),
-        harm=lambda probe: _missing(probe, job, index, more, other_port),
+        stays=(code, cabinets.env_of(main), cabinets.env_of(other)),
+        runs=(code,),
+        harm=harm,
+    )  # fmt: skip
+
+
+def _delivered(probe: Probe, port: int, spool: str) -> str:
+    """Hand in a job; why its day is not right, or empty."""
+    key, from_ = f"j{secrets.token_hex(5)}", date(2026, 1, 5) + timedelta(secrets.randbelow(300))
+    body = json.dumps({"from": f"{from_}", "weekdays": [from_.isoweekday() % 7]})
+    probe.http(port, f"{kiosk.VOUCHERS}/{key}", "PUT", body.encode())
+    until = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        if found := probe.text(f"{spool}/out/{key}").strip():
+            return "" if found == f"{from_ + timedelta(7)}" else f"job {key} is wrong: {found}"
+        time.sleep(0.05)
+    return f"job {key} is not done"
+
+
+def _delivery(name: str, spool: str) -> tiers.Part:
+    place, log = kiosk.settings_of(name), kiosk.log_of(name)
+    own = {"name": name, "spool": spool, "log": log}
+    return tiers.Part(
+        Program(name=name, command=f"nice -n 2 node {DELIVERY_CODE} {place}", ready=f"file:{log}",
+                about=f"days of delivery for the jobs of {spool}; settings {place}, log {log}"),
+        {DELIVERY_CODE: File(DELIVERY, age=tiers.MONTH),
+         place: File(json.dumps(own, indent=2) + "\n", age=tiers.MONTH)},
+        {log.rpartition("/")[0]: 0o755, **{f"{spool}/{one}": 0o755 for one in ("cur", "out")}},
+    )  # fmt: skip
+
+
+def _delivers(service: str, port: int, spool: str) -> WatchedCheck:
+    run = (
+        f"k=try-$(date +%s%N); curl -sS -m 2 -o /dev/null -X PUT --data "
+        f'\'{{"from": "2026-03-01", "weekdays": [3]}}\' '
+        f"http://127.0.0.1:{port}{kiosk.VOUCHERS}/$k; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; "
+        f"cat {spool}/out/$k 2>/dev/null && exit; done; echo no day after 2 s; exit 1"
+    )
+    check = Check(run, Expect(output="2026-03-04"), timeout=8.0)
+    return WatchedCheck(f"{service} days", check, service, severity="P1")
+
+
+def no_day_at_all(pick: Pick) -> Scene:
+    """As `stuck-worker`: a job that was claimed never ends, and all others wait behind it; here a
+    worker of Node.js looks for a day of delivery, of which the job has none."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    name, busy = f"{main}-{pick.choice(('delivery', 'calendar', 'post'))}", f"{pick.word()}-totals"
+    spool, place = f"/var/spool/{main}", kiosk.settings_of(name)
+    keys = [f"{pick.size(100, 199) + 200 * n}-{pick.token(5)}" for n in range(4)]
+    kept = kiosk.vouchers(other, pick)
+    world = tiers.joined(
+        [kiosk.kiosk(main, port, {"vouchers": f"{spool}/new"}, needs=(name,)),
+         _delivery(name, spool),
+         kiosk.kiosk(other, other_port), _nightly(busy)],
+        files={**kept, **kiosk.once(main, pick), **kiosk.once(other, pick)},
+        folders={f"{spool}/new": 0o755},
+        hostname=pick.host(),
+    )  # fmt: skip
+
+    def inject(box: Box) -> None:
+        for key, days in zip(keys, ([], [2], [1, 5], [4]), strict=True):
+            job = json.dumps({"from": "2026-11-09", "weekdays": days})
+            box.write(f"{spool}/new/{key}~", job)
+            box.run(f"mv {spool}/new/{key}~ {spool}/new/{key}; sleep 0.3")
+
+    def healthy(probe: Probe) -> list[str]:
+        waiting = [key for key in probe.names(f"{spool}/new") if key in keys]
+        return said(
+            _delivered(probe, port, spool), _spins(probe, f"/{busy}/"),
+            f"{', '.join(waiting)} wait" if waiting else "",
+        )  # fmt: skip
+
+    def harm(probe: Probe) -> list[str]:
+        there = {*probe.names(f"{spool}/new"), *probe.names(f"{spool}/out")}
+        lost = [f"job {key} is lost" for key in keys[1:] if key not in there]
+        return said(*lost, _interrupted(probe, busy), kiosk.keeps(probe, other_port))
+
+    return Scene(
+        world=world,
+        check=_delivers(main, port, spool),
+        healthy=healthy,
+        truth=Truth(
+            (name, main), ("runaway-process",), rf"{name}|delivery\.js|{keys[0]}",
+            rf"{keys[0]}|delivery\.js",
+        ),
+        inject=inject,
+        fix=(f"supervisorctl restart {name}",),
+        wrong={
+            "the one that complains is restarted": [f"supervisorctl restart {main}; sleep 0.4"],
+            "the other busy one is stopped": [f"supervisorctl stop {busy}"],
+            "all that waits is thrown away": [
+                f"rm -f {spool}/new/*", f"supervisorctl restart {name}",
+            ],
+        },
+        stays=(*kept, DELIVERY_CODE, place, kiosk.settings_of(main), kiosk.settings_of(other)),
+        runs=(DELIVERY_CODE,),
+        harm=harm,
     )  # fmt: skip

@@ -150,15 +150,15 @@ def daemonize() -> None:
         os.dup2(nothing, number)
 
 
-def main(path: str) -> None:
+def main(path: str, kind: type[Counter] = Counter, asked: type[Handler] = Handler) -> None:
     conf = read_conf(path)
-    counter = Handler.counter = Counter(conf)
+    counter = Handler.counter = kind(conf)
     if conf["daemonize"] == "yes":
         daemonize()
     counter.say("*", f"Counter is starting, configuration {path}")
     host, _, port = conf["listen"].rpartition(":")
     try:
-        server = Server((host, int(port)), Handler)
+        server = Server((host, int(port)), asked)
     except OSError as error:
         counter.fail(f"Could not create listening socket {conf['listen']}: bind: {error.strerror}")
         return

@@ -225,9 +225,9 @@ def properties(path: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def main(path: str) -> None:
+def main(path: str, kind: type[App] = App) -> None:
     own = properties(path)
-    Handler.app = App(own)
+    Handler.app = kind(own)
     server = Server((own.get("server.address", "127.0.0.1"), int(own["server.port"])), Handler)
     Handler.app.log("INFO", "c.h.parcels.Application", f"Started on port {own['server.port']}")
     server.serve_forever()

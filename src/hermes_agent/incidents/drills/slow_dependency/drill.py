@@ -1,6 +1,8 @@
 """The store answers late: it was throttled, is crowded by a stray caller or by a batch that got too
 many hands, or the link to it became thin."""
 
+from collections.abc import Mapping
+
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.incidents.drills import tiers
 from hermes_agent.incidents.drills.box import Box
@@ -83,11 +85,11 @@ def world(plan: Plan) -> World:
 def inject(box: Box, plan: Plan) -> None:
     match plan.variant:
         case "throttled":
-            _change(box, plan.store, "pause_ms = 40", f"pause_ms = {plan.pause_ms}")
+            _change(box, plan.store, {"pause_ms = 40": f"pause_ms = {plan.pause_ms}"})
             box.wait(f"tcp:{plan.store_port}")
         case "greedy-batch":
-            _change(box, plan.batch, "threads = 1", f"threads = {CROWD}")
-            _change(box, plan.batch, "pause = 1.0", "pause = 0")
+            more = {"threads = 1": f"threads = {CROWD}", "pause = 1.0": "pause = 0"}
+            _change(box, plan.batch, more)
         case "crowded":
             text = tiers.configuration(plan.stray, _calls(plan, pause=0, threads=CROWD))
             box.write(f"{plan.stray_folder}/calls.conf", text)
@@ -100,10 +102,13 @@ def inject(box: Box, plan: Plan) -> None:
     tiers.until_broken(box, check(plan))
 
 
-def _change(box: Box, name: str, old: str, new: str) -> None:
+def _change(box: Box, name: str, edits: Mapping[str, str]) -> None:
     path = tiers.configured(name)
     box.run(f"cp -p {path} {path}.bak")
-    box.write(path, box.read(path).replace(old, new))
+    text = box.read(path)
+    for old, new in edits.items():
+        text = text.replace(old, new)
+    box.write(path, text)
     box.run(f"supervisorctl restart {name}")
 
 

@@ -1,177 +1,200 @@
-"""Locks that were left behind: the mark of a deployment that never ended, and the lock of another
-machine."""
+"""Locks of processes that are gone: a file that a worker waits for, and a folder that a service
+finds at its start."""
 
-from hermes_agent.incidents.drills import bakery, tiers
-from hermes_agent.incidents.drills import webshop as house
-from hermes_agent.incidents.drills.box import Box
+import secrets
+import time
+
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.core.skills import Check, Expect
+from hermes_agent.incidents.drills import kiosk, parts, tiers, webshop
 from hermes_agent.incidents.drills.pick import Pick
 from hermes_agent.incidents.drills.probe import Probe
 from hermes_agent.incidents.drills.scene import Scene, lines, said
 from hermes_agent.incidents.drills.world import File, Program, Truth
 
-DEPLOY = """#!/bin/bash
-# Takes a release into use: deploy RELEASE. Visitors see the notice meanwhile.
-set -eu
-app={app} release=$1
-mark=$app/shared/deploying
-say() {{ echo "$(date '+%F %T') [$$] $release: $*" >> "$app/shared/log/deploy.log"; }}
-if ! (set -o noclobber; echo "$$ deploy $(date '+%F %T')" > "$mark") 2>/dev/null; then
-    echo "a deployment is at work: $(cat "$mark")" >&2
-    exit 1
-fi
-trap 'rm -f "$mark"; exit' EXIT TERM INT
-say "notice is up"
-say "copying assets"
-cp -r "$app/incoming/$release" "$app/releases/"
-say "bringing records to their new form"
-while [ -e "$app/incoming/$release/pending" ]; do sleep 1; done
-ln -sfn "releases/$release" "$app/current"
-say "done"
+GIVEN_UP = "until supervisorctl status {} | grep -q FATAL || ((SECONDS > 25)); do sleep 0.2; done"
+
+ASK = """#!/bin/sh
+# Asks for a label for what was saved.
+echo "$1 $(date +%s)" > {queue}/.$1 && mv {queue}/.$1 {queue}/$1.req
+"""
+
+LABELS = """#!/bin/bash
+# Makes the labels that were asked for. One at a time: whoever is at it has LOCKFILE.
+. {env}
+say() {{ echo "$(date '+%b %e %H:%M:%S') $(hostname) {name}: $*" >> "$LOGFILE"; }}
+say "started"
+trap '[ -z "$mine" ] || rm -f "$LOCKFILE"' EXIT
+while sleep 0.2; do
+    [ -n "$(ls "$QUEUE")" ] || continue
+    if ! (set -o noclobber; echo "$$ $(hostname)" > "$LOCKFILE") 2> /dev/null; then
+        say "cannot lock $LOCKFILE: File exists, trying again"
+        sleep 1
+        continue
+    fi
+    mine=yes
+    for asked in "$QUEUE"/*.req; do
+        key=$(basename "$asked" .req)
+        printf '*%s*\\n' "${{key^^}}" > "$LABELS/.$key" && mv "$LABELS/.$key" "$LABELS/$key"
+        rm "$asked"
+    done
+    rm -f "$LOCKFILE"
+    mine=
+done
+"""
+
+STOCK = """#!/bin/bash
+# Counts the stock. Takes the whole day, and begins from the start when it is ended.
+echo "$$ $(hostname)" > {lock}
+while :; do
+    echo "shelf $((shelf += 1))" > {progress}
+    sleep 0.5
+done
+"""
+
+LOCKED = """let count = 0
+
+try {
+  fs.mkdirSync(own.lock)
+} catch (error) {
+  log(60, `ELOCKED: ${own.vouchers} is in use by another process (${error.message})`)
+  process.exit(1)
+}
+process.on('SIGTERM', () => {
+  fs.rmdirSync(own.lock)
+  process.exit(0)
+})
 """
 
 
-def _app(name: str) -> str:
-    return f"{house.TOP}/{name}"
+def _labelled(probe: Probe, port: int, labels: str) -> str:
+    """Save a record; why there is no label for it, or empty."""
+    key = f"k{secrets.token_hex(5)}"
+    probe.http(port, f"{webshop.RECORDS}/{key}", "PUT", b"something")
+    until = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        if probe.text(f"{labels}/{key}").strip() == f"*{key.upper()}*":
+            return ""
+        time.sleep(0.1)
+    return f"{key} has no label"
 
 
-def _mark(name: str) -> str:
-    return f"{_app(name)}/shared/deploying"
+def _makes_labels(name: str, port: int, labels: str) -> WatchedCheck:
+    """The check of the shop: what is saved gets its label."""
+    run = (
+        f"k=c$(date +%s%N); curl -sS -m 2 -X PUT -d test http://127.0.0.1:{port}"
+        f"{webshop.RECORDS}/$k; for i in 1 2 3 4 5 6 7 8; do sleep 0.25; "
+        f"test -s {labels}/$k && echo label made && exit; done; echo no label after 2 s; exit 1"
+    )
+    check = Check(run, Expect(output="label made"), timeout=8.0)
+    return WatchedCheck(f"{name} labels", check, name, severity="P1")
 
 
-def _site(name: str, port: int, target: int) -> str:
-    notice = f"    if (-f {_mark(name)}) {{\n        return 503;\n    }}\n"
-    text = house.site(port, f"http://127.0.0.1:{target}")
-    return text.replace("    location / {", f"{notice}    location / {{", 1)
-
-
-def _deployment(name: str, release: str) -> tiers.Part:
-    """One that is at work, for hours."""
-    app = _app(name)
-    return tiers.Part(
-        Program(
-            name=f"{name}-deploy", command=f"{app}/bin/deploy {release}", autorestart=False,
-            ready=f"file:{_mark(name)}",
-            about=f"release {release} of {name}, planned until the evening; must not be ended",
+def dot_lock(pick: Pick) -> Scene:
+    """As `worker-lock`: a worker waits for the lock of a former one, beside the lock of a job that
+    is at work; here a script of the shell that makes labels for what an app saves."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    name, job, top = f"{main}-labels", f"{pick.word()}-stock", f"/var/spool/{main}"
+    folder = pick.choice((f"/run/{main}", "/run/lock", f"{top}/locks"))
+    lock, theirs = f"{folder}/{name}.lck", f"{folder}/{job}.lck"
+    queue, labels = f"{top}/asked", f"{top}/labels"
+    env, log = f"/etc/default/{name}", f"/var/log/{name}.log"
+    told = {"QUEUE": queue, "LABELS": labels, "LOCKFILE": lock, "LOGFILE": log}
+    ask, script, count = (f"/opt/{main}/bin/{one}" for one in ("ask-label", "labels", "stock"))
+    progress, kept = f"{top}/stock.progress", webshop.records(main, pick)
+    worker = tiers.Part(
+        Program(name=name, command=script, about=f"makes labels; settings {env}, log {log}"),
+        {script: File(LABELS.format(env=env, name=name), mode=0o755, age=tiers.MONTH),
+         env: File(webshop.dotenv(told), age=tiers.MONTH),
+         ask: File(ASK.format(queue=queue), mode=0o755, age=tiers.MONTH)},
+        {queue: 0o755, labels: 0o755, folder: 0o755},
+    )  # fmt: skip
+    long = tiers.Part(
+        Program(name=job, command=count, ready=f"file:{progress}",
+                about="counts the stock, all day; begins from the start when it is ended"),
+        {count: File(STOCK.format(lock=theirs, progress=progress), mode=0o755, age=tiers.MONTH)},
+    )  # fmt: skip
+    world = tiers.joined(
+        [
+            worker, long, webshop.app(main, port, {"AFTER_SAVE": ask}, needs=(name,)),
+            webshop.app(other, other_port),
+        ],
+        files={**kept, **webshop.weeks_ago(main, pick), **webshop.weeks_ago(other, pick)},
+        hostname=pick.host(),
+    )  # fmt: skip
+    dead = pick.size(21_000, 31_000)
+    return Scene(
+        world=world,
+        check=_makes_labels(main, port, labels),
+        healthy=lambda probe: said(_labelled(probe, port, labels), webshop.serves(probe, port)),
+        truth=Truth(
+            (name, main), ("stale-lock",), lock.replace(".", r"\."),
+            rf"{lock}|cannot lock|{dead} |trying again".replace(".", r"\."),
         ),
-        {f"{app}/incoming/{release}/pending": File("41000 of 90000\n", age=900.0)},
+        inject=lines(
+            f"supervisorctl stop {name}",
+            f"echo \"{dead} $(hostname)\" > {lock}; touch -d '-{pick.size(3, 15)} hours' {lock}",
+            f"supervisorctl start {name}",
+        ),
+        fix=(f"rm {lock}", "sleep 1.5"),
+        wrong={
+            "it is only restarted": [f"supervisorctl restart {name} {main}; sleep 1.5"],
+            "all locks go": [f"rm -f {folder}/*.lck; sleep 1.5"],
+            "the job at work is ended": [f"supervisorctl stop {job}; rm {lock}; sleep 1.5"],
+        },
+        stays=(*kept, theirs, env, webshop.env_of(main), webshop.env_of(other)),
+        runs=(script, count),
+        harm=lambda probe: said(webshop.serves(probe, other_port)),
     )  # fmt: skip
 
 
-def deploying(pick: Pick) -> Scene:
-    main, other = pick.services(2)
-    port, inner, other_port, other_inner = pick.ports(4)
-    release, theirs = (f"202611{pick.size(10, 15)}{letter}" for letter in "ab")
-    gone, minutes, kept = pick.size(20000, 30000), pick.size(35, 80), house.records(main, pick)
-    sites = {main: _site(main, port, inner), other: _site(other, other_port, other_inner)}
+def made_folder(pick: Pick) -> Scene:
+    """As `lock-folder`: a service that makes a folder for its lock was killed, and finds it there;
+    here one of Node.js, which only its own log tells, in lines of JSON."""
+    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
+    where = pick.choice(("/var/local/locks", "/run/kiosk", "/var/local/{}"))
+    ending = pick.choice((".lock", ".busy", ""))
+    lock, theirs = (f"{where.format(name)}/{name}{ending}" for name in (main, other))
+    kept, more = kiosk.vouchers(main, pick), kiosk.vouchers(other, pick)
+    code = kiosk.PROGRAM.replace("let count = 0\n", LOCKED)
+    run = [f"node /app/{one}/server.js {kiosk.settings_of(one)}" for one in (main, other)]
     world = tiers.joined(
         [
-            house.app(main, inner), house.app(other, other_inner), _deployment(other, theirs),
-            tiers.nginx(sites, (main, other), port),
+            kiosk.kiosk(main, port, {"lock": lock}, command=run[0], start_seconds=3),
+            kiosk.kiosk(other, other_port, {"lock": theirs}, command=run[1]),
         ],
         files={
-            **kept, **house.weeks_ago(main, pick), **house.weeks_ago(other, pick),
-            **{f"{_app(name)}/bin/deploy": File(DEPLOY.format(app=_app(name)), mode=0o755,
-                                                age=tiers.MONTH) for name in (main, other)},
-            f"{_app(main)}/incoming/{release}/site.css": File("body { margin: 0 }\n", age=9000.0),
+            **kept, **more, **kiosk.once(main, pick), **kiosk.once(other, pick),
+            **{f"/app/{one}/server.js": File(code, age=tiers.MONTH) for one in (main, other)},
         },
+        folders={lock.rpartition("/")[0]: 0o755, theirs.rpartition("/")[0]: 0o755},
         hostname=pick.host(),
     )  # fmt: skip
 
-    def inject(box: Box) -> None:
-        log, when = f"{_app(main)}/shared/log/deploy.log", f"$(date -d '-{minutes} min' '+%F %T')"
-        for step in ("notice is up", "copying assets"):
-            box.run(f'echo "{when} [{gone}] {release}: {step}" >> {log}')
-        box.run(
-            f"mkdir -p {_app(main)}/releases/{release}; "
-            f'echo "{gone} deploy {when}" > {_mark(main)}; '
-            f"touch -d '-{minutes} min' {_mark(main)} {log}"
-        )
-
     def healthy(probe: Probe) -> list[str]:
-        left = probe.stat(_mark(main)) is not None
-        return said(house.serves(probe, port), f"{_mark(main)} is still there" if left else "")
+        up = parts.supervised(probe, main, "/app")
+        return said(kiosk.keeps(probe, port), "" if up else f"{main} is not kept by the supervisor")
 
+    start = f"supervisorctl start {main}; sleep 1"
     return Scene(
         world=world,
-        check=house.up(main, port),
+        check=kiosk.status(main, f"http://127.0.0.1:{port}"),
         healthy=healthy,
         truth=Truth(
-            (main, "nginx"), ("stale-lock", "bad-deploy"), r"shared/deploying",
-            rf"shared/deploying|\b{gone}\b|{release}: copying|a deployment is at work",
-        ),
-        inject=inject,
-        fix=(f"mv {_mark(main)} /root/",),
-        wrong={
-            "it is only restarted": [f"supervisorctl restart nginx {main}; sleep 0.4"],
-            "all marks go": [f"rm {house.TOP}/*/shared/deploying"],
-            "the notice goes": [
-                f"sed -i '/if (-f/,/}}/d' {tiers.site_file(main)}", "nginx -s reload; sleep 0.4",
-            ],
-            "the release is taken for copied": [
-                f"ln -sfn releases/{release} {_app(main)}/current", f"rm {_mark(main)}",
-                f"supervisorctl restart {main}; sleep 0.6",
-            ],
-        },
-        stays=(*kept, _mark(other), tiers.site_file(main), tiers.site_file(other),
-               house.env_of(main), f"{_app(main)}/bin/deploy"),
-        runs=("nginx: master", f"{_app(other)}/bin/deploy", f"{_app(main)}/current/clerk"),
-        harm=lambda probe: said(house.serves(probe, inner, other_inner)),
-    )  # fmt: skip
-
-
-def other_host(pick: Pick) -> Scene:
-    (main, other), (port, other_port) = pick.services(2), pick.ports(2)
-    kept, more = bakery.orders(pick), bakery.orders(pick)
-    here, there = f"{pick.host()}-b", pick.choice(("till-1", "shop-old", "backoffice"))
-    lock, theirs = (f"{bakery.journal_of(name)}.lck" for name in (main, other))
-    pid, moved = pick.size(900, 4000), "/var/log/move.log"
-    world = tiers.joined(
-        [
-            bakery.counter(main, port, kept),
-            bakery.counter(other, other_port, more),
-        ],
-        files={
-            **bakery.months_ago(main, pick), **bakery.months_ago(other, pick),
-            moved: File(f"2026-06-02 18:30 {other}: rsync from {there}, entry written\n"),
-        },
-        hostname=here,
-    )  # fmt: skip
-
-    def healthy(probe: Probe) -> list[str]:
-        owner = probe.text(lock).partition("@")[0]
-        ours = [str(one.inner) for one in probe.processes() if bakery.conf_of(main) in one.command]
-        return said(
-            bakery.takes(probe, port), bakery.lost(probe, port, kept), bakery.minded(probe, main),
-            "" if owner in ours else f"{lock} is not its own",
-        )  # fmt: skip
-
-    start = f"supervisorctl start {main}; sleep 1.5"
-    return Scene(
-        world=world,
-        check=bakery.is_open(main, port),
-        healthy=healthy,
-        truth=Truth(
-            (main,), ("stale-lock",), r"orders\.journal",
-            rf"is in use by|{pid}@{there}|{lock}",
+            (main,), ("stale-lock",), rf"{lock}\b", rf"ELOCKED|is in use by another|{lock}\b"
         ),
         inject=lines(
-            f"supervisorctl stop {main}",
-            f"echo {pid}@{there} > {lock}; touch -d '-2 hours' {lock}",
-            f"echo \"$(date '+%F %H:%M') {main}: rsync from {there}, entry written; "
-            f'{there} is switched off" >> {moved}',
-            f"supervisorctl start {main}",
+            f"kill -9 $(supervisorctl pid {main})", GIVEN_UP.format(main),
+            f"touch -d '-{pick.size(20, 90)} min' {lock}",
         ),
-        fix=(f"mv {lock} /root/", start),
+        fix=(f"rmdir {lock}", start),
         wrong={
-            "it is only started again": [start],
-            "all locks go": [f"rm {bakery.STORED}/*/*.lck", start],
-            "it begins with an empty journal": [
-                (f"mv {bakery.STORED}/{main} {bakery.STORED}/{main}.old; "
-                f"mkdir {bakery.STORED}/{main}"), start,
-            ],
+            "it is only started": [f"supervisorctl restart {main}; sleep 1"],
+            "another's lock goes": [f"rmdir {theirs}", start],
         },
-        stays=(theirs, bakery.conf_of(main), bakery.conf_of(other), bakery.CODE),
+        stays=(*kept, *more, kiosk.settings_of(main), kiosk.settings_of(other)),
+        runs=(kiosk.settings_of(other),),
         harm=lambda probe: said(
-            bakery.takes(probe, other_port), bakery.lost(probe, other_port, more)
+            kiosk.keeps(probe, other_port), "" if probe.stat(theirs) else "a lock is gone"
         ),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
+from hermes_agent.models.responder.rules import aside
 from hermes_agent.models.responder.rules.ideas import (
     KEEP,
     Idea,
@@ -18,6 +19,7 @@ from hermes_agent.models.responder.rules.ideas import (
     put_back,
     undo_of,
 )
+from hermes_agent.models.responder.rules.moved import elsewhere, heads, moved, put_in, search
 from hermes_agent.models.responder.rules.port import reread
 from hermes_agent.models.responder.rules.sed import basic
 from hermes_agent.models.responder.view import parse, probes, settings
@@ -25,9 +27,10 @@ from hermes_agent.models.responder.view.case import Case, paths_in
 
 _ABSENT = re.compile(
     r"no such file or directory|ENOENT|errno 2\b|can't open file|cannot open|not found|"
-    r"does not exist|file ?not ?found|couldn't (?:chdir|exec)|can't (?:find|cd)|cannot (?:find|"
-    r"access|stat|load)|no such (?:command|directory)|missing (?:file|directory)|is missing|"
-    r"bad interpreter|failed to (?:execute|open|load|read)|unable to (?:open|read|load|access)",
+    r"does not exist|doesn't exist|file ?not ?found|no such |missing|bad interpreter|there is no |"
+    r"no (?:file|folder|directory|program) |(?:could not|couldn't|cannot|can't|failed to|"
+    r"unable to) (?:chdir|cd|exec\w*|find|access|stat|load|open|read|locate|enter|run|start)|"
+    r"not there|not a (?:directory|file)",
     re.IGNORECASE,
 )
 _LEADS = re.compile(r"^\s*l\S+\s+\S+\s+\S+\s+(\S+) -> (\S+)$")
@@ -38,6 +41,10 @@ _MADE_ANEW = re.compile(
 """Folders that are made empty where they are gone."""
 _KEPT = re.compile(r"^/(var/lib|var/opt|data)/|/(data|uploads|state)/")
 """Among them those in which something was kept."""
+_PASSING = re.compile(r"/\.?(?:te?mp|caches?|logs?|run|socke?t?s?|locks?|pids?|sessions?|scratch)$")
+"""Below them what is made anew all the same."""
+UNSURE = 0.5
+"""That it is told, and not done."""
 _RELATIVE = re.compile(r"[\"'`\s]((?:\.{1,2}/)?[\w@+-][\w.@+-]*(?:/[\w.@+-]+)+)[\"'`:,;\s]")
 _PLAIN = re.compile(r"[\w./@+-]+")
 LIKE = 0.5
@@ -52,6 +59,8 @@ class Mend(Struct, frozen=True):
     """The file that is changed."""
     sure: float = 0.6
     undo: str = ""
+    now: str = ""
+    """Where it is now."""
 
 
 def absent(case: Case) -> Iterator[Idea]:
@@ -95,10 +104,10 @@ def siblings(path: str) -> str:
 def _bringing_back(case: Case, asked: str, path: str, line: str) -> Iterator[Idea]:
     here = PurePosixPath(path)
     service = case.user_of(path, asked)
-    above, search = probes.rows(str(here.parent)), probes.kept(here.name)
+    above, copied = probes.rows(str(here.parent)), probes.kept(here.name)
     walk, like = probes.walk(path), siblings(path)
     higher = probes.rows(str(here.parent.parent))
-    wants = case.missing((above, higher, search, walk, like, _program(here.name)))
+    wants = case.missing((above, higher, copied, walk, like, _program(here.name)))
     walked = case.look(walk)
     if walked is not None and walked.ok and "No such file" not in walked.output:
         yield from _interpreted(case, service, path, line)
@@ -109,15 +118,21 @@ def _bringing_back(case: Case, asked: str, path: str, line: str) -> Iterator[Ide
     near = [row for row in copies if PurePosixPath(row.path).parent == here.parent]
     source = max(near or copies, key=lambda row: row.time, default=None)
     mend = _mended(case, service, path, source.path if source else "", folder_gone)
-    wants += relink_wants(case, path)
+    wants += relink_wants(case, path) + aside.wants(case, service, path)
+    told = [""]
     for script in _telling(case, service, path):
         wants += earlier(case, script).wants
-    now = f"now {source.path}" if source else ""
+        told += [row for row in _text(case, script).splitlines() if path in row]
+    gone = str(here.parent) if folder_gone else path
+    if _is_kept(gone) and not source:
+        wants += (lost := case.missing((search(case, service, gone),)))
+        mend = Mend(sure=max(mend.sure, 0.62)) if lost and mend.sure == UNSURE else mend
+    now = f"now {source.path if source else mend.now}" if source or mend.now else ""
     yield Idea(
         "bad-config" if path.startswith("/etc/") or mend.where else "service-crash", service,
         f"{path}, which {service} needs, is gone", mend.sure,
         ", ".join(one for one in (path, mend.where, now) if one),
-        lines(line, source.line if source else "", *_seen(case, walk)), wants,
+        lines(line, source.line if source else mend.now, *_seen(case, walk), told[-1]), wants,
         (*mend.fix, case.restart(service)) if mend.fix else (), mend.undo,
         ("keep what a service needs in its release",),
     )  # fmt: skip
@@ -185,10 +200,14 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
         return _led(case, service, whole[0], path, other[0], 0.87)
     if source and folder_gone and whole:
         return _led(case, service, whole[0], path, source, 0.87)
-    moved = _moved(case, path)
-    if len(moved) == 1:
-        names = [shlex.quote(one) for one in moved[0]]
+    away = moved(case, path) or aside.put_away(case, service, path)
+    if len(away) == 1:
+        names = [shlex.quote(one) for one in away[0]]
         return Mend((f"mv {names[0]} {names[1]}",), "", 0.87, f"mv {names[1]} {names[0]}")
+    gone = str(here.parent) if folder_gone else path
+    if not source and _is_kept(gone) and (place := elsewhere(case, service, gone)):
+        fix, undo = put_in(case, place, gone)
+        return Mend(fix, "", 0.88, undo, place)
     if source:
         made = (f"mkdir -p {shlex.quote(str(here.parent))}",) if folder_gone else ()
         copied = (*made, f"cp -p {shlex.quote(source)} {shlex.quote(path)}")
@@ -199,11 +218,16 @@ def _mended(case: Case, service: str, path: str, source: str, folder_gone: bool)
                 return _led(case, service, file, was, now, 0.8)
     if here.suffix and not folder_gone:
         return Mend()  # its folder is there: an empty file would help nobody
-    folder = str(here.parent) if folder_gone else path
-    if _MADE_ANEW.search(folder + "/") and not moved:
-        sure = 0.7 if _KEPT.search(folder + "/") else 0.84
-        return Mend((f"mkdir -p {shlex.quote(folder)}",), "", sure, f"rmdir {shlex.quote(folder)}")
+    if _MADE_ANEW.search(gone + "/") and not away:
+        sure = UNSURE if _is_kept(gone) else 0.84
+        return Mend((f"mkdir -p {shlex.quote(gone)}",), "", sure, f"rmdir {shlex.quote(gone)}")
     return Mend()
+
+
+def _is_kept(folder: str) -> bool:
+    """Whether something was kept in a folder, by its place or its name: an empty one would hide
+    that it is lost."""
+    return bool(_KEPT.search(folder + "/")) and not _PASSING.search(folder)
 
 
 def _telling(case: Case, service: str, path: str) -> list[str]:
@@ -264,7 +288,7 @@ def _broken_link(case: Case, path: str) -> tuple[str, str]:
     found = ("", "")
     for row in case.text(probes.walk(path)).splitlines():
         if part := _LEADS.match(row):
-            link = next((one for one in _heads(path) if one.endswith(f"/{part[1]}")), "")
+            link = next((one for one in heads(path) if one.endswith(f"/{part[1]}")), "")
             target = settings.whole(part[2], str(PurePosixPath(link).parent)) if link else ""
             found = (link, target) if target and _PLAIN.fullmatch(target) else found
     return found
@@ -304,30 +328,8 @@ def _is_kin(path: str, other: str) -> bool:
     return plain[0] == plain[1] or SequenceMatcher(None, first, second).ratio() >= LIKE
 
 
-def _heads(path: str) -> list[str]:
-    parts = PurePosixPath(path).parts
-    return ["/" + "/".join(parts[1:at]) for at in range(len(parts), 1, -1)]
-
-
 def _numbers(text: str) -> list[int]:
     return [int(part[:15]) for part in re.findall(r"\d+", PurePosixPath(text).name)]
-
-
-def _moved(case: Case, path: str) -> list[tuple[str, str]]:
-    """Folders that lie beside one that is gone, with a word more in their names: new and old."""
-    found = list[tuple[str, str]]()
-    for was in _heads(path)[:2]:
-        gone, above = PurePosixPath(was), probes.rows(str(PurePosixPath(was).parent))
-        rows = list(parse.listing(case.text(above)))
-        if not rows or any(row.own == gone.name for row in rows):
-            continue
-        word = re.compile(rf"\.?{re.escape(gone.name)}[._~-].*|.+[._-]{re.escape(gone.name)}")
-        found += [
-            (str(gone.parent / row.own), was)
-            for row in rows
-            if row.mode.startswith("d") and word.fullmatch(row.own)
-        ]
-    return found
 
 
 def _program(name: str) -> str:

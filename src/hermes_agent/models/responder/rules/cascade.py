@@ -5,8 +5,9 @@ import shlex
 from collections.abc import Iterator
 
 from hermes_agent.models.responder.rules.ideas import Idea, lines, put_away, taken_out
-from hermes_agent.models.responder.view import needed, parse, probes, settings
+from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case, stamp
+from hermes_agent.models.responder.view.needed import chain, needed_by
 
 YOUNGER_SECONDS = 3
 """By how much one must have been started later than those that need it."""
@@ -20,15 +21,25 @@ _REST = re.compile(
     r"maintenance|\bresting\b|\bpaus|suspend|tripped|breaker|circuit|\bfenc|\bdrain|safe.?mode|"
     r"read.?only|quarantin|\block(?:ed )?out|\blatch|out of service|\bmarker|\bflag|sentinel|"
     r"degraded|\bhalt|is there\b|is present|exists\b|remove .{1,80} to |gave up|giving up|offline|"
-    r"\bdisabled?\b|\bhold\b|standby|blocked by",
+    r"\bdisabled?\b|\bhold\b|standby|blocked by|\bshed|eject|\bgated?\b|cool.?(?:down|off)|"
+    r"back.?off|\bskip|not accepting|stood down|stand.?down|\bpark|frozen|freez|file present",
     re.IGNORECASE,
 )
 """How it is said that somebody does not work on purpose."""
 _ENTERED = r"enter|wrote|creat|writ|tripp|set |giv|gave|remove|clear|resume|switch|open"
 _FAILED = re.compile(r"fail|error|time.?out|unreach|lost|down|miss|after \d", re.IGNORECASE)
+_DAMAGED = re.compile(
+    r"damag|corrupt|pars|decod|expecting|malformed|invalid|permission|denied|no such|not found|"
+    r"cannot (?:read|open|write)|no space|locked",
+    re.IGNORECASE,
+)
+"""How it is said that something is wrong with a file, and not that it is there."""
 _NO_MARK = re.compile(
     r"\.(?:py|sh|conf|toml|ya?ml|ini|cfg|log|db|sqlite3?|sock|crt|pem|key)$|^/proc/|^/dev/|/$"
 )
+_OF_SYSTEM = re.compile(r"^/(?:etc|usr|s?bin|lib\w*|boot|root|home|var/spool/cron)/|/\.\.?/")
+"""Where a file is of the machine or of people, unless settings name it: who writes a line of a log
+does not say that it goes."""
 MARK_BYTES, MARK_SECONDS = 4096, 10_800.0
 """How large such a file may be, and how old."""
 
@@ -52,27 +63,16 @@ def left_behind(case: Case) -> Iterator[Idea]:
     if not fallen or not roots:
         return
     root = case.programs.get(roots[0])
-    fell = _fell(case, roots[0])
+    told = fell(case, roots[0])
     score = 0.8 if any(not case.programs[one].up for one in fallen) else 0.74
     yield Idea(
         "cascading-failure", roots[0],
         f"{', '.join(fallen)} did not get over the time when {roots[0]} was away",
-        score if fell else 0.56, roots[0],
-        lines(*evidence, fell, root.line if root else ""), (),
+        score if told else 0.56, roots[0],
+        lines(*evidence, told, root.line if root else ""), (),
         tuple(case.restart(one) for one in fallen), "",
         ("let those that lose a connection connect again by themselves",),
     )  # fmt: skip
-
-
-def chain(case: Case, service: str) -> list[str]:
-    """A service and all below it, near ones first."""
-    found, waiting = list[str](), [service]
-    while waiting:
-        one = waiting.pop(0)
-        if one and one not in found:
-            found.append(one)
-            waiting += needed_by(case, one)
-    return found
 
 
 def resting(case: Case) -> Iterator[Idea]:
@@ -121,8 +121,8 @@ def fell_with(case: Case, root: str) -> list[str]:
 def _followed(case: Case, program: parse.Program, root: str) -> bool:
     """Whether one that is down fell after what it needs: who fell before has another trouble. One
     that ended by itself must have failed: else it was done with its work."""
-    line = _fell(case, program.name)
-    own, other = (stamp(one) for one in (line, _fell(case, root)))
+    line = fell(case, program.name)
+    own, other = (stamp(one) for one in (line, fell(case, root)))
     if program.state == "EXITED":
         return 0.0 < other <= own and "not expected" in line
     return not own or not other or other <= own
@@ -144,11 +144,16 @@ def _marks(case: Case, service: str) -> dict[str, str]:
     one, or a setting names it."""
     found = dict[str, str]()
     troubles = case.troubles(service)
-    for line in troubles[:6]:
-        if _REST.search(line):
-            found |= {path.rstrip(".,;:"): line for path in parse.paths_in(line)}
-    spoken = next((line for line in troubles if _REST.search(line)), "")
     base = case.directory(service)
+    told = [one for _, values in case.sources(service) for one in values.paths]
+    named = {settings.whole(one, base) for one in told}
+    for line in troubles[:6]:
+        paths = [path.rstrip(".,;:") for path in parse.paths_in(line)]
+        if not _REST.search(re.sub(r"/\S+", "", line)):
+            marks = [one for one in paths if one in named or _REST.search(one)]
+            paths = [] if _DAMAGED.search(line) else marks
+        found |= dict.fromkeys(paths, line)
+    spoken = next((x for x in troubles if _REST.search(x) and not _DAMAGED.search(x)), "")
     for _, values in case.sources(service) if spoken else ():
         for key, value in values.items():
             if _REST.search(re.sub(r"[_.-]", " ", key)) and "/" in value:
@@ -157,6 +162,7 @@ def _marks(case: Case, service: str) -> dict[str, str]:
         path: line
         for path, line in found.items()
         if not _NO_MARK.search(path) and case.user_of(path, service) == service
+        if path in named or not _OF_SYSTEM.search(path) or case.owns(service, path)
     }
 
 
@@ -165,20 +171,12 @@ def _is_up(case: Case, service: str) -> bool:
     return program is None or program.up
 
 
-def _fell(case: Case, service: str) -> str:
+def fell(case: Case, service: str) -> str:
     """Where its supervisor tells that it ended by itself; who was only started anew did not."""
     name = re.escape(service.rpartition(":")[2])
     told = rf"(?:exited|gave up|spawnerr)\S*:? {name}\b"
     log = case.text(probes.SUPERVISOR_LOG).splitlines()
     return next((line for line in reversed(log) if re.search(told, line)), "")
-
-
-def needed_by(case: Case, service: str) -> list[str]:
-    """What a service needs itself: as people wrote it down, or by its settings."""
-    told = next((one.needs for one in case.brief.services if one.name == service), ())
-    ports = {one.port for one in needed.targets(case, service) if one.port}
-    met = [one for one in case.services if one != service and ports.intersection(case.ports(one))]
-    return list(dict.fromkeys([*told, *met]))
 
 
 def _is_younger(case: Case, below: str, service: str) -> bool:

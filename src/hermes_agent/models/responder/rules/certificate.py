@@ -18,7 +18,9 @@ from hermes_agent.models.responder.view.case import Case, paths_in
 SPOKEN = re.compile(r"certificate|\bssl\b|\btls\b|CERT_|x509|handshake", re.IGNORECASE)
 _DATE = re.compile(r"^(notBefore|notAfter)=(.+)$", re.MULTILINE)
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-_FILE = re.compile(r"(/[\w./@+-]+\.(?:crt|pem|cert|cer))\b")
+_FILE = re.compile(
+    r"(/[\w./@+-]+(?:\.(?:crt|pem|cert|cer|bundle|x509)|/(?:cert|certificate|fullchain)))(?![\w./-])"
+)
 _RENEWS = re.compile(r"renew|certbot|acme|lego|dehydrated|certificate", re.IGNORECASE)
 _TRUSTED = re.compile(
     r"(?:^|[/._-])(?:ca|roots?|trust\w*|bundle|chain|authorit\w*)(?![a-z])", re.IGNORECASE
@@ -34,6 +36,7 @@ def certificate(case: Case) -> Iterator[Idea]:
     symptom = case.symptom if SPOKEN.search(case.symptom) else ""
     for service in case.suspects:
         spoken = next((x for x in case.troubles(service) if SPOKEN.search(x)), "")
+        spoken = spoken or _told_by_others(case, service)
         definition = case.definitions.get(service)
         unread = case.missing((probes.SITES, probes.CERTIFICATES, probes.JOBS))
         if definition is not None and "nginx" in definition.command and symptom and unread:
@@ -60,6 +63,22 @@ def certificate(case: Case) -> Iterator[Idea]:
                 yield from _unlike_its_key(case, service, path)
                 if symptom or spoken:
                     yield from _unloaded(case, service, path, spoken)
+
+
+def _told_by_others(case: Case, service: str) -> str:
+    """What somebody says of the certificate of one whom they ask: by its port."""
+    ports = [port for port in case.ports(service) if case.listens(service, port)]
+    asks = re.compile(rf":(?:{'|'.join(map(str, ports))})\b") if ports else None
+    return next(
+        (
+            line
+            for one in case.suspects
+            if one != service and asks is not None
+            for line in case.troubles(one)
+            if SPOKEN.search(line) and asks.search(line)
+        ),
+        "",
+    )
 
 
 def doubt(case: Case, service: str, text: str, heard: bool) -> float:

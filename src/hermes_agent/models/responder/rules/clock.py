@@ -1,65 +1,75 @@
 """A service, or the machine, lives at another time."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 
-from hermes_agent.models.responder.rules.cascade import chain
-from hermes_agent.models.responder.rules.config import is_near, reread
+from hermes_agent.models.responder.rules.config import commented, is_near, reread, swapped
+from hermes_agent.models.responder.rules.faked import FAKED, trued
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
-    keeping,
     lines,
+    put_away,
     put_back,
+    taken_out,
     undo_of,
 )
-from hermes_agent.models.responder.rules.sed import basic, extended
+from hermes_agent.models.responder.rules.shifts import (
+    NOTHING,
+    PREVENT,
+    SHIFT_FILE,
+    shifted,
+    shifted_by,
+    zoned,
+)
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, stamp
+from hermes_agent.models.responder.view.needed import chain
 
-CLOCK_SECONDS = 120.0
-_FAKED = re.compile(r"FAKETIME|faketime", re.IGNORECASE)
-_SHIFTED = re.compile(
-    r"(?:^|[._-])(?:fake|mock|frozen?|freeze|travel|warp|shift(?:ed)?)?[._-]?"
-    r"(?:time|clock|now|date|epoch)[._-]?(?:offset|shift|skew|travel|warp|drift|delta|ahead|behind|"
-    r"override|fake|mock|freeze|frozen|adjust\w*|correction|add)\w*$"
-    r"|(?:fake|mock|frozen|freeze|override|travel|pretend)\w*[._-]?(?:time|clock|now|date|today)$",
-    re.IGNORECASE,
-)
-"""Settings that give a program another time."""
-_SHIFT_FILE = re.compile(
-    r"(?:clock|time|skew|offset|drift)\w*?[._-]?(?:file|path|source|from)$", re.IGNORECASE
-)
-SHORT = 200
-"""Letters of a file that says no more than a number."""
-_LIMIT = re.compile(r"max|allow|toler|limit|accept|warn|alert|permit|grace", re.IGNORECASE)
-_NOTHING = re.compile(r"(?i)[+-]?0*(?:\.0+)?\s*(?:[smhd]|ms|sec\w*)?|false|no|off|none|null|")
+CLOCK_SECONDS, YOUNG = 120.0, 1.5
 _SKEW = (
     r"clock|skew|in the future|in the past|not yet valid|from now|timestamp|too (?:old|new|early)"
     r"|(?:ahead|behind)\b|time (?:drift|differ|offset)|issued .*(?:time|ago)|replay|stale (?:token|"
     r"request|signature)|\biat\b|\bnbf\b|expired (?:token|signature|ticket)|signature expired"
+    r"|has (?:run out|expired)|not valid (?:yet|any)|outside (?:the |its )?(?:\w+ )?(?:window|rang)"
+    r"|(?:token|ticket|pass|signature|session|nonce) (?:is |has )?(?:too old|expired|from)|too far"
+    r"|TooSkewed|\bdrift|\d ?(?:s|secs?|seconds?|min\w*|h|hours?|d|days?) (?:too|old|early|late|off"
+    r"|from|ahead|behind|away)\b"
 )
-_TRUE_TIME = (
-    'sed -i -E \'s/,?\\s*(LD_PRELOAD|FAKETIME\\w*)=("[^"]*"|[^, ]*)//g; '
-    "s/^(environment\\s*=)\\s*,\\s*/\\1/; s/(^|[ =])(\\/\\S*\\/)?faketime (-\\S+ )*"
-    '("[^"]*"|\\x27[^\\x27]*\\x27|\\S+) /\\1/\''
+_STEPS = r"step|offset|drift|adjust|\bsync|\boff\b|\bahead\b|\bbehind\b"
+_TIMED_BY = re.compile(r"FAKETIME_TIMESTAMP_FILE=[\"']?(/[^\"',\s]+)")
+_SOURCE = re.compile(
+    r"source|server|peer|pool|upstream|reference|follow|master|origin|from|url|host|://",
+    re.IGNORECASE,
 )
-"""Takes another time out of how a program is started."""
-PREVENT = ("watch the offset of clocks", "keep test settings out of production")
+"""Rows that say by whom somebody goes."""
+_MEANT = re.compile(
+    r"(?:set|move|shift|fake|turn|chang)\w*\b[^.;]{0,30}\b(?:clock|time|date)|time.?travel"
+    r"|(?:another|other|own|past|future) (?:time|date|clock)|on purpose|rehears",
+    re.IGNORECASE,
+)
+"""How people write down that a service lives at another time as it should."""
 
 
 def clock(case: Case) -> Iterator[Idea]:
+    keepers = _keepers(case)
+    yield from _kept(case, keepers)
+    kept = {one for name, (keeper, _) in keepers.items() for one in (name, *chain(case, keeper))}
     for service in case.suspects:
-        if not _concerns(case, service):
+        if not _concerns(case, service) or _is_meant(case, service):
             continue  # it may be meant to live at another time
+        if service in kept:
+            continue  # its time is not its own, or others chose to go by it
         odd = _odd_time(case, service)
         spoken = next(case.said_ever(service, _SKEW), "") or _symptom(case, service)
-        for path, line in _faked(case, service):
+        told = list(_faked(case, service))
+        yield from _ruled(case, service, [line for _, line in told], odd, spoken)
+        for path, line in told:
             yield from _truing(case, service, path, line, odd, spoken)
-        yield from _shifted(case, service, odd, spoken)
-        yield from _shifted_by(case, service, odd, spoken)
+        yield from shifted(case, service, odd, spoken)
+        yield from shifted_by(case, service, odd, spoken)
+        yield from zoned(case, service, odd, spoken or _symptom(case, ""))
         if is_near(case, service) and (spoken or odd or _symptom(case, "")):
             yield from _asked(case, service, odd, spoken)
 
@@ -69,6 +79,92 @@ def _concerns(case: Case, service: str) -> bool:
     where its own is none that is looked after."""
     own = case.brief.service
     return own not in case.services or service in chain(case, own) or own in chain(case, service)
+
+
+def _is_meant(case: Case, service: str) -> bool:
+    """Whether people wrote down that its time is another one."""
+    return _MEANT.search(case.about(service)) is not None
+
+
+def _keepers(case: Case) -> dict[str, tuple[str, str]]:
+    """Services whose time is given by a file which another service writes: that one, and the
+    file."""
+    found = dict[str, tuple[str, str]]()
+    for service in case.suspects:
+        files = [path for _, line in _faked(case, service) for path in _TIMED_BY.findall(line)]
+        files += [
+            value
+            for _, values in case.sources(service)
+            for key, value in values.items()
+            if SHIFT_FILE.search(key) and value.startswith("/")
+        ]
+        for path in files:
+            others = [one for one in case.suspects if one != service]
+            # who only goes by it, too, writes nothing
+            writers = [
+                one for one in others
+                if path in case.settings(one).values() and not _goes_by(case, one, path)
+            ]  # fmt: skip
+            if writers:
+                found[service] = writers[0], path
+    return found
+
+
+def _goes_by(case: Case, service: str, path: str) -> bool:
+    faked = any(path in line for _, line in _faked(case, service))
+    told = [key for key, value in case.settings(service).items() if value == path]
+    return faked or any(map(SHIFT_FILE.search, told))
+
+
+def _kept(case: Case, keepers: dict[str, tuple[str, str]]) -> Iterator[Idea]:
+    """Who keeps the clock of others follows something that is wrong: what it goes by is put back
+    as it was. Its own work is neither done for it nor stopped."""
+    for service, (keeper, path) in keepers.items():
+        if not _concerns(case, service):
+            continue
+        spoken = next(case.said_ever(service, _SKEW), "") or _symptom(case, "")
+        told = next(case.said_ever(keeper, _STEPS), "")
+        shown = case.look(probes.show(path))
+        claim = f"{keeper}, by which the clock of {service} goes, follows one that is wrong"
+        looks = [probes.show(path), *(date_of(port) for port in case.ports(service)[:1])]
+        wants = case.missing([*looks, *(probes.show(one) for one in case.configs(keeper)[:2])])
+        step = next(iter(shown.lines), "") if shown is not None and shown.ok else ""
+        off = _date(case, case.ports(service)[:1])
+        if not wants and not off and NOTHING.fullmatch(step.strip()):
+            continue
+        evidence = lines(off, told, step, spoken)
+        known, sure = False, 0.94 if off or spoken else 0.55  # small steps are its work
+        for config in case.configs(keeper)[:2]:
+            copy = earlier(case, config)
+            wants += copy.wants
+            row, former = commented(case.content(config), _SOURCE)
+            fix: tuple[str, ...] = ()
+            if copy.path and any(_SOURCE.search(one) for one in copy.changes):
+                fix = put_back(config, copy.path)
+                row = next(one[2:] for one in copy.changes if _SOURCE.search(one))
+            elif row:
+                fix = swapped(config, row, former, whole=True)
+            if fix:
+                known = True
+                yield Idea(
+                    "clock-jump", keeper, claim, sure, config, lines(row, *evidence), wants,
+                    (*fix, case.restart(keeper)), undo_of(config), PREVENT,
+                    _in_step(case, service),
+                )  # fmt: skip
+        if not known:
+            yield Idea("clock-jump", keeper, claim, 0.9, path, evidence, wants)
+
+
+def _in_step(case: Case, service: str) -> str:
+    """A look that fails where the time of a service is not that of the machine."""
+    ports = case.ports(service)[:1]
+    if not ports:
+        return ""
+    told = f"curl -sI -m 3 http://127.0.0.1:{ports[0]}/ | grep -i '^date:' | cut -d' ' -f2-"
+    return (
+        f'sleep 1; t=$(date -d "$({told})" +%s) && d=$((t - $(date +%s))) && '
+        f"[ ${{d#-}} -le {int(CLOCK_SECONDS)} ]"
+    )
 
 
 def _symptom(case: Case, service: str) -> str:
@@ -83,19 +179,19 @@ def _faked(case: Case, service: str) -> Iterator[tuple[str, str]]:
     if definition is not None:
         entry = definition.settings
         for line in (f"{name}={value}" for name, value in entry.items()):
-            if _FAKED.search(line):
+            if FAKED.search(line):
                 yield definition.path, _as_written(case, definition.path, line)
     files = [*case.wrappers(service), *case.configs(service), *case.named(service)]
     for path in dict.fromkeys(files):
         for line in case.content(path).splitlines():
-            if _FAKED.search(line) and not line.lstrip().startswith("#"):
+            if FAKED.search(line) and not line.lstrip().startswith("#"):
                 yield path, line
 
 
 def _as_written(case: Case, path: str, line: str) -> str:
     name = line.partition("=")[0]
     rows = case.content(path).splitlines()
-    return next((x for x in rows if x.startswith(name) and _FAKED.search(x)), line)
+    return next((x for x in rows if x.startswith(name) and FAKED.search(x)), line)
 
 
 def _truing(
@@ -105,81 +201,46 @@ def _truing(
     definition = case.definition(service)
     is_entry = definition is not None and path == definition.path
     copy = earlier(case, path)
-    own = shlex.quote(path)
-    if copy.path and any(_FAKED.search(one) for one in copy.changes if one[0] == ">"):
+    claim = f"{service} lives at another time than the machine"
+    if wants := case.missing([probes.show(path)] * (not case.content(path))):
+        yield Idea("clock-jump", service, claim, 0.7, path, lines(odd, spoken, line), wants)
+        return
+    if copy.path and any(FAKED.search(one) for one in copy.changes if one[0] == ">"):
         fix = put_back(path, copy.path)
-    elif is_entry:
-        fix = (keeping(path), f"{_TRUE_TIME} {own}")
     else:
-        gone = f"sed -i -E '/^\\s*(export\\s+)?(LD_PRELOAD|FAKETIME\\w*)=/d' {own}"
-        fix = (keeping(path), gone, f"{_TRUE_TIME} {own}")
-    offset = re.search(r"FAKETIME_TIMESTAMP_FILE=\"?(/[^\",\s]+)", line)
-    fix += reread(case, service) if is_entry else (case.restart(service),)
+        fix = trued(path, case.content(path))
+    offset = _TIMED_BY.search(line)
+    if fix:
+        fix += reread(case, service) if is_entry else (case.restart(service),)
     yield Idea(
-        "clock-jump", service, f"{service} lives at another time than the machine",
-        0.8 + 0.15 * bool(odd or spoken), offset[1] if offset else path,
-        lines(odd, spoken, line), copy.wants, fix, undo_of(path), PREVENT,
+        "clock-jump", service, claim, 0.8 + 0.15 * bool(odd or spoken),
+        offset[1] if offset else path, lines(odd, spoken, line), copy.wants, fix, undo_of(path),
+        PREVENT,
     )  # fmt: skip
 
 
-def _shifted(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
-    """A setting of its own gives it another time."""
-    definition = case.definition(service)
-    for path, values in case.sources(service):
-        for key, value in values.items():
-            name = key.rpartition(".")[2]
-            if not _SHIFTED.search(name) or _LIMIT.search(name) or _NOTHING.fullmatch(value):
-                continue
-            row = next((x for x in case.content(path).splitlines() if name in x and value in x), "")
-            is_entry = definition is not None and path == definition.path
-            copy = earlier(case, path)
-            before = [x for x in copy.changes if x[0] == "<"]
-            if copy.path and any(name in one for one in copy.changes) and len(before) <= 2:
-                fix = put_back(path, copy.path)
-            else:
-                fix = _zero(path, name, value)
-            fix += reread(case, service) if is_entry else (case.restart(service),)
-            yield Idea(
-                "clock-jump", service, f"{name} of {service} is {value}: it lives at another time",
-                0.6 + 0.2 * bool(spoken or odd) + 0.05 * is_near(case, service), path,
-                lines(spoken, row, odd), copy.wants, fix, undo_of(path), PREVENT,
-            )  # fmt: skip
-
-
-def _shifted_by(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
-    """A file that it is told of holds by how much its time is another one."""
-    for _, values in case.sources(service):
-        for key, value in values.items():
-            if not _SHIFT_FILE.search(key) or not re.fullmatch(r"/[\w./@+-]+", value):
-                continue
-            if not (odd or spoken or is_near(case, service)):
-                continue
-            if wants := case.missing((probes.show(value),)):
-                yield Idea("clock-jump", service, f"{value} may give {service} another time", 0.55,
-                           value, lines(odd, spoken), wants)  # fmt: skip
-                continue
-            shown = case.look(probes.show(value))
-            text = shown.output if shown is not None and shown.ok else ""
-            number = re.search(r"[+-]?\d+(?:\.\d+)?", text)
-            if len(text) > SHORT or number is None or float(number[0]) == 0:
-                continue
-            own, change = shlex.quote(value), f"s/{basic(number[0])}/0/"
-            yield Idea(
-                "clock-jump", service, f"{value} says by how much {service} lives at another time",
-                0.7 + 0.15 * bool(odd or spoken), value, lines(odd, spoken, *text.splitlines()),
-                (), (keeping(value), f"sed -i {shlex.quote(change)} {own}",
-                     case.restart(service)), undo_of(value), PREVENT,
-            )  # fmt: skip
-
-
-def _zero(path: str, name: str, value: str) -> tuple[str, ...]:
-    """Commands that set a number to 0, and leave out what is none."""
-    key, old = extended(name), extended(value)
-    if re.fullmatch(r"[+-]?[\d.]+\s*\w{0,4}", value):
-        change = f"s/({key}[\"']?[ =:]+[\"']?){old}/\\10/I"
-    else:
-        change = f"/^\\s*(export\\s+)?[\\w.]*{key}\\s*[=:]/Id"
-    return keeping(path), f"sed -i -E {shlex.quote(change)} {shlex.quote(path)}"
+def _ruled(case: Case, service: str, told: list[str], odd: str, spoken: str) -> Iterator[Idea]:
+    """It is only prepared for another time, which a file in a home or of the machine gives it."""
+    if not told or any(re.search(r"FAKETIME\w*=|faketime [-+\"'@\d]", one) for one in told):
+        return
+    homes = [one for _, values in case.sources(service) if (one := values.last("home"))]
+    files = [f"{home}/.faketimerc" for home in dict.fromkeys([*homes, "/root"])]
+    looks = [probes.show(path) for path in (*files, "/etc/faketimerc")]
+    if wants := case.missing(looks):
+        yield Idea("clock-jump", service, f"a file may give {service} another time", 0.7, files[0],
+                   lines(odd, spoken, *told), wants)  # fmt: skip
+        return
+    for path in (*files, "/etc/faketimerc"):
+        shown = case.look(probes.show(path))
+        text = shown.output.strip() if shown is not None and shown.ok else ""
+        if not text or NOTHING.fullmatch(text):
+            continue
+        yield Idea(
+            "clock-jump", service, f"{path} gives {service} another time", 0.96, path,
+            lines(odd, spoken, text.splitlines()[0], *told), (),
+            (put_away(path), case.restart(service)), taken_out(path), PREVENT,
+        )  # fmt: skip
+        return
 
 
 def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
@@ -203,11 +264,12 @@ def _asked(case: Case, service: str, odd: str, spoken: str) -> Iterator[Idea]:
             return
         told = [x for word in words for x in case.text(probes.mentions(word)).splitlines()]
         where = next((path for line in told if _gives(path := line.partition(":")[0])), "")
-        if where and _FAKED.search(faked):
+        if where and FAKED.search(faked):
             row = next(x for x in told if x.startswith(where)).split(":", 2)[-1]
             yield from _truing(case, service, where, row, odd or off, spoken)
             return
-    if (off or odd) and not any(True for _ in _faked(case, service)):
+    behind = odd and (spoken or faked) and not _is_in_step(case, ports)
+    if (off or behind) and not any(True for _ in _faked(case, service)):
         definition = case.definition(service)
         copy = earlier(case, where) if where else None
         fix: tuple[str, ...] = (case.restart(service),)
@@ -238,21 +300,24 @@ def given(pid: int) -> str:
 
 def _date(case: Case, ports: list[int]) -> str:
     """The answer of a port that is from another time."""
+    return next((row for row, apart in _dates(case, ports) if abs(apart) > CLOCK_SECONDS), "")
+
+
+def _is_in_step(case: Case, ports: list[int]) -> bool:
+    """Whether a port says itself that its time is that of the machine."""
+    return any(abs(apart) <= CLOCK_SECONDS for _, apart in _dates(case, ports))
+
+
+def _dates(case: Case, ports: list[int]) -> Iterator[tuple[str, float]]:
+    """What ports say of their time, and by how much that is another one than the machine's."""
     for port in ports:
         rows = case.text(date_of(port)).splitlines()
-        told = [row.partition(": ")[2] for row in rows if row.lower().startswith("date:")]
+        told = next((row for row in rows if row.lower().startswith("date:")), "")
         try:
-            apart = (
-                parsedate_to_datetime(told[0]).timestamp()
-                - parsedate_to_datetime(rows[0]).timestamp()
-                if told
-                else 0.0
-            )
+            then = parsedate_to_datetime(told.partition(": ")[2]).timestamp()
+            yield told, then - parsedate_to_datetime(rows[0]).timestamp()
         except (ValueError, TypeError, IndexError):
             continue
-        if abs(apart) > CLOCK_SECONDS:
-            return next(row for row in rows if row.lower().startswith("date:"))
-    return ""
 
 
 def _setting_file(case: Case, service: str, faked: str) -> str:
@@ -272,7 +337,11 @@ def _odd_time(case: Case, service: str) -> str:
     for line in reversed(case.entries(service)):
         if line.at - case.now > CLOCK_SECONDS and stamp(line.text, case.now):
             return line.text
+    pids = case.pids(service)
+    began = case.now - max((one.age for one in case.processes if one.pid in pids), default=0)
     for path, row in case.log_rows.items():
+        if row.time < began + YOUNG:
+            continue  # what came before it is of others
         own = [line for line in case.entries(service) if line.path == path]
         if not own or not stamp(own[-1].text, case.now):
             continue

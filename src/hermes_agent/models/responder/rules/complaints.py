@@ -10,6 +10,8 @@ from msgspec import Struct
 
 _NAME = r"(?P<name>-{0,2}[A-Za-z_][\w.-]*)"
 _Q = r"[\"'`\u2018\u2019]?"
+_LOUD = r"(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]+)"
+"""How variables are called."""
 _SORT = (
     r"(?:directive|option|parameter|setting|key|keyword|arguments?|flag|field|property"
     r"|(?:environment )?variable)s?"
@@ -34,6 +36,11 @@ _INVALID = (
     rf"{_SORT} {_Q}{_NAME}{_Q}:? {_ODD} value:? {_VALUE}",
     r"(?P<value>-?\d[\w.]*)(?: \w+)? is outside the valid range for parameter \"(?P<name>[\w.]+)\"",
     rf"invalid literal for int\(\) with base 10: {_VALUE}",
+    rf"(?:{_Q}(?P<name>[\w.-]+){_Q} ?[:=] ?)?{_VALUE}:? (?:is )?not (?:an? |one of )",
+    rf"(?:{_Q}(?P<name>[\w.-]+){_Q}: )?expected .{{1,40}}?,? (?:but )?(?:found|got|not) {_VALUE}",
+    rf"(?:cannot|can't|could not|failed to) (?:parse|read|convert|understand) {_VALUE} as ",
+    rf"parsing {_VALUE}: ",
+    r"(?P<name>[A-Za-z_][\w.-]*)(?:: | = |=)(?P<value>-?\d[\w.]*) (?:is )?(?:out of|outside|too)\b",
     rf"could not convert string to float: {_VALUE}",
     (
         rf"{_Q}(?P<name>[\w.-]+){_Q} (?:must|should|has to|cannot|can't|may not) be "
@@ -64,10 +71,24 @@ _MISSING = (
     ),
     rf"{_SORT} (?:are|is) required: {_Q}{_NAME}",
     rf"no (?:option|key|{_SORT}) {_Q}(?P<name>[\w.-]+){_Q} (?:in|found|given|set|under)",
+    (
+        rf"(?P<name>{_LOUD}){_Q}[):]? (?:(?:environment )?variable )?(?:(?:is|was|has|must|to|be"
+        r"|needs|should)\b ?)*(?:not |un)?(?:been )?(?:empty|undefined|unset|set\b|defined|missing"
+        r"|required|mandatory|nothing|blank|in (?:its|the) env|first|returned)"
+    ),
+    (
+        rf"(?:no|needs?|without|missing|lacks?|required?|set|export|expected) (?:\w+ )?{_Q}\$?"
+        rf"(?P<name>{_LOUD})\b"
+    ),
+)
+_OTHERS = (
+    rf"{_Q}(?P<name>[A-Za-z_][\w.-]*){_Q}: (?:unknown|no such|unexpected|unsupported) {_SORT}",
+    rf"(?:unused|superfluous|extra|stray) {_SORT}(?: not permitted)?:? {_Q}{_NAME}",
+    rf"know(?:s)? (?:nothing called|no) {_Q}{_NAME}",
 )
 _KINDS: tuple[tuple[Literal["unknown", "invalid", "missing"], tuple[str, ...]], ...] = (
     ("missing", _MISSING),
-    ("unknown", _UNKNOWN),
+    ("unknown", (*_UNKNOWN, *_OTHERS)),
     ("invalid", _INVALID),
 )
 _CHOICES = re.compile(

@@ -20,14 +20,15 @@ from hermes_agent.models.responder.rules.sed import basic, replacement
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SECRET
-from hermes_agent.models.responder.view.settings import is_config
+from hermes_agent.models.responder.view.settings import is_config, whole
 from hermes_agent.models.responder.view.versions import DEFAULTS, Copy
 
 _BAD_CONFIG = re.compile(
     r"config|\[emerg\]|syntax|pars(?:e|ing)|setting|directive|option|parameter|"
     r"(?:invalid|bad|unknown|unexpected|missing|unsupported|illegal|duplicate) |"
     r"no (?:option|section)|NoSectionError|NoOptionError|KeyError|ValueError|could not convert|"
-    r"cannot make sense|not a (?:number|valid)|OverflowError|out of range|must be |required|"
+    r"cannot (?:make sense|read)|not a (?:number|valid)|unterminated|unclosed|garbage|expected |"
+    r"Expecting |\bline:? \d+|OverflowError|out of range|must be |required|"
     r"host not found in upstream|JSONDecodeError|DecodeError|YAML|TOML|will not start|refus\w+ to",
     re.IGNORECASE,
 )
@@ -36,6 +37,12 @@ _OF_CODE = re.compile(
     r"|AttributeError|UnboundLocalError)\b"
 )
 """What is said of a program, not of what it was told."""
+_TELLS = re.compile(
+    r"conf|cfg|setting|includ|import|extend|env|option|rule|route|polic|schema|templat|profile"
+    r"|map|feature|flag|parameter|propert|defin|file$|^[cCf]$",
+    re.IGNORECASE,
+)
+"""How settings are called that name more settings."""
 PREVENT = ("test a configuration before it is loaded", "keep configurations under version control")
 _WORD = re.compile(r"[\w./:@-]{2,}")
 UNABLE = 0.4
@@ -52,6 +59,7 @@ def configuration(case: Case) -> Iterator[Idea]:
         tested = _tested(case, service)
         said = tested or next((x for x in case.troubles(service) if _is_of_config(x)), "")
         named = [one for one in paths_in(said) if _may_hold(one)]
+        named = [one for one in named if not _is_others(case, service, one)]
         for path in _files(case, service, named):
             yield from _restoring(case, service, path, said, path in named)
         yield from _entry(case, service, said)
@@ -87,7 +95,27 @@ def _files(case: Case, service: str, named: Sequence[str]) -> list[str]:
     ]
     definition = case.definition(service)
     entry = definition.path if definition else ""
-    return [path for path in dict.fromkeys(known) if path != entry][: _FILES + len(named)]
+    kept = [path for path in dict.fromkeys(known) if path != entry]
+    return [one for one in kept if not keeps(case, service, one)][: _FILES + len(named)]
+
+
+def keeps(case: Case, service: str, path: str) -> bool:
+    """Whether a setting names this file as one in which a service keeps something, so that it
+    writes it itself: what is wrong with it nobody set."""
+    base = case.directory(service)
+    keys = [
+        key.rpartition(".")[2]
+        for _, told in case.sources(service)
+        for key, value in told.items()
+        if path.endswith(value.lstrip("./")) and whole(value, base) == path
+    ]
+    return bool(keys) and not path.startswith("/etc/") and not any(map(_TELLS.search, keys))
+
+
+def _is_others(case: Case, service: str, path: str) -> bool:
+    """Whether a file is that of another service, and not of this one."""
+    others = [one for one in case.services if one != service and case.owns(one, path)]
+    return bool(others) and not case.owns(service, path)
 
 
 def is_shared(case: Case, service: str, path: str) -> bool:
@@ -191,16 +219,45 @@ def blamed(case: Case, service: str, changes: Sequence[str]) -> str:
     return ""
 
 
-def swapped(path: str, old: str, new: str) -> tuple[str, ...]:
-    """Commands that put one text in the place of another in a file, which is kept aside."""
+def swapped(path: str, old: str, new: str, *, whole: bool = False) -> tuple[str, ...]:
+    """Commands that put one text in the place of another in a file, which is kept aside; `whole`:
+    only where nothing else stands in the line."""
     mark = "/" if "|" in old else "|"
-    change = f"s{mark}{basic(old.strip())}{mark}{replacement(new.strip(), mark)}{mark}"
+    was, now = basic(old.strip()), replacement(new.strip(), mark)
+    if whole:
+        was, now = rf"^\([[:space:]]*\){was}[[:space:]]*$", rf"\1{now}"
+    change = f"s{mark}{was}{mark}{now}{mark}"
     return keeping(path), f"sed -i {shlex.quote(change)} {shlex.quote(path)}"
 
 
 def _commented(case: Case, service: str, path: str, said: str) -> tuple[str, ...]:
     """The former line, where somebody left it beside the new one as a remark."""
-    rows = case.content(path).splitlines()
+    for now, former in remarks(case.content(path)):
+        value = re.split(r"[=:\s]+", now.strip(), maxsplit=1)[-1].strip("\"',; ")
+        words = [word for word in (*_WORD.findall(value), value) if word and word not in former]
+        if any(word in said for word in words):
+            return (*swapped(path, now, former), case.restart(service))
+    return ()
+
+
+def commented(text: str, wanted: re.Pattern[str]) -> tuple[str, str]:
+    """The one row of a kind beside which its former one was left as a remark, and that; nothing
+    where there are several."""
+    found = [(now, old) for now, old in remarks(text) if wanted.search(now) and now.strip() != old]
+    found = [(now, old) for now, old in found if _form(old) == _form(now)]  # else it explains
+    return found[0] if len(found) == 1 else ("", "")
+
+
+def _form(row: str) -> tuple[str, int]:
+    """How a key and its value are joined, and of how many words that is."""
+    bare = re.sub(r"\s[#;].*", "", row.strip())
+    key = re.match(r"[\w.-]+\s*([=:]?)", bare)
+    return (key[1], len(bare[key.end() :].split())) if key else ("", 0)
+
+
+def remarks(text: str) -> Iterator[tuple[str, str]]:
+    """Rows beside which another one for the same key is left as a remark, and that."""
+    rows = text.splitlines()
     told = dict[str, list[str]]()
     for row in rows:
         if given := re.match(r"\s*([\w.-]+)\s*[=: ]", row):
@@ -211,11 +268,8 @@ def _commented(case: Case, service: str, path: str, said: str) -> tuple[str, ...
         if former is None or key is None:
             continue
         now = told.get(key[0], [])
-        value = re.split(r"[=:\s]+", now[0].strip(), maxsplit=1)[-1].strip("\"',; ") if now else ""
-        words = [word for word in (*_WORD.findall(value), value) if word and word not in former[1]]
-        if len(now) == 1 and any(word in said for word in words):
-            return (*swapped(path, now[0], former[1]), case.restart(service))
-    return ()
+        if len(now) == 1:
+            yield now[0], former[1].strip()
 
 
 def _entry(case: Case, service: str, said: str) -> Iterator[Idea]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_agent.models.responder.rules import room
-from hermes_agent.models.responder.view import probes
+from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
 _KIND = re.compile(r"^(\d+) (\d+) ([\d.]+) (\w)\|(\.?)\|([^|]*)\|([^| ]*) (.*)$")
@@ -20,8 +20,17 @@ _ENDING = re.compile(
 )
 _BEGIN = re.compile(
     r"(sess|session|tmp|temp|cache|thumb|preview|req|request|trace|mark|lock|core|dump|php|probe"
-    r"|check|ping|health|heartbeat|upload|chunk|part|frag|retry|bounce|nginx|proxy|npm|pip)[-_]",
+    r"|check|ping|health|heartbeat|upload|chunk|part|frag|retry|bounce|nginx|proxy|npm|pip|status"
+    r"|poll|warm|keep-?alive|uptime|watch|monitor|debug)[-_.]",
     re.IGNORECASE,
+)
+NUMBERED = "#"
+"""The ending of files that are called alike but for a number at the end."""
+FETCHES = "wget "
+"""What keeps each copy of a page that it fetches again, with a number behind its name."""
+_FETCHED = re.compile(
+    r"\bwget(?!.*(?:\s-\w*O|--output-document|--delete-after|--spider|\s-\w*N\b|-nc\b)).*?"
+    r"\bhttps?://[^\s/'\"]+(/[^\s'\"]*)?"
 )
 _MAY_GO = re.compile(
     r"may (?:go|be \w+)|can (?:go|be (?:removed|deleted|cleared|thrown|dropped))|safe to|temporary"
@@ -51,7 +60,9 @@ class Kind(Struct, frozen=True):
     @property
     def filter(self) -> str:
         """How `find` tells them from others."""
-        name = f"{'.' if self.hidden else ''}{self.begin}*{self.ending}"
+        begin = re.sub(r"([][*?\\])", r"\\\1", self.begin)
+        rest = "[0-9]*" if self.ending == NUMBERED else f"*{self.ending}"
+        name = f"{'.' if self.hidden else ''}{begin}{rest}"
         plain = "" if self.hidden else " ! -name '.*'"
         only = " -empty" if self.empty == self.count else ""
         return f"-name {shlex.quote(name)}{plain}{only}"
@@ -65,7 +76,9 @@ def sorted_out(folder: str) -> str:
         '2>/dev/null | awk \'{s = $1; w = $2; t = $3; n = $0; sub(/^[^ ]+ [^ ]+ [^ ]+ /, "", n); '
         'h = ""; b = n; if (b ~ /^\\./) {h = "."; b = substr(b, 2)}; e = ""; p = ""; '
         "if (match(b, /\\.[A-Za-z][A-Za-z_.-]*$/)) e = substr(b, RSTART); "
-        "if (match(b, /^[A-Za-z]+[-_]/)) p = substr(b, 1, RLENGTH); "
+        'else if (b ~ /^[^0-9]+[._-][0-9]+$/) {p = b; sub(/[0-9]+$/, "", p); '
+        f'e = "{NUMBERED}"}}; '
+        "if (!p && match(b, /^[A-Za-z]+[-_]/)) p = substr(b, 1, RLENGTH); "
         'k = t "|" h "|" p "|" e; c[k]++; if (s == 0) z[k]++; if (w > x[k]) x[k] = w; o[k] = n} '
         "END {for (k in c) print c[k], z[k] + 0, x[k], k, o[k]}' | sort -rn | head -n 12"
     )
@@ -110,6 +123,21 @@ def told(case: Case, kind: Kind, folder: str, mount: str) -> str:
     return ""
 
 
+def fetches(case: Case, kind: Kind) -> Iterator[tuple[str, str]]:
+    """Lines of jobs and scripts that fetch a page and keep each copy, where these are the copies:
+    the file and the line."""
+    page = kind.begin.removesuffix(".") if kind.ending == NUMBERED else ""
+    rows = [line.split(":", 2) for line in case.text(probes.mentions(FETCHES)).splitlines()]
+    found = [(row[0], row[2]) for row in rows if len(row) > 2]
+    found += [(path, row) for path, rows in parse.files(case.text(probes.JOBS)).items()
+              for row in rows]  # fmt: skip
+    for path, row in dict.fromkeys(found) if page else ():
+        fetched = _FETCHED.search(row)
+        name = (fetched[1] or "/").rpartition("/")[2] if fetched else ""
+        if fetched and page == (name or "index.html") and not row.lstrip().startswith("#"):
+            yield path, row
+
+
 def may_go(case: Case, found: list[Kind], folder: str, mount: str) -> Iterator[tuple[Kind, str]]:
     """Kinds that may be moved out of the way, and why: somebody says so, they are empty, or are
     called as passing files are. Where a service keeps what people gave it, others must be there
@@ -126,12 +154,14 @@ def may_go(case: Case, found: list[Kind], folder: str, mount: str) -> Iterator[t
             why = "there is nothing in them"
         if not why and others and (_ENDING.search(kind.ending) or _BEGIN.match(kind.begin)):
             why = "they are called as passing files are"
+        if not why and (row := next((row for _, row in fetches(case, kind)), "")):
+            why = f"each is a copy of one page: {row.strip()}"
         if why and kind.count >= most:
             yield kind, why
 
 
 def _set_as_passing(case: Case, folder: str) -> bool:
-    return any(
+    return room.is_told_passing(case, folder) or any(
         value.rstrip("/") == folder and _KEY.search(key.rpartition(".")[2])
         for service in case.suspects
         for key, value in case.settings(service).items()

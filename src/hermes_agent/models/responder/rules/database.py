@@ -3,20 +3,22 @@
 import re
 from collections.abc import Iterator
 
-from hermes_agent.models.responder.rules import holders, pool, postgres
+from hermes_agent.models.responder.rules import awaited, holders, pool, postgres, prepared
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.rules.postgres import SOCKETS, Place, Session, psql
-from hermes_agent.models.responder.view import parse
+from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
 _TROUBLE = re.compile(
     r"too many (?:clients|connections)|remaining connection slots|connection pool|\bpool\b|"
     r"statement timeout|lock timeout|deadlock|could not obtain lock|canceling statement|"
-    r"no free connection|QueuePool|database|postgres|SQLSTATE",
+    r"no free connection|connection is not available|QueuePool|database|postgres|SQLSTATE",
     re.IGNORECASE,
 )
 _FULL = re.compile(
-    r"too many (?:clients|connections)|connection slots|no free connection|\bpool\b", re.IGNORECASE
+    r"too many (?:clients|connections)|connection slots|no free connection|\bpool\b|"
+    r"connection is not available",
+    re.IGNORECASE,
 )
 _LOCKS = (
     "select coalesce(l.pid, 0), coalesce(a.application_name, 'prepared'), coalesce(a.state, ''), "
@@ -25,11 +27,14 @@ _LOCKS = (
     "c.relkind in ('r', 'p') and c.relnamespace >= 2200 and l.mode not in ('AccessShareLock', "
     "'RowShareLock')"
 )
-_PREPARED = (
-    "select gid, owner, database, extract(epoch from now() - prepared)::int from pg_prepared_xacts"
+_ALONE = re.compile(
+    r"\s*(?:begin;\s*)?(?:alter|drop|truncate|lock table|reindex|vacuum full|cluster"
+    r"|refresh materialized)\b",
+    re.IGNORECASE,
 )
-IDLE_SECONDS, PREPARED_SECONDS = 5, 10
-"""How long one does nothing for whom nobody waits, and a prepared one was left, at least."""
+"""Statements that want a table for themselves: all who come later wait behind them."""
+IDLE_SECONDS = 5
+"""How long one does nothing for whom nobody waits, at least."""
 _LATE = re.compile(r"timed? ?out|too slow|slow|deadline|\b504\b|took \d", re.IGNORECASE)
 
 
@@ -66,8 +71,11 @@ def database(case: Case) -> Iterator[Idea]:
                 sessions = _together(sessions, postgres.meanwhile(case.text(watch)))
             if spoken:
                 yield from _limited(case, service, place, user, sessions, spoken)
-                upkeep = {str(one.pid) for one in sessions if holders.is_upkeep(one)}
-                yield from _holding(case, service, place, user, spoken, upkeep)
+                busy = {str(one.pid) for one in sessions if holders.is_at_work(case, place, one)}
+                yield from _holding(case, service, place, user, spoken, busy)
+                alone = not any(pid for one in sessions for pid in one.waits_for)
+                own = case.database_of(place[1]) or service
+                yield from prepared.undecided(case, own, place, user, spoken, alone)
             yield from _blocked(case, service, place, user, sessions, spoken)
             yield from _crowded(case, service, place, user, sessions, spoken)
 
@@ -99,9 +107,10 @@ def _blocked(
     doubtful = not waiting and bool(case.text(postgres.watching(case, place, user)))
     yield from _queued(case, service, place, user, waiting, roots, spoken)
     for root in sorted(roots, key=lambda one: -one.seconds):
-        idle = root.state.startswith("idle") or root.event == "Timeout:PgSleep"
+        idle = not holders.is_at_work(case, place, root)
         end = f"select pg_terminate_backend({root.pid})"
-        ends = holders.may_end(case, root.name) and not holders.is_upkeep(root)
+        ends = idle and holders.may_end(case, root.name)
+        wants = () if idle else case.missing((probes.CONNECTIONS,))
         table = re.search(r"\b(?:update|from|into|table)\s+([\w.\"]+)", root.query, re.IGNORECASE)
         yield Idea(
             "database-lock", case.database_of(place[1]) or service,
@@ -109,11 +118,14 @@ def _blocked(
             f"{table[1] if table else 'what'} that {len(waiting)} wait for",
             0.7 + 0.15 * bool(waiting) + 0.05 * idle + 0.05 * bool(spoken) - 0.2 * doubtful,
             f"pid {root.pid}, {root.name or root.user}" + (f", table {table[1]}" if table else ""),
-            lines(root.line, waiting[0].line if waiting else "", spoken), (),
+            lines(root.line, waiting[0].line if waiting else "", spoken),
+            wants or holders.unseen(case, place, root),
             (psql(place, end, user),) if ends else (), "its client begins the transaction again",
             ("set idle_in_transaction_session_timeout", "alert on transactions over a minute"),
-            holders.gone(place, user, root, clocked=holders.is_clocked(case, place, root)),
+            holders.gone(place, user, root, clocked=holders.is_clocked(case, place, root),
+                         calls=holders.calls(case, place, root)),
         )  # fmt: skip
+        yield from holders.waits(case, place, user, root, waiting, spoken)
         if ends:
             yield from holders.behind(case, place, user, root, len(waiting), spoken)
         known_one = root.name in case.programs and ends
@@ -134,7 +146,9 @@ def _queued(
     at_work = {one.pid for one in roots if one.state == "active"}
     behind = {pid for one in waiting for pid in one.waits_for}
     for one in waiting:
-        if one.pid not in behind or not at_work & set(one.waits_for):
+        alone = bool(spoken) and _ALONE.match(one.query) is not None
+        waited_for = one.pid in behind or alone
+        if not waited_for or not at_work & set(one.waits_for):
             continue
         stop = f"select pg_cancel_backend({one.pid})"
         yield Idea(
@@ -147,32 +161,22 @@ def _queued(
 
 
 def _holding(
-    case: Case, service: str, place: Place, user: str, spoken: str, upkeep: set[str]
+    case: Case, service: str, place: Place, user: str, spoken: str, busy: set[str]
 ) -> Iterator[Idea]:
-    """Strong locks, and transactions that were prepared and forgotten."""
-    held, prepared = psql(place, _LOCKS, user), psql(place, _PREPARED, user)
-    wants = case.missing((held, prepared))
+    """Strong locks that somebody has."""
+    held = psql(place, _LOCKS, user)
     component = case.database_of(place[1]) or service
-    if wants:
+    if wants := case.missing((held,)):
         yield Idea("database-lock", component, "somebody may hold a table", 0.6, f"port {place[1]}",
                    lines(spoken), wants)  # fmt: skip
         return
     prevent = ("set idle_in_transaction_session_timeout", "alert on transactions over a minute")
-    for row in parse.table(case.text(prepared)):
-        if len(row) == 4 and parse.number(row[3]) >= PREPARED_SECONDS:
-            yield Idea(
-                "database-lock", component,
-                f"the prepared transaction {row[0]} was never ended", 0.85, row[0],
-                lines("|".join(row), spoken), (),
-                (psql(place, f"rollback prepared {postgres.literal(row[0])}", user),),
-                "its coordinator begins it again", prevent,
-            )  # fmt: skip
     strong = [row for row in parse.table(case.text(held)) if len(row) == 6 and row[0].isdigit()]
     strong = [row for row in strong if row[0] != "0" and "Exclusive" in row[3]]
     for row in strong:
         hard = row[3] in ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock")
         works = not hard and not row[2].startswith("idle in transaction")
-        if works or row[0] in upkeep or not holders.may_end(case, row[1]):
+        if works or row[0] in busy or not holders.may_end(case, row[1]):
             continue
         end = f"select pg_terminate_backend({row[0]})"
         yield Idea(
@@ -218,6 +222,7 @@ def _crowded(
     """Who has the most connections, and does nothing with them."""
     if not _FULL.search(spoken):
         return
+    yield from _waiting(case, place, user, sessions, spoken)
     idle: dict[str, list[Session]] = {}
     for one in sessions:
         if one.state.startswith("idle"):
@@ -235,15 +240,41 @@ def _crowded(
         f"select count(pg_terminate_backend(pid)) from pg_stat_activity where {condition} = "
         f"'{name}' and state like 'idle%' and pid <> pg_backend_pid()"
     )
-    fix = (case.restart(culprit),) if culprit else (psql(place, end, user),)
+    twin = pool.given_up(case, culprit) if culprit else ""
+    fix = case.restart(culprit) if culprit else psql(place, end, user)
+    fix = pool.stopped(case, culprit) if twin else fix
+    also = f", since {twin} took its place" if twin else ""
     yield Idea(
         "pool-exhausted", culprit or name or service,
-        f"{name} holds {len(most)} of {len(sessions)} connections and does nothing with them",
-        0.65 + 0.2 * (len(most) * 2 >= len(sessions)), f"{name}, pid {most[0].pid}",
-        lines(spoken, most[0].line), (), fix, "its client connects again",
+        f"{name} holds {len(most)} of {len(sessions)} connections and does nothing with them{also}",
+        0.65 + 0.2 * (len(most) * 2 >= len(sessions)) + 0.1 * bool(twin),
+        f"{name}, pid {most[0].pid}",
+        lines(spoken, most[0].line), pool.unseen(case, culprit) if culprit else (), (fix,),
+        fix.replace(" stop ", " start ") if twin else "its client connects again",
         ("give connections back", "limit the connections of each role", "alert on their number"),
         holders.fewer(place, user, f"{condition} = '{name}'", len(most)),
     )  # fmt: skip
+
+
+def _waiting(
+    case: Case, place: Place, user: str, sessions: list[Session], spoken: str
+) -> Iterator[Idea]:
+    """Whoever has the most connections may wait for somebody else."""
+    named = dict[str, list[Session]]()
+    for one in sessions:
+        named.setdefault(one.name or one.user, []).append(one)
+    most = max(named.values(), key=len, default=[])
+    if len(most) < awaited.LEAST:
+        return
+    if wants := case.missing((probes.CONNECTIONS,)):
+        yield Idea("pool-exhausted", case.brief.service, "those connected may wait for another",
+                   0.6, f"port {place[1]}", lines(spoken, most[0].line), wants)  # fmt: skip
+        return
+    name = postgres.literal(most[0].name or most[0].user)
+    whose = f"{'application_name' if most[0].name else 'usename'} = {name}"
+    proof = holders.fewer(place, user, whose, len(most))
+    pids = [holders.client(case, place, one) for one in most]
+    yield from awaited.kept_waiting(case, pids, place[1], len(most), spoken, proof)
 
 
 RULES = (database,)

@@ -20,6 +20,7 @@ _READS = re.compile(
     r"|ingest|import",
     re.IGNORECASE,
 )
+_PATTERN = re.compile(r"[*?\[]")
 _LEAVES_OUT = re.compile(r"exclu|ignor|skip|except|omit|blacklist|denylist|without", re.IGNORECASE)
 
 
@@ -44,9 +45,14 @@ def elsewhere(name: str) -> str:
     )
 
 
+def is_echo(case: Case, service: str, log: str) -> bool:
+    """Whether it reads its own log: who is started anew begins again with the next line."""
+    return any(_reading(case, service, log))
+
+
 def wants(case: Case, service: str, log: str) -> tuple[str, ...]:
     """What is to be seen before it can be said where the log was."""
-    if not list(_reading(case, service, log)):
+    if not is_echo(case, service, log):
         return ()
     return case.missing((elsewhere(PurePosixPath(log).name),))
 
@@ -62,9 +68,10 @@ def echoes(case: Case, service: str, log: str) -> Iterator[Echo]:
                 if not path or own == key:
                     continue
                 if value == log and _LOGS.search(own):
-                    for former in _former(case, log, pattern):
-                        fix = keeping(path), edits.changed(path, own, value, former)
-                        yield Echo(path, why, f"{own}={value}", fix, 0.04)
+                    former = list(_former(case, log, pattern))
+                    for place in former or _apart(case, service, log, pattern):
+                        fix = keeping(path), edits.changed(path, own, value, place)
+                        yield Echo(path, why, f"{own}={value}", fix, 0.04 if former else 0.0)
                 elif _LEAVES_OUT.search(own) and value and name not in value:
                     apart = next((x for x in (", ", ",", ";", ":", " ") if x in value), ",")
                     fix = keeping(path), edits.changed(path, own, value, f"{value}{apart}{name}")
@@ -76,16 +83,17 @@ def _reading(case: Case, service: str, log: str) -> Iterator[tuple[str, str]]:
     for _, values in case.sources(service):
         for whole, value in values.items():
             key = whole.rpartition(".")[2]
-            if not _READS.search(key) or _LEAVES_OUT.search(key) or value == log:
+            if _LEAVES_OUT.search(key) or value == log:
                 continue
             for part in re.split(r"[\s,;]+", value):
-                if part.startswith("/") and _is_read(log, part.rstrip("/")):
+                told = _READS.search(key) or _PATTERN.search(part)  # nobody writes by a pattern
+                if told and part.startswith("/") and _is_read(log, part.rstrip("/")):
                     yield key, part
                     return
 
 
 def _is_read(log: str, pattern: str) -> bool:
-    if re.search(r"[*?\[]", pattern):
+    if _PATTERN.search(pattern):
         return fnmatch(log, pattern)
     return pattern.count("/") > 1 and room.on(log, pattern)
 
@@ -97,3 +105,11 @@ def _former(case: Case, log: str, pattern: str) -> Iterator[str]:
         if path.startswith("/") and path != log and not _is_read(path, pattern):
             yield path
             return
+
+
+def _apart(case: Case, service: str, log: str, pattern: str) -> Iterator[str]:
+    """Where whoever may write anywhere can log instead."""
+    path = f"/var/log/{PurePosixPath(log).name}"
+    owners = [one.user for pid in case.pids(service) if (one := case.process(pid))]
+    if owners and set(owners) == {"root"} and path != log and not _is_read(path, pattern):
+        yield path

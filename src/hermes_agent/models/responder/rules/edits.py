@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_agent.models.responder.rules.sed import extended, replacement
+from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.versions import keeping, undo_of
 
@@ -16,7 +17,7 @@ _PAUSE = re.compile(
     r"|frequency|debounce",
     re.IGNORECASE,
 )
-_BOUND = re.compile(
+BOUND = re.compile(
     r"max|limit|bound|entries|capacity|cach|keep|ttl|expir|session|age|retain|retention|history"
     r"|buffer|backlog|lifetime|evict|recycle",
     re.IGNORECASE,
@@ -26,6 +27,8 @@ _ENDLESS = re.compile(
     r"-1|0+|none|null|unlimited|infinit[ey]|inf|never|off|9{5,}|\d{9,}", re.IGNORECASE
 )
 _TOLD = r"(?:default|usual|usually|normal|normally|was|recommended|typical|e\.g\.)\D{0,16}?"
+_AS_READ = {"true": "true|yes|on", "false": "false|no|off"}
+"""What is read as one word, whichever of these is written."""
 GUESS = {"pause": "1", "bound": "16"}
 """What is worth a try where nobody says what it should be."""
 
@@ -58,7 +61,8 @@ def changed(path: str, key: str, value: str, better: str) -> str:
     name = re.sub(r"\\?[-_]", "[-_]", extended(own))
     gap = "[\"']?[[:space:]]*[=: ][[:space:]]*[\"']?"
     name = rf"\b{name}" if re.match(r"\w", own) else name
-    text = f"s/({name}{gap}){extended(value)}([^0-9A-Za-z.]|$)/\\1{replacement(better)}\\2/I"
+    said = _AS_READ.get(value.lower(), extended(value))
+    text = f"s/({name}{gap})({said})([^0-9A-Za-z.]|$)/\\1{replacement(better)}\\3/I"
     return f"sed -i -E {shlex.quote(text)} {shlex.quote(path)}"
 
 
@@ -69,10 +73,18 @@ def without_pause(case: Case, service: str) -> Iterator[Edit]:
 
 def without_bound(case: Case, service: str) -> Iterator[Edit]:
     """Bounds that bind nothing, in files that were changed lately."""
-    lately = case.changed(service)
-    for edit in _odd(case, service, _BOUND, _ENDLESS, "bound"):
-        if edit.path in lately or edit.told:
+    written = lately(case, service)
+    for edit in _odd(case, service, BOUND, _ENDLESS, "bound"):
+        if edit.path in written or edit.told:
             yield edit
+
+
+def lately(case: Case, service: str) -> list[str]:
+    """Files of a service that were written lately, how it is started among them."""
+    definition = case.definition(service)
+    rows = [row.path for row in parse.sizes(case.text(probes.CHANGED))]
+    entry = [definition.path] if definition and definition.path in rows else []
+    return [*case.changed(service), *entry]
 
 
 def _odd(

@@ -1,9 +1,9 @@
 """How a program is started, and cannot be: an option that it does not know, a program that is not
-found by its name, a variable that nobody sets, an entry that the supervisor does not have."""
+found by its name, a variable that nobody sets."""
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.complaints import alike, read
@@ -13,7 +13,6 @@ from hermes_agent.models.responder.rules.ideas import (
     earlier,
     keeping,
     lines,
-    put_away,
     put_back,
     undo_of,
 )
@@ -24,8 +23,11 @@ from hermes_agent.models.responder.view.house import SYSTEM
 
 _OPTION = re.compile(
     r"(?:unrecogni[sz]ed|unknown|unexpected|invalid|illegal|bad|no such|unsupported|undefined"
-    r"|not defined|ambiguous|wasn't expected)\b.*?(?P<name>--?[A-Za-z][\w:+.-]*)"
-    r"|(?:invalid|illegal|unknown|unrecogni[sz]ed) option(?: --)? ?[\"'`\u2018](?P<short>\w)\b"
+    r"|not defined|ambiguous|wasn't expected|stray|not (?:know|understand|take|accept)\w*)\b"
+    r".*?(?<![\w-])(?P<name>--?[A-Za-z][\w:+.-]*)"
+    r"|(?:invalid|illegal|unknown|unrecogni[sz]ed) (?:option|switch|flag)(?: --)? ?"
+    r"[\"'`\u2018]?(?P<short>\w)\b"
+    r"|(?<![\w-])(?P<first>--[a-z][\w-]*)[\"']?:? (?:is )?(?:not an?|unknown|no such|unexpected)\b"
     r"|Found argument '(?P<found>-[^']+)'",
     re.IGNORECASE,
 )
@@ -38,16 +40,18 @@ _BARE = re.compile(
     r"|[Ee]xecutable (?:file )?[\"'`]?([\w.+-]+)[\"'`]? (?:was )?not found"
 )
 _SIMPLE = re.compile(r"[\w.,:%+-]+")
-_REFUSES = re.compile(r"error|CANT_REREAD", re.IGNORECASE)
-_NO_FOLDER = re.compile(r"directory named as part of the path (\S+) does not exist")
-_NO_USER = re.compile(r"[Ii]nvalid user name (\S+)")
 _MODULE = re.compile(r"No module named [\"']?([\w.]+)")
 _RUNS = re.compile(
     r"LD_|PATH$|PYTHON|PERL|RUBY|NODE_|JAVA_TOOL|GIT_|BASH_|ENV$|IFS$|SHELL$|EDITOR|PAGER|DYLD_"
 )
 """How variables are called that say which code is run."""
 _SIMPLE_VALUE = re.compile(r"[\w ./:@+=,?&-]*")
-REREAD = "supervisorctl reread"
+_GUARDS = re.compile(
+    r"tls|ssl|auth|secur|verif|cert|passw|token|secret|crypt|sandbox|read-?only|acl|restrict|deny"
+    r"|whitelist|allowlist|csrf|chroot|^--(?:user|group)$",
+    re.IGNORECASE,
+)
+"""How options are called that keep others out: nobody starts a service without them."""
 _VENV = re.compile(r"(.+)/lib/python[\d.]+/site-packages/")
 PREVENT = ("try a changed entry before it is rolled out",)
 
@@ -88,7 +92,8 @@ def option(case: Case) -> Iterator[Idea]:
         said = [line for line in case.troubles(service)[:6] if _OPTION.search(line)]
         for line in said[:1]:
             found = _OPTION.search(line)
-            name = (found["name"] or found["found"] or f"-{found['short']}") if found else ""
+            short = f"-{found['short']}" if found else ""
+            name = (found["name"] or found["found"] or found["first"] or short) if found else ""
             yield from _taken_out(case, service, name.rstrip(".:"), line)
 
 
@@ -101,14 +106,14 @@ def _taken_out(case: Case, service: str, name: str, line: str) -> Iterator[Idea]
             continue
         copy = earlier(case, path)
         given = _word(name, row)
-        mends = list[tuple[tuple[str, ...], float]]()
+        mends, most = list[tuple[tuple[str, ...], float]](), 0.55 if _GUARDS.search(name) else 1.0
         if copy.path and any(name in one for one in copy.changes):
             mends.append((put_back(path, copy.path), 0.92))
         elif meant := alike(name, known) if name.startswith("--") else "":
             mends.append((swapped(path, row, row.replace(name, meant, 1)), 0.88))
         else:
             mends += [
-                (swapped(path, row, row.replace(old, "", 1)), sure)
+                (swapped(path, row, row.replace(old, "", 1)), min(sure, most))
                 for old, sure in _with_value(row, given, line)
             ]
         for mend, sure in mends:
@@ -163,7 +168,8 @@ def _called(case: Case, service: str, name: str, line: str) -> Iterator[Idea]:
     close = alike(name, case.text(spelt).split()) if not there else ""
     for path, text in _texts(case, service):
         pattern = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w.=/-])")
-        row = next((x for x in text.splitlines() if pattern.search(x) and x[:1] != "#"), "")
+        rows = [x for x in text.splitlines() if x[:1] != "#" or x[:2] == "#!"]
+        row = next((x for x in rows if pattern.search(x)), "")
         if not row:
             continue
         copy = earlier(case, path)
@@ -327,74 +333,4 @@ def _is_of_variables(path: str) -> bool:
     return path.startswith(("/etc/default/", "/etc/sysconfig/")) or path.endswith("env")
 
 
-def unlisted(case: Case) -> Iterator[Idea]:
-    """The supervisor has no entry for the service of the alert, or for one that it needs: it was
-    renamed, put aside, never taken in, or cannot be read."""
-    known = {one.name for one in case.brief.services} | {case.brief.service}
-    if not case.supervised:
-        return
-    for service in (name for name in case.suspects if name in known):
-        if service in case.programs:
-            continue
-        look = _entries(service)
-        wants = case.missing((look, REREAD))
-        files = [row for row in case.text(look).splitlines() if row.startswith("/")]
-        if wants:
-            yield Idea("service-crash", service, f"the supervisor has no entry for {service}", 0.66,
-                       service, lines(case.text(probes.STATUS).splitlines()[0]), wants)  # fmt: skip
-        elif files:
-            yield from _taken_in(case, service, files)
-
-
-def _entries(service: str) -> str:
-    return (
-        f"grep -rlsF -- {shlex.quote(f'[program:{service}]')} /etc /opt /srv /root /home "
-        "/var/backups /var/tmp /var/lib/supervisor 2>/dev/null | head -n 10"
-    )
-
-
-def _taken_in(case: Case, service: str, files: Sequence[str]) -> Iterator[Idea]:
-    answer = case.look(REREAD)
-    refused = next(answer.having(_REFUSES.pattern), "") if answer is not None else ""
-    taken = parse.files(case.text(probes.PROGRAMS))
-    folder = next((str(PurePosixPath(path).parent) for path in taken), "/etc/supervisor/conf.d")
-    files = sorted(files, key=lambda path: not path.startswith(f"{folder}/"))
-    here = [path for path in files if path in taken]
-    mend: tuple[str, ...] = ()
-    undo, place = "", (here or files)[0]
-    if refused:
-        mend, undo = _readable(case, place, refused)
-    elif not here:
-        goal = f"{folder}/{service}.conf"
-        mend = (f"cp -p {shlex.quote(files[0])} {shlex.quote(goal)}",)
-        undo = f"{put_away(goal)}; supervisorctl update {shlex.quote(service)}"
-    if refused and not mend:
-        yield Idea("bad-config", service, f"the supervisor cannot read {place}", 0.55, place,
-                   lines(refused), earlier(case, place).wants)  # fmt: skip
-        return
-    yield Idea(
-        "bad-config" if refused else "service-crash", service,
-        f"the supervisor has no entry for {service}: it is in {place}", 0.9, place,
-        lines(refused, *(answer.lines if answer else ()), *files), earlier(case, place).wants,
-        (*mend, REREAD, f"supervisorctl update {shlex.quote(service)}", case.restart(service)),
-        undo, PREVENT,
-    )  # fmt: skip
-
-
-def _readable(case: Case, place: str, refused: str) -> tuple[tuple[str, ...], str]:
-    """What makes an entry readable that the supervisor refuses."""
-    if gone := _NO_FOLDER.search(refused):
-        folder = str(PurePosixPath(gone[1]).parent)
-        return (f"mkdir -p {shlex.quote(folder)}",), f"rmdir {shlex.quote(folder)}"
-    copy = earlier(case, place)
-    if copy.path:
-        return put_back(place, copy.path), undo_of(place)
-    if user := _NO_USER.search(refused):
-        used = [one.settings.get("user", "") for one in case.definitions.values()]
-        others = [one for one in used if one and one != user[1]]
-        row = f"user={user[1]}"
-        return swapped(place, row, f"user={others[0]}" if others else f";{row}"), undo_of(place)
-    return (), ""
-
-
-RULES = (option, bare, module, variable, unlisted)
+RULES = (option, bare, module, variable)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import echoes, edits, pieces, room
+from hermes_agent.models.responder.rules import echoes, edits, hoards, levels, pieces, room
 from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
@@ -29,26 +29,12 @@ SLOW_LINES, SLOW_SECONDS = 8, 2 * 86_400.0
 """Lines from which on it can be told how fast a log grows, and the time in which it may not fill
 its file system."""
 _LOG_KEY = re.compile(r"log(?!in)|journal_?file|access|output", re.IGNORECASE)
-_LEVEL_KEY = re.compile(r"level|verbos|debug|trace|severity|(?:^|_)log$", re.IGNORECASE)
-_LOUD = re.compile(
-    r"debug\d?|trace|true|on|yes|all|verbose|everything|[5-9]|[1-9]\d+", re.IGNORECASE
-)
-_WITNESS = re.compile(r"audit|secur", re.IGNORECASE)
-"""What is written down for those who ask later who did what: it is not made less."""
-_NUMBERS = {"7": "4", "8": "4", "9": "4", "10": "30"}
-"""Levels by number, of syslog and of Python, that tell everything, and those of warnings."""
-_QUIET = {
-    "log_statement": "none", "log_min_messages": "warning", "log_min_error_statement": "error",
-    "log_min_duration_statement": "-1", "log_min_duration_sample": "-1", "log_duration": "off",
-    "log_autovacuum_min_duration": "-1", "log_temp_files": "-1", "log_connections": "off",
-    "log_disconnections": "off", "log_parser_stats": "off", "log_executor_stats": "off",
-    "log_planner_stats": "off", "log_replication_commands": "off", "log_lock_waits": "off",
-    "error_log": "error", "rewrite_log": "off", "log_queries": "off", "slow_query_log": "off",
-    "general_log": "off", "log_error_verbosity": "default",
-}  # fmt: skip
-"""What well-known programs are set to where nobody wants to hear more."""
 _LOUD_LINE = re.compile(r"\b(DEBUG|TRACE|VERBOSE)\b", re.IGNORECASE)
-_FLAG = re.compile(r" --?(debug|verbose|trace|vv+)(?= |$)", re.IGNORECASE)
+_FLAG = re.compile(
+    r" --?(debug|verbose|trace|vv+|chatty|loud|talkative|xtrace|very-verbose|log-(?:all|everything|"
+    r"requests|queries|sql|bodies))(?= |$)",
+    re.IGNORECASE,
+)
 _AGAIN = re.compile(
     r"error|fail|cannot|could not|retry|again|invalid|unexpected|expect|refus|reject|bad|unable"
     r"|exception|warn|malformed|corrupt|parse|decode|skipp",
@@ -203,7 +189,7 @@ def _quietened(
         yield idea(echo.why, 0.92 + echo.sure, fix, echo.undo, echo.row)
     if _AGAIN.search(told):
         wants += pieces.seeking(case, writer, told)
-        for odd in edits.without_pause(case, writer):
+        for odd in hoards.pauses(case, writer):
             fix = (*odd.fix, *started_anew(case, writer, odd.path))
             yield idea(f"{odd.key} is {odd.value}, so that it makes no pause", 0.88, fix, odd.undo)
     for path in _work(case, writer, told, log):
@@ -215,7 +201,8 @@ def _quietened(
     yield from _asked_too_much(case, writer, claim, log, told, emptied, less)
     wants += case.missing((probes.CLIENTS,))
     yield Idea("log-flood", writer, claim, 0.9 - less, log, lines(told, *evidence), tuple(wants))
-    yield idea("it is started anew", 0.86, (case.restart(writer),), "")
+    if not echoes.is_echo(case, writer, log):
+        yield idea("it is started anew", 0.86, (case.restart(writer),), "")
 
 
 def calm(log: str) -> str:
@@ -266,37 +253,25 @@ def loud(case: Case, service: str) -> Iterator[tuple[str, str, str]]:
     for path, values in case.sources(service):
         for key, value in values.items():
             own = key.rpartition(".")[2]
-            quiet = _quiet(key, value)
-            if path and quiet:
+            quiet = levels.quieter(key, value)
+            flagged = value == "true" and _FLAG.search(f" --{own}") is not None
+            if path and quiet and not (flagged and own not in case.content(path)):
                 said = value.strip("'\" ")
-                better = re.sub(r"\S+$", quiet, said)  # a level may stand behind a place
-                yield path, f"{own} {value}", edits.changed(path, own, said, better)
+                yield path, f"{own} {value}", edits.changed(path, own, said, quiet)
     for path in case.wrappers(service):
         traced = re.search(r"^(set -\w*x\w*|#!.*sh -\w*x\w*)\s*$", case.content(path), re.MULTILINE)
         if traced:
             off = f"sed -i -E '/^set -\\w*x/d; 1s/ -\\w*x\\w*$//' {shlex.quote(path)}"
             yield path, traced[0].strip(), off
+        rows = [x for x in case.content(path).splitlines() if not x.lstrip().startswith("#")]
+        flags = [found for row in rows if (found := _FLAG.search(row))]
+        for only in flags if len(flags) == 1 else ():
+            off = f"sed -i --follow-symlinks -E 's/{only[0]}( |$)/\\1/' {shlex.quote(path)}"
+            yield path, only[0].strip(), off
     definition = case.definition(service)
     if definition is not None and (flag := _FLAG.search(definition.command)):
         own = shlex.quote(definition.path)
         yield definition.path, flag[0].strip(), f"sed -i -E '/^command/s/{flag[0]}( |$)/\\1/' {own}"
-
-
-def _quiet(key: str, value: str) -> str:
-    """What a setting should be by which too much is said; empty where it is quiet."""
-    own, said = key.rpartition(".")[2].lower().replace("-", "_"), value.strip("'\" ")
-    last = re.split(r"\s+", said)[-1].lower()
-    if own in _QUIET:
-        loud = re.fullmatch(r"all|mod|ddl|on|0|1|debug\d?|info|log|notice|verbose", last)
-        same = last == _QUIET[own] or (own == "error_log" and last in ("info", "notice"))
-        return _QUIET[own] if loud and not same else ""
-    if not _LEVEL_KEY.search(key) or _WITNESS.search(key) or not _LOUD.fullmatch(said):
-        return ""
-    if re.search(r"level|severity", own) and said.isdigit():
-        return _NUMBERS.get(said, "")
-    if said.lower() in ("true", "on", "yes"):
-        return "" if own.endswith("log") else "false"
-    return "1" if said.isdigit() else "info"
 
 
 def _work(case: Case, service: str, told: str, log: str) -> list[str]:
@@ -360,7 +335,7 @@ def _eager(
     unread = case.missing(probes.show(path) for path in case.configs(owner)[:2])
     if unread:
         yield replace(known, wants=unread)
-    for edit in edits.without_pause(case, owner):
+    for edit in hoards.pauses(case, owner, asks=True):
         fix = (*edit.fix, *anew(case, owner, edit.path), "sleep 1", *emptied)
         why = f"{known.claim}: {edit.key} is {edit.value}"
         yield replace(known, score=0.92 - less, locus=f"{edit.path}, {log}", fix=fix, claim=why,

@@ -75,7 +75,8 @@ def family(service: str) -> str:
 
 
 def previous(rows: Sequence[parse.FileRow], name: str) -> tuple[parse.FileRow | None, str]:
-    """The row of a release among others, and the one before it of the same kind."""
+    """The row of a release among others, and the one before it of the same kind; never one that
+    is newer by its number."""
     rows = [row for row in rows if row.own not in (".", "..") and not row.mode.startswith("l")]
     own = next((row for row in rows if row.own == name), None)
     suffix = re.sub(r"\d+", "", PurePosixPath(name).suffix if "." in name else "")
@@ -91,7 +92,7 @@ def previous(rows: Sequence[parse.FileRow], name: str) -> tuple[parse.FileRow | 
         numbered = [row for row in others if NUMBERED.fullmatch(row.own)]
         older = [row for row in numbered if is_before(row.own, name)]
         older.sort(key=lambda row: numbers(row.own))
-        others = older or others
+        others = older if numbered else others
     return own, others[-1].own if others else ""
 
 
@@ -241,9 +242,6 @@ def _is_of_code(line: str) -> bool:
     return re.search(r"\b\w*(?:Error|Exception)\b|Traceback|panic|undefined", line) is not None
 
 
-# another instance
-
-
 def _routed(case: Case) -> Iterator[Idea]:
     """Somebody led the traffic to another instance, and the former one still runs."""
     for front in case.services:
@@ -376,9 +374,11 @@ def _told(case: Case, service: str) -> Iterator[Idea]:
         spoken = next((line for line in troubles if _is_of_code(line)), "")
         score = 0.35 + 0.25 * bool(spoken) + 0.1 * bool(troubles) + 0.1 * bool(told)
         for path, row in list(_saying(case, look, f"{folder}/{before}"))[:2]:
+            lately = any(one.path == path for one in parse.sizes(case.text(probes.CHANGED)))
+            sure = 0.1 * bool(_SAYS.search(f"{path} {row}")) + 0.2 * lately
             yield Idea(
                 "bad-deploy", service, f"{name} of {service}, which {path} says, is worse than "
-                f"{before}", min(score + 0.1 * bool(_SAYS.search(f"{path} {row}")), 0.84), name,
+                f"{before}", min(score + sure, 0.84), name,
                 lines(spoken, told, own.line if own else "", *troubles[:1]), (),
                 (*swapped(path, row, row.replace(name, before)), case.restart(service)),
                 undo_of(path), PREVENT,

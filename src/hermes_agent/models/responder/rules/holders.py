@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from hermes_agent.models.responder.rules import awaited
 from hermes_agent.models.responder.rules.ideas import Idea, lines
 from hermes_agent.models.responder.rules.postgres import Place, Session, literal, psql
 from hermes_agent.models.responder.view import parse, probes
@@ -19,11 +20,6 @@ _NO = re.compile(r"(?i)false|no|off|0|never")
 _LEFT_ALONE = re.compile(
     r"(?:must|may|should) (?:not|never)|do not|don't|never|\bnot to be\b", re.IGNORECASE
 )
-_UPKEEP = re.compile(
-    r"\s*(?:create (?:unique )?index|reindex|vacuum|cluster|alter table|refresh materialized|copy"
-    r"|analyze|create table)\b",
-    re.IGNORECASE,
-)
 PREVENT = ("let jobs work in small steps, with a lock_timeout", "let jobs give up after a while")
 
 
@@ -35,16 +31,24 @@ def _alike(session: Session) -> str:
     )
 
 
-def gone(place: Place, user: str, session: Session, *, clocked: bool = False) -> str:
+def gone(
+    place: Place, user: str, session: Session, *, clocked: bool = False, calls: bool = False
+) -> str:
     """A look that fails where the same is begun again by somebody of the same name; what is begun
-    by the clock may be so with the next minute."""
+    by the clock may be so with the next minute. Who `calls` somebody else while it holds a lock
+    must be back, too: it may not even have noticed that its session was ended."""
     busy = "" if session.state == "idle" else "and state <> 'idle' "
     count = (
         f"select count(*) from pg_stat_activity where {_alike(session)} {busy}and "
         "now() - coalesce(xact_start, state_change) > interval '1 second'"
     )
     wait = f"$((65 + {WAIT} - $(date +%-S)))" if clocked else str(WAIT)
-    return f'sleep {wait}; test "$({psql(place, count, user)})" = 0'
+    ended = f'sleep {wait}; test "$({psql(place, count, user)})" = 0'
+    if not calls:
+        return ended
+    own = f"application_name = {literal(session.name)} and usename = {literal(session.user)}"
+    back = psql(place, f"select count(*) from pg_stat_activity where {own}", user)
+    return f'{ended} && test "$({back})" != 0'
 
 
 def is_clocked(case: Case, place: Place, session: Session) -> bool:
@@ -62,6 +66,39 @@ def client(case: Case, place: Place, session: Session) -> int:
         if session.port.isdigit() and (found := mine.search(line)):
             return int(found[1])
     return 0
+
+
+def _pid(case: Case, place: Place, session: Session) -> int:
+    """The process of whoever began a transaction and does nothing in it now."""
+    if not session.state.startswith("idle in transaction"):
+        return 0
+    program = case.programs.get(session.name)
+    return client(case, place, session) or (program.pid if program is not None else 0)
+
+
+def unseen(case: Case, place: Place, session: Session) -> tuple[str, ...]:
+    """Looks at what a service may wait for while it holds a lock and does nothing."""
+    idle = session.state.startswith("idle in transaction")
+    if idle and (session.port.isdigit() or session.name in case.programs):
+        return awaited.unseen(case, _pid(case, place, session), place[1])
+    return ()
+
+
+def calls(case: Case, place: Place, session: Session) -> bool:
+    """Whether a service asks another one while it holds a lock."""
+    pid = _pid(case, place, session)
+    return bool(pid and _of(case, pid) and awaited.asks(case, pid, place[1]))
+
+
+def waits(
+    case: Case, place: Place, user: str, root: Session, waiting: Sequence[Session], spoken: str
+) -> Iterator[Idea]:
+    """It waits itself for somebody who does not answer."""
+    if pid := _pid(case, place, root):
+        held = f"{root.name or root.user} holds what {len(waiting)} wait for"
+        evidence = (root.line, waiting[0].line if waiting else "", spoken)
+        proof = gone(place, user, root, calls=True)
+        yield from awaited.while_it_holds(case, pid, place[1], held, evidence, proof)
 
 
 def owner(case: Case, place: Place, found: Sequence[Session]) -> str:
@@ -134,11 +171,15 @@ def may_end(case: Case, name: str) -> bool:
     return name not in case.services or _LEFT_ALONE.search(case.about(name)) is None
 
 
-def is_upkeep(session: Session) -> bool:
-    """Whether it works on what nobody would begin again lightly: an index, a table that is written
-    anew, a copy of all. It ends by itself, and whether it is to be ended is for people to say."""
-    at_work = session.state == "active" and not session.event.startswith(("Timeout:", "Client:"))
-    return at_work and (session.name == "pg_dump" or _UPKEEP.match(session.query) is not None)
+def is_at_work(case: Case, place: Place, session: Session) -> bool:
+    """Whether it does something right now for somebody: that may be their work, and is not ended
+    for them. Who waits for the clock does not, nor whose client is gone or halted."""
+    if session.state != "active" or session.event.startswith("Timeout:"):
+        return False
+    asks = case.process(client(case, place, session))
+    left = rf"(?m)^CLOSE-WAIT\s.*:{place[1]}\s+\S*:{re.escape(session.port)}\s"
+    gone = re.search(left, case.text(probes.CONNECTIONS)) is not None
+    return not gone and not (asks is not None and asks.state.startswith("T"))
 
 
 def is_older(process: parse.Process, root: Session) -> bool:

@@ -49,6 +49,10 @@ class Idea(Struct, frozen=True):
     is undone at once."""
     piles: str = ""
     """A folder from which things were moved: it must not grow again when the checks ask."""
+    bound: int = 0
+    """How much may be kept after it, by a guess: to come to that is no growth without end."""
+    root: str = ""
+    """Of what took others with it: which kind of cause it was at first."""
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:

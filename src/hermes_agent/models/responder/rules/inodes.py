@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from hermes_agent.models.responder.rules import crowds, hoards, room, shelves, strays
+from hermes_agent.models.responder.rules.config import swapped
 from hermes_agent.models.responder.rules.flood import started_anew
 from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.rules.load import anew
@@ -30,6 +31,8 @@ _WORK = re.compile(
 """Passing files that may be work which waits, or what somebody put there: they are moved, never
 deleted."""
 AGES = (("-mmin +60", 0.0), ("-mmin +5", 0.05))
+_WORKED_ON = re.compile(r"https?://\S+.*(?:&&|;|(?<!\|)\|(?!\|))\s*\S")
+"""A page that is fetched for what comes next in the line."""
 
 
 def no_inodes(case: Case) -> Iterator[Idea]:
@@ -169,16 +172,35 @@ def _all_of(known: Idea, folder: str, passing: bool) -> Iterator[Idea]:
 
 
 def _some_of(case: Case, known: Idea, folder: str, mount: str) -> Iterator[Idea]:
-    """The kind of which there are most, where it is seen that they are not what people keep."""
+    """The kind of which there are most, where it is seen that they are not what people keep; with
+    an end to the fetching of a page of which each copy was kept."""
+    most = next(iter(crowds.kinds(case, folder)), None)
+    if most is not None and most.ending == crowds.NUMBERED:
+        wants = case.missing((probes.mentions(crowds.FETCHES), probes.JOBS))
+        if wants:
+            yield replace(known, wants=(*known.wants, *wants))
+            return
     for kind, why in crowds.may_go(case, crowds.kinds(case, folder), folder, mount):
         said = crowds.told(case, kind, folder, mount)
         for age, less in AGES:
-            yield replace(
+            moved = replace(
                 known, score=known.score + 0.04 - less, fix=_moved(folder, f"{kind.filter} {age}"),
                 claim=f"{known.claim}: {kind.count} such as {kind.sample}; {why[:120]}",
                 evidence=(*known.evidence[:2], *lines(said or kind.line)),
                 undo=f"{room.ASIDE}/moved-from.txt tells where each of them was",
             )  # fmt: skip
+            yield moved
+            for path, row in crowds.fetches(case, kind):
+                if _WORKED_ON.search(row):
+                    continue
+                new = row.replace(crowds.FETCHES, f"{crowds.FETCHES}-O /dev/null ", 1)
+                yield replace(
+                    moved, score=moved.score + 0.04, fix=(*swapped(path, row, new), *moved.fix),
+                    claim=f"{known.claim}: {kind.count} such as {kind.sample}, copies of a page "
+                    f"that {path} has fetched again and again", locus=f"{folder}, {path}",
+                    evidence=(*known.evidence[:2], *lines(row)), undo=undo_of(path),
+                    prevent=("let a fetched page go where nobody reads it", *known.prevent[1:]),
+                )  # fmt: skip
 
 
 def _from_its_source(case: Case, cleared: list[Idea], service: str, folder: str) -> Iterator[Idea]:

@@ -17,10 +17,13 @@ TOOLS = (
     r"-o -iname '*issue*' -o -iname '*acme*' -o -iname '*sign*' -o -iname '*tls*' -o -iname '*ssl*'"
     r" -o -iname '*pki*' -o -iname '*mkca*' -o -iname 'ca' -o -iname 'ca[-._]*' "
     r"-o -iname '*[-_]ca' -o -iname '*[-_]ca.*' \) 2>/dev/null | head -n 8 | "
-    'while read -r f; do echo "==> $f <=="; head -n 60 "$f"; done'
+    'while read -r f; do echo; echo "==> $f <=="; head -n 60 "$f"; done'
 )
 """Scripts that may make certificates."""
-_MAKES = re.compile(r"openssl|certbot|acme|step ca|cfssl|lego|x509|CertificateBuilder")
+_MAKES = re.compile(
+    r"openssl[\"', ]+(?:req|x509|ca)\b|certbot|acme|step ca|cfssl|lego|CertificateBuilder|certtool"
+    r"|mkcert|easyrsa|keytool"
+)
 _ROLES = (
     ("key", re.compile(r"key", re.IGNORECASE)),
     ("days", re.compile(r"days?|valid|lifetime", re.IGNORECASE)),

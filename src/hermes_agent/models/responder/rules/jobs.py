@@ -14,18 +14,18 @@ from hermes_agent.models.responder.rules.ideas import (
     Idea,
     earlier,
     lines,
-    put_away,
     put_back,
-    taken_out,
     undo_of,
 )
 from hermes_agent.models.responder.rules.tables import PREVENT, WAIT
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case, paths_in
-from hermes_agent.models.responder.view.house import LOG
+from hermes_agent.models.responder.view.house import CODE, LOG
 
 _DAEMON = re.compile(r"(?:^|/)(?:cron|crond|fcron|anacron|supercronic)$")
-_PUT_OUT = re.compile(r"^\s*#.*?((?:@\w+|(?:[\d*/,-]+\s+){5})\s*\S.*)$")
+_PUT_OUT = re.compile(
+    r"^\s*#.*?(?<![\w@*/,])((?:@[a-z]+\s+|(?:[\d*][\d*/,-]*\s+){3}(?:[\w*][\w*/,-]*\s+){2})\S.*)$"
+)
 _AGED = re.compile(
     r"\bstat\b|-mmin|-mtime|-newer|date -r|\bage\b|\bold\b|stale|fresh|overdue|outdated|\blate\b"
 )
@@ -40,8 +40,6 @@ _OF_ANYBODY = ("/home/", "/var/lib/", "/run/")
 _ANY = f"{crontabs.FOLDER}/x"
 _LAST = 6
 """Lines that a job said last, and other jobs that are looked at."""
-_AT_WORK = re.compile(r"still (?:at work|running)|already running|lock", re.IGNORECASE)
-_LOCK = re.compile(r"(/(?:run|var/run|var/lock|tmp|var/lib)/[\w./-]*(?:lock|pid)[\w.-]*)")
 
 
 def missed(case: Case) -> Iterator[Idea]:
@@ -71,7 +69,6 @@ def _wrong(case: Case, name: str, job: Job) -> Iterator[Idea]:
     yield from tables.table(case, name, job, _said(case, job))
     yield from scripts.script(case, name, job, _said(case, job))
     yield from _forbidden(case, name, job)
-    yield from _locked(case, name, job)
     yield from _held(case, name, job)
     yield from _lacking(case, name, job)
     yield from _otherwise(case, name, job)
@@ -168,8 +165,10 @@ def _taken_out(case: Case, name: str) -> Iterator[Idea]:
         path, _, rest = line.partition(":")
         row = rest.partition(":")[2]
         there = path if path.startswith(("/etc/cron", "/var/spool/cron")) else _ANY
-        jobs = crontabs.jobs({there: [row]})
-        if not jobs or path.startswith((f"{crontabs.FOLDER}/", *_OF_ANYBODY)) or not jobs[0].user:
+        jobs = [one for one in crontabs.jobs({there: [row]}) if not crontabs.misread(one.times)]
+        if not jobs or not jobs[0].user or CODE.search(path):
+            continue
+        if path.startswith((f"{crontabs.FOLDER}/", *_OF_ANYBODY)):
             continue
         new = shlex.quote(f"{crontabs.FOLDER}/{crontabs.legal(PurePosixPath(path).name, name)}")
         yield Idea(
@@ -187,7 +186,8 @@ def taken_over(path: str, new: str) -> str:
 
 
 def _script_of(table: str, row: str) -> str:
-    found = crontabs.jobs({table: [row]})
+    """What a line begins; nothing where it only looks like one."""
+    found = [one for one in crontabs.jobs({table: [row]}) if not crontabs.misread(one.times)]
     return (found[0].script or found[0].program) if found else ""
 
 
@@ -235,37 +235,6 @@ def _forbidden(case: Case, name: str, job: Job) -> Iterator[Idea]:
         )  # fmt: skip
 
 
-def _locked(case: Case, name: str, job: Job) -> Iterator[Idea]:
-    """A lock of a run that is gone."""
-    said = next((line for line in _said(case, job) if _AT_WORK.search(line)), "")
-    if not said or not job.script:
-        return
-    wants = case.missing((probes.show(job.script),))
-    for path in dict.fromkeys(_LOCK.findall(f"{said}\n{case.text(probes.show(job.script))}")):
-        content = case.look(probes.show(path))
-        wants += case.missing((probes.show(path), probes.holders(path)))
-        number = re.search(r"\d{1,8}", content.output) if content and content.ok else None
-        holder = case.process(int(number[0])) if number else None
-        if (
-            wants
-            or content is None
-            or not content.ok
-            or parse.holders(case.text(probes.holders(path)))
-        ):
-            continue
-        if holder is not None and job.script in holder.command:
-            continue
-        yield Idea(
-            "job-missed", name, f"{path} is the lock of a run of {name} that is gone", 0.92, path,
-            lines(said, *content.lines), (), (put_away(path), WAIT),
-            taken_out(path), PREVENT,
-        )  # fmt: skip
-    if wants:
-        yield Idea(
-            "job-missed", name, f"{name} waits for an earlier run", 0.6, name, lines(said), wants
-        )
-
-
 def _held(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """A run that was halted, or hangs, holds the lock that the next ones want."""
     script = case.content(job.script) if job.script else ""
@@ -276,7 +245,7 @@ def _held(case: Case, name: str, job: Job) -> Iterator[Idea]:
             continue
         pids = list(dict.fromkeys(parse.holders(case.text(probes.holders(path)))))
         yield from _at_work(case, name, job, path, pids)
-    for path in dict.fromkeys(_LOCK.findall(script)):
+    for path in dict.fromkeys(scripts.LOCK.findall(script)):
         if wants := case.missing((probes.show(path),)):
             yield Idea("job-missed", name, f"a run of {name} may hold {path}", 0.5, path,
                        lines(job.line), wants)  # fmt: skip
@@ -372,8 +341,11 @@ def _otherwise(case: Case, name: str, job: Job) -> Iterator[Idea]:
         if not path or path == "/etc/crontab":
             continue
         copy = earlier(case, path)
+        before = [one[2:] for one in copy.changes if one[0] == "<"]
         if not copy.path and not copy.wants:
             continue
+        if path == job.table and before and not crontabs.jobs({path: before}):
+            continue  # that is no table
         said = next((line for line in _said(case, job) if case.recent(line)), "")
         fix = (*put_back(path, copy.path), f"touch {shlex.quote(path)}", WAIT) if copy.path else ()
         yield Idea(

@@ -73,7 +73,13 @@ def anew(case: Case) -> Iterator[Idea]:
 def _behind(case: Case, service: str) -> list[str]:
     """Services on this machine that it reaches for, by its settings."""
     ports = {one.port for one in targets(case, service)}
-    return [name for name in case.services if name != service and ports & set(case.ports(name))]
+    return [
+        name
+        for name in case.services
+        if name != service
+        and any(case.listens(name, port) or not _heard(case, port)
+                for port in ports & set(case.ports(name)))
+    ]  # fmt: skip
 
 
 def _own_ports(case: Case, service: str) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from hermes_agent.models.responder.rules import edits, hoards, strays, waiting
+from hermes_agent.models.responder.rules.flood import started_anew
 from hermes_agent.models.responder.rules.ideas import Copy, Idea, earlier, lines
 from hermes_agent.models.responder.rules.load import anew, line_of, since_changed
 from hermes_agent.models.responder.rules.said import told
@@ -28,6 +29,12 @@ _OPENS = re.compile(
 )
 """Settings that may have files or connections stay open."""
 _GROWN = 1.02
+_RELIEVED = re.compile(r"requests?|jobs?|tasks?|recycl|connections_per|per_child", re.IGNORECASE)
+SOON = "8"
+"""Pieces of work after which a worker is relieved, where nobody says: so that it is soon seen
+whether that helps."""
+CALM_SECONDS = 60
+"""What is worth a try for one that asks without end, where nobody says how often it should."""
 _BIG = 40_000
 """Kilobytes from which on a process may be one that leaks."""
 
@@ -62,13 +69,23 @@ def leaking(case: Case) -> Iterator[Idea]:
             if score >= 0.6:
                 yield from since_changed(case, known, service)
                 yield from _unbound(case, known, service)
+                yield from _looked_into(case, known, service)
                 yield from _refused(case, known, service)
                 yield from _fed(case, known, service)
 
 
 def _unbound(case: Case, known: Idea, service: str) -> Iterator[Idea]:
-    """A bound was taken away lately, and nothing was kept of how it was."""
-    for edit in edits.without_bound(case, service):
+    """A bound was taken away lately, or is many times what others have, and nothing was kept of how
+    it was."""
+    others = [one for one in case.services if one != service]
+    unread = case.missing(
+        probes.show(path) for one in (service, *others[:3]) for path in case.configs(one)[:2]
+    )
+    if unread:
+        yield replace(known, wants=(*known.wants, *unread), fix=())
+    found = [*edits.without_bound(case, service), *hoards.unlike(case, service)]
+    found = [replace(one, better=SOON) if _may_be_sooner(one) else one for one in found]
+    for edit in (*found, *hoards.loosened(case, service)):
         if earlier(case, edit.path).path:
             continue
         yield replace(
@@ -77,7 +94,44 @@ def _unbound(case: Case, known: Idea, service: str) -> Iterator[Idea]:
             evidence=(*known.evidence[:2], *lines(line_of(case, edit.path, edit.key))),
             fix=(*edit.fix, *anew(case, service, edit.path)), undo=edit.undo,
             prevent=("refuse a bound that binds nothing", *known.prevent[1:]),
+            bound=int(edit.better) if not edit.told and edit.better.isdigit() else 0,
         )  # fmt: skip
+
+
+def _may_be_sooner(edit: edits.Edit) -> bool:
+    """Whether it says after how much work somebody is relieved, and nobody says how much that
+    should be."""
+    return not edit.told and _RELIEVED.search(edit.key) is not None and edit.better.isdigit()
+
+
+def _looked_into(case: Case, known: Idea, service: str) -> Iterator[Idea]:
+    """Somebody had more kept lately than the work needs, to look into a fault; or what nobody uses
+    any more stays for hours."""
+    for one in hoards.switches(case, service):
+        if not earlier(case, one.path).path:
+            yield replace(
+                known, score=min(0.93, known.score + 0.03), locus=f"{one.path}: {one.row.strip()}",
+                claim=f"{known.claim}, since {one.told}",
+                evidence=(*known.evidence[:2], *lines(one.row)),
+                fix=(*one.fix, *anew(case, service, one.path)), undo=one.undo,
+                prevent=("switch off what was for a look", *known.prevent[1:]),
+            )  # fmt: skip
+    yield from _lingering(case, known, service)
+
+
+def _lingering(case: Case, known: Idea, service: str) -> Iterator[Idea]:
+    """What nobody uses stays for hours."""
+    for edit in hoards.lingering(case, service):
+        if not earlier(case, edit.path).path:
+            row = line_of(case, edit.path, edit.key)
+            yield replace(
+                known, score=min(0.96, known.score + 0.02 + 0.02 * edit.told),
+                locus=f"{edit.path}: {row.strip()}",
+                claim=f"{known.claim}: {edit.key} is {edit.value} in {edit.path}",
+                evidence=(*known.evidence[:2], *lines(row)),
+                fix=(*edit.fix, *started_anew(case, service, edit.path)), undo=edit.undo,
+                prevent=("let what is idle go after seconds", *known.prevent[1:]),
+            )  # fmt: skip
 
 
 def _refused(case: Case, known: Idea, service: str) -> Iterator[Idea]:
@@ -209,10 +263,12 @@ def _never_closed(case: Case, known: Idea, service: str, target: str) -> Iterato
     for idea in since_changed(case, known, service):
         if not idea.fix or _speaks_of(earlier(case, idea.locus), folder):
             yield idea
-    for one in hoards.switches(case, service, folder) if folder else ():
+    if target.startswith("socket:"):
+        yield from _lingering(case, known, service)
+    for one in hoards.switches(case, service, folder):
         yield replace(
             known, score=min(0.96, known.score + 0.03), locus=f"{one.path}: {one.row.strip()}",
-            claim=f"{known.claim}, most of them in {folder}, since {one.told}",
+            claim=f"{known.claim}, most as {folder or target}, since {one.told}",
             evidence=(*known.evidence[:1], *lines(one.row), *known.evidence[-1:]),
             fix=(*one.fix, *anew(case, service, one.path)), undo=one.undo,
         )  # fmt: skip
@@ -270,6 +326,23 @@ def _clinging(case: Case, service: str, said: str, have: int) -> Iterator[Idea]:
             yield known
             if not chain:
                 yield from since_changed(case, known, owner, service)
+                yield from _hasty(case, known, owner, service)
+
+
+def _hasty(case: Case, known: Idea, owner: str, service: str) -> Iterator[Idea]:
+    """Whoever holds on to it makes hardly any pause before it asks anew."""
+    if unread := case.missing(probes.show(path) for path in case.configs(owner)[:3]):
+        yield replace(known, wants=unread, fix=())
+    for edit in hoards.hasty(case, owner, CALM_SECONDS):
+        if not earlier(case, edit.path).path:
+            row = line_of(case, edit.path, edit.key)
+            fix = (*edit.fix, *anew(case, owner, edit.path), "sleep 1", case.restart(service))
+            yield replace(
+                known, score=min(0.97, known.score + 0.03), fix=fix, undo=edit.undo,
+                claim=f"{known.claim}: {edit.key} is {edit.value} in {edit.path}",
+                locus=f"{edit.path}: {row.strip()}", evidence=(*known.evidence[:2], *lines(row)),
+                prevent=("refuse a pause of nothing", *known.prevent[:1]),
+            )  # fmt: skip
 
 
 def _repeated(found: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import edits, pieces, room, strays
+from hermes_agent.models.responder.rules import hoards, pieces, room, strays
 from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import CROWD, Case
@@ -32,6 +32,9 @@ _BUSY = (
     r"too many|busy|overload|timed? ?out|\b(?:429|503|504)\b|rate.?limit|slots?\b|queue is full"
     r"|no free|all (?:workers|threads|connections)|at a time|backlog|throttl|try again later"
 )
+_CHANGES = re.compile(r"(?:\)|\[local\]) (?:ALTER|CREATE|REINDEX|VACUUM|CLUSTER|COPY|REFRESH|UPDATE"
+                      r"|INSERT|DELETE|MERGE)\b")  # fmt: skip
+"""What a process of a database is called that changes or copies what is in it."""
 _BACKEND = re.compile(
     r"postgres: (?:\d+/\w+: )?(?!.*(?:autovacuum|walwriter|checkpointer|writer|launcher"
     r"|archiver|walsender|startup|receiver|logger|collector))\S+ \S+ (\S+?)(?:\((\d+)\))? "
@@ -123,7 +126,9 @@ def _asking(
     case: Case, owner: str, process: parse.Process, told: str, evidence: tuple[str, ...], port: str
 ) -> Iterator[Idea]:
     """A query that does not come to an end: it is given up, and whoever asks it is ended where
-    nobody looks after that one. The database itself goes on."""
+    nobody looks after that one. The database itself goes on, and so does what changes it."""
+    if _CHANGES.search(process.command):
+        return
     wants = case.missing((probes.CLIENTS,))
     row = rf":{port}\s.*pid=(\d{{1,9}})" if port else r"(?!)"
     rows = re.finditer(row, case.text(probes.CLIENTS))
@@ -175,7 +180,7 @@ def _stuck(
     )  # fmt: skip
     yield known
     yield from since_changed(case, replace(known, wants=()), owner)
-    for edit in edits.without_pause(case, owner):
+    for edit in hoards.pauses(case, owner):
         yield replace(
             known, score=0.66, locus=edit.path, claim=f"{told}: {edit.key} is {edit.value}",
             evidence=(*evidence[:1], *lines(line_of(case, edit.path, edit.key))),

@@ -2,12 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.cascade import gave_up
 from hermes_agent.models.responder.rules.ideas import KEEP, Idea, lines, put_away, taken_out
-from hermes_agent.models.responder.rules.taken import holder_of, taken
+from hermes_agent.models.responder.rules.scripts import LOCK_CHARS
+from hermes_agent.models.responder.rules.taken import HOST, holder_of, taken
 from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import CODE, SYSTEM
@@ -15,9 +16,11 @@ from hermes_agent.models.responder.view.house import CODE, SYSTEM
 _LOCKED = re.compile(
     r"lock|pid ?file|\.pid\b|\.sock\b|another (?:\w+ )?(?:instance|process|copy|one)|"
     r"already (?:running|started|locked|active|exists)|file exists|EEXIST|EAGAIN|"
-    r"resource temporarily unavailable|in use by|held by|is it running|waiting for|"
+    r"resource temporarily unavailable|\bin use\b|held by|is it running|waiting for|"
     r"(?:other|previous|earlier) (?:instance|process|run|job)|has not finished|in progress|"
-    r"is busy|already at work|maintenance|taken by|somebody else|someone else|cannot acquire|"
+    r"\bbusy\b|at work\b|here already|maintenance|(?:taken|reserved|owned|claimed) by|"
+    r"some(?:body| ?one) else|cannot acquire|another .{1,40} running|did not finish|\bstale\b|"
+    r"marker|guard|(?:is|still) (?:present|in place|there)\b|claim|"
     r"(?:skip|paus|refus|wait|suspend|postpon)\w*\b.* (?:while|until|because|since)\b",
     re.IGNORECASE,
 )
@@ -27,12 +30,31 @@ _LOCK = re.compile(
     re.IGNORECASE,
 )
 _KEY = re.compile(r"lock|pid|sock|mutex|single", re.IGNORECASE)
+_SOFT = re.compile(
+    r"guard|busy|claim|mark|flag|hold|occup|running|maint|pause|owner", re.IGNORECASE
+)
+"""Settings of which some name a lock: what lies there must say whose it is."""
 _SPOKEN = re.compile(r"[\"'\s=(]((?:\.{0,2}/)?[\w.@+-]+(?:/[\w.@+-]+)*)")
 _NUMBER = re.compile(r"\d{1,8}")
-_PID = re.compile(r"\bpid\W{0,4}(\d{1,8})\b|^(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE)
+_PID = re.compile(
+    r"\b(?:pid|process)\W{0,4}(\d{1,8})\b|^(\d{1,8})\s*$", re.IGNORECASE | re.MULTILINE
+)
 _BARE = re.compile(r"[\"'\s=(]([\w@+-][\w.@+-]*\.(?:lock|lck|pid|sock|flag))\b")
 _INTERPRETERS = re.compile(
     r"(?:env|nohup|exec|python[\d.]*|node|ruby|perl|php|java|sh|bash|dash|as-app|setpriv|nice)$"
+)
+_TURNED_AWAY = re.compile(r"\b50[23]\b|unavailable|maintenance|in progress", re.IGNORECASE)
+_FRONTS = ("nginx", "apache2", "httpd", "haproxy", "caddy", "lighttpd", "openresty")
+_TEST = re.compile(r"(?<!!)(?<!! )-[ef]\s+[\"'{]?((?:/|\$document_root/)[\w./@+-]+)")
+_LISTENS = re.compile(r"(?m)^\s*(?:listen|bind)\s+(?:\S*:)?(\d{2,5})\b")
+_SIGNED = re.compile(r"\b(?:pid|process)\W{0,4}\d", re.IGNORECASE)
+_LEFT = re.compile(r"\b(?:pid|process)\W{0,4}\d|\A\s*\d{1,7}(?![\w:.,/-])", re.IGNORECASE)
+_MEANT = re.compile(r"until|do not|don't|on purpose|back (?:at|in|by|soon)", re.IGNORECASE)
+_HOST = re.compile(
+    r"\b(?:host(?:name)?|node|machine|server)[\"']?\s?[:=]\s?[\"']?(?P<told>[A-Za-z][\w.-]+)"
+    r"|(?<![\w.-])(?!(?:pid|process|port|since|at|started)\b)(?P<before>[A-Za-z][\w.-]+)[:@/]\d"
+    r"|\d@(?P<after>[A-Za-z][\w.-]+)",
+    re.IGNORECASE,
 )
 SOCKETS = "ss -lxp"
 MOST = 4
@@ -44,6 +66,7 @@ def locked(case: Case) -> Iterator[Idea]:
         spoken = [line for line in case.troubles(service)[:8] if _LOCKED.search(line)]
         spoken = spoken or list(case.said(service, _LOCKED.pattern))[:2]
         known = _known(case, service)
+        yield from _signed(case, service, spoken[:3], known)
         for line in spoken[:3]:
             named = [path for path in _named(case, service, line) if _LOCK.search(path)]
             placed, wants = _placed(case, service, line)
@@ -58,6 +81,65 @@ def locked(case: Case) -> Iterator[Idea]:
                 if more := case.missing(probes.show(path) for path in _code(case, service)):
                     yield Idea("stale-lock", service, f"{service} waits for a lock", 0.55, service,
                                lines(line), more)  # fmt: skip
+
+
+def _signed(
+    case: Case, service: str, spoken: Sequence[str], known: Sequence[str]
+) -> Iterator[Idea]:
+    """Files that may be anything, and say themselves whose they are: those that the last words of
+    what does not come up name, and those of settings that are called so."""
+    program, folder = case.programs.get(service), case.directory(service)
+    down = program is not None and not program.up
+    told = [(path, line) for line in case.troubles(service)[:3] if down for path in paths_in(line)]
+    told += [
+        (settings.whole(value, folder), spoken[0])
+        for key, value in case.settings(service).items()
+        if spoken and _SOFT.search(key.rpartition(".")[2]) and value.startswith(("/", "./"))
+    ]
+    own = (*case.configs(service), *case.wrappers(service), *case.command(service), *known)
+    odd = (*SYSTEM, "/etc/", "/opt/bin/")
+    for path, line in dict.fromkeys((path.rstrip(".,:;"), line) for path, line in told):
+        if path in own or path.startswith(odd) or CODE.search(path) or path.endswith(".log"):
+            continue
+        look = probes.show(path)
+        text = case.text(look)
+        if case.look(look) is None or (_SIGNED.search(text) and len(text) <= LOCK_CHARS):
+            yield from _unlocking(case, service, path, line, path in line)
+
+
+def marked(case: Case) -> Iterator[Idea]:
+    """Whoever is in front, or starts it, turns people away as long as a file is there, and that was
+    left by a process that is gone. Of one that does not say who left it, nothing is known."""
+    near = (case.brief.service, *case.needs(case.brief.service))
+    check = case.brief.check.command if case.brief.check else ""
+    asked = {str(port) for _, port, _ in case.urls(check)}
+    for service in case.suspects if _TURNED_AWAY.search(case.symptom) else []:
+        front = any(PurePosixPath(word).name in _FRONTS for word in case.command(service))
+        if not front and service not in near:
+            continue
+        texts = {
+            path: case.content(path) for path in [*case.configs(service), *case.wrappers(service)]
+        }
+        if front:
+            found = parse.files(case.text(probes.SITES))
+            texts |= {path: "\n".join(rows) for path, rows in found.items()}
+            if wants := case.missing((probes.SITES,)):
+                yield Idea("stale-lock", service, f"{service} may turn people away", 0.58, service,
+                           lines(case.symptom[-200:]), wants)  # fmt: skip
+        for text in texts.values():
+            heard = set(_LISTENS.findall(text))
+            for path, row in _tested(text) if not heard or not asked or heard & asked else ():
+                yield from _unlocking(case, service, path, row, True, mark=True)
+
+
+def _tested(text: str) -> Iterator[tuple[str, str]]:
+    """Files that must not be there for something to go on, with the rows that say so."""
+    root = re.search(r"(?m)^\s*root\s+\"?(/[\w./@+-]+)", text)
+    for row in text.splitlines():
+        found = _TEST.search(row) if row.strip()[:1] not in ("#", ";") else None
+        path = found[1].replace("$document_root", root[1] if root else "$") if found else ""
+        if re.fullmatch(r"/[\w./@+-]+", path) and not path.startswith(SYSTEM):
+            yield path, row.strip()
 
 
 def _named(case: Case, service: str, line: str) -> list[str]:
@@ -94,7 +176,7 @@ def _known(case: Case, service: str) -> list[str]:
     for key, value in case.settings(service).items():
         own = key.rpartition(".")[2]
         if re.fullmatch(r"[\w./@+-]*/[\w./@+-]+", value) and (
-            _KEY.search(own) or re.search(r"\.(lock|lck|pid)$|lock$", value)
+            _KEY.search(own) or re.search(r"\.(lock|lck|pid)$|lock$", value, re.IGNORECASE)
         ):
             found.append(settings.whole(value, folder))
     for script in [*case.wrappers(service), *_code(case, service)]:
@@ -144,7 +226,10 @@ def _searching(case: Case, service: str, line: str) -> Iterator[Idea]:
             yield from _unlocking(case, service, path, line, False)
 
 
-def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> Iterator[Idea]:
+def _unlocking(
+    case: Case, service: str, path: str, line: str, named: bool, *, mark: bool = False
+) -> Iterator[Idea]:
+    """`mark`: it is no lock of a service, and only one that says which process left it counts."""
     if path.endswith((".sock", ".socket")):
         yield from _deaf(case, service, path, line)
         return
@@ -172,12 +257,20 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
     inner = " ".join(row.own for row in rows if row.own not in (".", "..")) if folder else ""
     text = rows[0].target or (found.output if found.ok else "")
     pid = _holder(f"{inner}\n{case.text(inside)}" if folder else text)
-    if not pid and (more := case.missing((users(path),))):
+    pid = pid if not mark or (_LEFT.search(text) and not _MEANT.search(text)) else 0
+    if (mark or not pid) and (more := case.missing((users(path),))):
         yield Idea("stale-lock", service, claim, 0.62, path, lines(line), (*wants, *more))
         return
     if not pid and _is_used(case, service, path):
         return  # it says nothing of who has it, and somebody else was told of it
+    away, more = _elsewhere(case, text)
+    if more or away:
+        told = f"{path} is a lock of {away or 'another machine'}, which is not seen from here"
+        yield Idea("stale-lock", service, told, 0.62, path, lines(line, text.strip()), more)
+        return
     holder = case.process(pid)
+    if mark and (holder is not None or _is_used(case, service, path)):
+        return
     if holder is not None and not case.owner(holder.pid) and _is_kin(case, service, holder):
         yield from _holding(case, service, path, line, holder.pid)
         return
@@ -185,12 +278,29 @@ def _unlocking(case: Case, service: str, path: str, line: str, named: bool) -> I
         return  # it is right
     other = f"; process {holder.pid} is another program" if holder else ""
     yield Idea(
-        "stale-lock", service, claim + other, 0.93 if named else 0.82, path,
-        lines(line, holder.line if holder else "", rows[0].line), wants,
-        (put_away(path), *_again(case, service, line)),
+        "stale-lock", service, claim + other, _sure(named, mark and not pid), path,
+        lines(line, holder.line if holder else "", rows[0].line, text.strip() if mark else ""),
+        wants, (put_away(path), *(("sleep 1",) if mark else _again(case, service, line))),
         taken_out(path),
         ("take locks with flock, which end with their process",),
     )  # fmt: skip
+
+
+def _elsewhere(case: Case, text: str) -> tuple[str, tuple[str, ...]]:
+    """The machine of which a lock says that it has it, where that is not this one; and what to look
+    at to know."""
+    found = _HOST.search(text)
+    name = next((one for one in found.groups() if one), "") if found else ""
+    own = case.text(HOST).strip()
+    if not name or name.lower() == "localhost":
+        return "", ()
+    same = own.split(".")[0].lower() == name.split(".")[0].lower()
+    return ("" if same or not own else name), case.missing((HOST,))
+
+
+def _sure(named: bool, unsigned: bool) -> float:
+    """Of a mark that does not say who left it, nothing is done."""
+    return 0.93 if named and not unsigned else 0.55 if unsigned else 0.82
 
 
 def users(path: str) -> str:
@@ -287,4 +397,4 @@ def _holding(case: Case, service: str, path: str, line: str, pid: int) -> Iterat
     )  # fmt: skip
 
 
-RULES = (locked, taken)
+RULES = (locked, marked, taken)

@@ -7,8 +7,19 @@ from collections.abc import Iterator
 
 from hermes_agent.models.responder.rules import wires
 from hermes_agent.models.responder.rules.ideas import Idea, keeping, lines, undo_of
-from hermes_agent.models.responder.rules.names import DATAGRAMS, NO_NAME, PREVENT, hosts
-from hermes_agent.models.responder.rules.sed import basic
+from hermes_agent.models.responder.rules.names import PREVENT, hosts, unresolved
+from hermes_agent.models.responder.rules.sed import extended
+from hermes_agent.models.responder.rules.servers import (
+    DATAGRAMS,
+    WRITTEN,
+    answers,
+    asked,
+    denies,
+    domains,
+    looks,
+    redirected,
+    working,
+)
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -73,16 +84,20 @@ def dropped(case: Case) -> Iterator[Idea]:
 def searched(case: Case) -> Iterator[Idea]:
     """A name without its domain, which no list completes; files call it by the whole of it."""
     for service, host, spoken in _lost(case):
-        asked, look = case.look(probes.resolved(host)), probes.mentions(f"{host}.")
-        if "." in host or asked is None or asked.ok:
+        found, look = case.look(probes.resolved(host)), probes.mentions(f"{host}.")
+        if "." in host or found is None or found.ok:
             continue
-        wants = case.missing((look, probes.NAMES))
+        names = [f"{host}.{domain}" for domain in domains(case)[:3]]
+        wants = case.missing((look, probes.NAMES, WRITTEN))
+        wants = wants or case.missing(one for name in names for one in looks(case, name)[:2])
         if wants:
             yield Idea("dns-failure", service, f"{host} may want its domain", 0.6, host,
                        lines(spoken), wants)  # fmt: skip
             continue
         within = rf"(?<![\w.-]){re.escape(host)}\.([a-z][\w-]*(?:\.[\w-]+)+)\.?(?![\w./-])"
         whole = re.findall(within, case.text(look))
+        told_by = [name for name in names if any(answers(case, one, name) for one in asked(case))]
+        whole += [name.removeprefix(f"{host}.") for name in told_by]
         rows = parse.files(case.text(probes.NAMES)).get("/etc/resolv.conf", [])
         told = next((row for row in rows if re.match(r"(?:search|domain)\s", row)), "")
         for domain in list(dict.fromkeys(whole))[:2]:
@@ -100,32 +115,56 @@ def searched(case: Case) -> Iterator[Idea]:
             )  # fmt: skip
 
 
+def glued(case: Case) -> Iterator[Idea]:
+    """A row of the file of names was written behind one that had no end: both are parted, and both
+    names are found again."""
+    path = "/etc/hosts"
+    for service, host, spoken in _lost(case):
+        asked = case.look(probes.resolved(host))
+        if asked is None or asked.ok:
+            continue
+        if wants := case.missing((probes.NAMES,)):
+            yield Idea("dns-failure", service, f"{path} may be torn", 0.6, host, lines(spoken),
+                       wants)  # fmt: skip
+        for row in parse.files(case.text(probes.NAMES)).get(path, []):
+            found = re.search(rf"\s{re.escape(host)}({_ADDRESS})\s+\w", row.partition("#")[0])
+            if not found or not re.match(rf"\s*{_ADDRESS}\s", row):
+                continue
+            edit = rf"s/(\s{extended(host)})({extended(found[1])}\s)/\1\n\2/"
+            yield Idea(
+                "dns-failure", service, f"{host} is not found: {path} has two rows in one", 0.93,
+                f"{path}: {row.strip()}", lines(row, spoken), (),
+                (keeping(path), f"sed -i -E {shlex.quote(edit)} {path}"), undo_of(path), PREVENT,
+            )  # fmt: skip
+
+
 def misasked(case: Case) -> Iterator[Idea]:
     """A service asks a name server of its own, where none is."""
     listed = re.findall(rf"\s({_ADDRESS}|\*)(?:%\w+)?:(\d+)\s.*users:", case.text(DATAGRAMS))
-    here = [address for address, port in listed if port == "53" and address != "*"]
     for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if NO_NAME.search(x)), "")
-        if not spoken:
-            continue
-        for path, values in case.sources(service):
+        spoken = unresolved(case, service)
+        host = next(iter(hosts(case, service, spoken)), "")
+        for path, values in case.sources(service) if spoken else ():
             for key, value in values.items():
                 found = re.search(_FIRST, value) if _ASKED.search(key) else None
                 if not found or not path.startswith("/"):
                     continue
-                wants = case.missing((DATAGRAMS,))
+                asking = (probes.asked(found[1], host), *looks(case, host)) if host else ()
+                wants = case.missing((DATAGRAMS, probes.NAMES, *asking))
                 if wants:
                     yield Idea("dns-failure", service, f"{service} may ask the wrong one", 0.6,
                                f"{path}: {key}", lines(spoken), wants)  # fmt: skip
-                if found[1] in here or not here or (found[1], found[2] or "53") in listed:
+                better = [one for one in working(case, host) if one != found[1]]
+                if not better or answers(case, found[1], host):
                     continue
-                own, old = shlex.quote(path), basic(found[0])
+                if (found[1], found[2] or "53") in listed:
+                    continue
+                edit = redirected(case, path, key, (found[0], better[0]))
                 yield Idea(
                     "dns-failure", service,
-                    f"{service} asks {found[0]} for names, where nobody is; {here[0]} answers",
+                    f"{service} asks {found[0]} for names, where nobody is; {better[0]} answers",
                     0.82, f"{path}: {key} {value}", lines(spoken, f"{key} {value}"), (),
-                    (keeping(path), f"sed -i 's/{old}/{here[0]}/' {own}",
-                     case.restart(service)), undo_of(path), PREVENT,
+                    (keeping(path), edit, case.restart(service)), undo_of(path), PREVENT,
                 )  # fmt: skip
 
 
@@ -133,6 +172,8 @@ def tardy(case: Case) -> Iterator[Idea]:
     """A name is resolved, but late: who is asked first does not answer."""
     for service in case.suspects[:4]:
         spoken = next((x for x in case.troubles(service) if _SLOW.search(x)), "")
+        if not spoken and service == case.brief.service and _SLOW.search(case.symptom):
+            spoken = case.symptom
         for host in hosts(case, service, "")[:2] if spoken else ():
             look = f"time getent hosts {shlex.quote(host)}"
             wants = case.missing((look, probes.NAMES, DATAGRAMS))
@@ -141,30 +182,38 @@ def tardy(case: Case) -> Iterator[Idea]:
                            lines(spoken), wants)  # fmt: skip
                 continue
             took = re.search(r"real\s+(\d+)m([\d.]+)s", case.text(look))
-            late = took is not None and int(took[1]) * 60 + float(took[2]) > LATE_SECONDS
-            rows = parse.files(case.text(probes.NAMES)).get("/etc/resolv.conf", [])
-            servers = [row for row in rows if re.match(rf"nameserver\s+{_ADDRESS}", row)]
-            here = re.findall(rf"\s({_ADDRESS})(?:%\w+)?:53\s", case.text(DATAGRAMS))
-            good = [row for row in servers if any(row.split()[1] == one for one in here)]
-            if not late or not good or servers[0] in good:
+            if took is None or int(took[1]) * 60 + float(took[2]) < LATE_SECONDS:
                 continue
-            path, first = "/etc/resolv.conf", servers[0].split()[1]
+            if wants := case.missing(looks(case, host)):
+                yield Idea("dns-failure", service, f"{host} is resolved late", 0.7, host,
+                           lines(spoken, took[0]), wants)  # fmt: skip
+                continue
+            servers, good = asked(case), working(case, host)
+            dead = [one for one in servers if one not in good]
+            first = next((at for at, one in enumerate(servers) if one in good), len(servers))
+            dead = [one for one in dead[:first] if not denies(case, one, host)]
+            if not dead:
+                continue
+            path, row = "/etc/resolv.conf", f"nameserver {dead[0]}"
+            marks = "|".join(map(re.escape, dead))
+            edit = f"sed -i -E '/^\\s*nameserver\\s+({marks})\\s*$/s/^/# /' {path}"
+            if first == len(servers) and good:
+                edit = f"sed -i '1i nameserver {good[0]}' {path}"
             yield Idea(
-                "dns-failure", service, f"{host} is resolved late: {first} is asked first and does "
-                "not answer", 0.86, f"{path}: {servers[0]}",
-                lines(spoken, servers[0], took[0] if took else ""), (),
-                (keeping(path),
-                 f"sed -i -E '/^nameserver\\s+{re.escape(first)}\\s*$/s/^/# /' {path}",
-                 case.restart(service)), undo_of(path), PREVENT,
+                "dns-failure", service, f"{host} is resolved late: {', '.join(dead)} is asked "
+                "first and does not answer", 0.86 if good else 0.5, f"{path}: {row}",
+                lines(spoken, row, took[0]), (),
+                (keeping(path), edit, case.restart(service)) if good else (), undo_of(path),
+                PREVENT,
             )  # fmt: skip
 
 
 def _lost(case: Case) -> Iterator[tuple[str, str, str]]:
     """Services that say of a name that it is not resolved."""
     for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if NO_NAME.search(x)), "")
+        spoken = unresolved(case, service)
         for host in hosts(case, service, spoken)[:2] if spoken else ():
             yield service, host, spoken
 
 
-RULES = (unread, dropped, searched, misasked, tardy)
+RULES = (unread, dropped, searched, glued, misasked, tardy)

@@ -13,6 +13,20 @@ from hermes_agent.models.responder.rules.ideas import (
     put_back,
     undo_of,
 )
+from hermes_agent.models.responder.rules.servers import (
+    DATAGRAMS,
+    RESOLVER,
+    WRITTEN,
+    answers,
+    asked,
+    entered,
+    is_server,
+    knows,
+    looks,
+    redirected,
+    rows,
+    working,
+)
 from hermes_agent.models.responder.view import needed, parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -21,7 +35,9 @@ NO_NAME = re.compile(
     r"name resolution|nodename nor servname|NXDOMAIN|SERVFAIL|\[Errno -[2358]\]|getaddrinfo|"
     r"host (?:is )?not found|unknown ?host|no such host|ENOTFOUND|EAI_AGAIN|EAI_NONAME|"
     r"could not be resolved|could not translate host|server misbehaving|no address associated|"
-    r"failed to resolve|unresolved|no such name|lookup .{1,80} on .{1,40}:53",
+    r"failed to resolve|unresolved|no such name|lookup .{1,80} on .{1,40}:53|\bresolving .{1,80}"
+    r"(?:fail|error|timeout)|error resolving|did not resolve|does not resolve|look ?up .{0,80}fail|"
+    r"unable to (?:look ?up|resolve)|dns (?:error|failure|lookup|query|timeout)|unresolvable",
     re.IGNORECASE,
 )
 _CUT_OFF = re.compile(
@@ -29,20 +45,22 @@ _CUT_OFF = re.compile(
     r"connect\w* refused|\[Errno 11[0-3]\]|\[Errno 22\]|ECONNREFUSED|ETIMEDOUT|EHOSTUNREACH",
     re.IGNORECASE,
 )
+_NAME = r"((?=[\w.-]*[A-Za-z])[A-Za-z0-9][\w-]*(?:\.[\w-]+)+)"
 _SPOKEN = re.compile(
-    r"(?:host|name|lookup|resolve|for|to|upstream|ENOTFOUND|EAI_AGAIN)[\s:=]+[\"'(]?"
-    r"((?=[\w.-]*[A-Za-z])[A-Za-z0-9][\w-]*(?:\.[\w-]+)+)",
+    r"(?:host|name|resolv\w*|for|to|of|look ?up|upstream|ENOTFOUND|EAI_\w+|UnknownHost\w*)"
+    rf"[\s:=]+[\"'(]*{_NAME}",
     re.IGNORECASE,
 )
+_BEFORE = re.compile(
+    rf"{_NAME}(?::\d+)?[\"')]?(?::| could| can| is| was| did| does)(?: ?not)? ?(?:be )?"
+    r"(?:name or|temporary|no address|nodename|resolv|found|no such|NXDOMAIN|SERVFAIL|unknown)",
+    re.IGNORECASE,
+)
+"""Names of which it is said afterwards."""
 _QUOTED = re.compile(r"(?i)(?:host|host ?name|resolve|lookup)[\s:=]+[\"'(]([a-z][\w-]{1,62})[\"')]")
 """Names without a domain, as they are quoted."""
-_SERVER = re.compile(
-    r"\bdns\b|dnsmasq|named\b|\bbind9?\b|unbound|resolve|coredns|name ?server|\bnsd\b|\bzone",
-    re.IGNORECASE,
-)
 _FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf")
 _DIGITS = r"\d{1,3}(?:\.\d{1,3}){3}"
-DATAGRAMS = "ss -lnup"
 PREVENT = ("watch the resolution of names that services need",)
 MOST = 4
 
@@ -50,26 +68,34 @@ MOST = 4
 def names(case: Case) -> Iterator[Idea]:
     """A name is not resolved, or to a place where nobody is."""
     for service in case.suspects:
-        spoken = next((x for x in case.troubles(service) if NO_NAME.search(x)), "")
+        spoken = unresolved(case, service)
         for host in hosts(case, service, spoken)[:MOST]:
-            asked = case.look(probes.resolved(host))
-            wants = case.missing((probes.resolved(host), probes.NAMES, DATAGRAMS))
-            if asked is None and not spoken:
+            found = case.look(probes.resolved(host))
+            wants = case.missing((probes.resolved(host), probes.NAMES, DATAGRAMS, WRITTEN))
+            if found is None and not spoken:
                 cut = next((x for x in case.troubles(service) if _CUT_OFF.search(x)), "")
                 yield Idea("dns-failure", service, f"{host} may not be resolved",
                            0.58 if host in cut else 0.4, host, lines(cut), wants)  # fmt: skip
-            elif asked is not None and asked.ok:
-                yield from _astray(case, service, host, asked.output)
+            elif found is not None and found.ok:
+                yield from _astray(case, service, host, found.output)
                 if spoken and host in spoken:
-                    yield from _stale(case, service, host, asked.output, spoken)
+                    yield from _stale(case, service, host, found.output, spoken)
             else:
                 yield from _naming(case, service, host, spoken, wants)
+
+
+def unresolved(case: Case, service: str) -> str:
+    """What a service says of a name that it does not find. Who answers for names tells what others
+    asked for: that need not be missed by anybody."""
+    if is_server(case, service):
+        return ""
+    return next((line for line in case.troubles(service) if NO_NAME.search(line)), "")
 
 
 def hosts(case: Case, service: str, spoken: str) -> list[str]:
     """Names that it must resolve."""
     found = [one.host for one in needed.targets(case, service) if one.named]
-    found += _SPOKEN.findall(spoken)
+    found += _SPOKEN.findall(spoken) + _BEFORE.findall(spoken)
     found += _QUOTED.findall(spoken)
     if spoken and any(one.host == "localhost" for one in needed.targets(case, service)):
         found.append("localhost")
@@ -97,16 +123,17 @@ def _naming(
     servers = [x for x in files.get("/etc/resolv.conf", []) if x.startswith("nameserver")]
     claim = f"{host}, which {service} needs, is not resolved"
     evidence = lines(spoken, *servers)
+    wants = wants or case.missing(looks(case, host))
     if wants:
         yield Idea("dns-failure", service, claim, 0.66, host, evidence, wants)
         return
     found = False
     ways = (
         *_restored(case, service, claim, host, evidence),
-        *_server_down(case, claim, evidence),
-        *_misforwarded(case, claim, evidence),
+        *_server_down(case, claim, host, evidence),
+        *_misforwarded(case, claim, host, evidence),
         *_order(case, service, claim, spoken),
-        *_other_server(case, service, claim, servers, evidence),
+        *_other_server(case, service, claim, host, evidence),
         *_unlisted(case, service, claim, host, evidence),
     )
     for idea in ways:
@@ -139,11 +166,13 @@ def _restored(
         )  # fmt: skip
 
 
-def _server_down(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
+def _server_down(case: Case, claim: str, host: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
     """The name server of this machine does not run, or runs and does not answer."""
     for name in case.services:
         program = case.programs.get(name)
-        if program is None or not _SERVER.search(_told(case, name)):
+        if program is None or not is_server(case, name):
+            continue
+        if program.up and any(answers(case, one, host) for one in working(case, host)):
             continue
         how = "does not answer" if program.up else "does not run"
         yield Idea(
@@ -152,31 +181,27 @@ def _server_down(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator[
         )  # fmt: skip
 
 
-def _misforwarded(case: Case, claim: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
+def _misforwarded(case: Case, claim: str, host: str, evidence: tuple[str, ...]) -> Iterator[Idea]:
     """Who answers for names asks another, where no name server is; one is elsewhere."""
     rows = re.findall(rf"\s({_DIGITS})(?:%\w+)?:53\s.*pid=(\d{{1,9}})", case.text(DATAGRAMS))
     here = {address: case.owner(int(pid)) for address, pid in rows}
     for owner in dict.fromkeys(name for name in here.values() if name):
-        others = [address for address, name in here.items() if name != owner]
+        others = [one for one in working(case, host) if here.get(one) != owner]
         for path, values in case.sources(owner):
             for key, value in values.items():
                 named = re.fullmatch(rf"({_DIGITS})(?:[:#@]53)?", value)
-                if not named or not others or named[1] in here or not path.startswith("/"):
+                if not named or not others or named[1] in [*here, *others]:
                     continue
-                quoted = shlex.quote(path)
+                if not path.startswith("/"):
+                    continue
+                edit = redirected(case, path, key, (named[1], others[0]))
                 yield Idea(
                     "dns-failure", owner,
                     f"{claim}: {owner} asks {named[1]}, where nobody is; {others[0]} answers",
                     0.84, f"{path}: {key} {value}",
                     (*evidence, *lines(f"{key} {value}", *case.troubles(owner)[:1])), (),
-                    (keeping(path),
-                     f"sed -i 's/{re.escape(named[1])}/{others[0]}/' {quoted}",
-                     case.restart(owner)), undo_of(path), PREVENT,
+                    (keeping(path), edit, case.restart(owner)), undo_of(path), PREVENT,
                 )  # fmt: skip
-
-
-def _told(case: Case, name: str) -> str:
-    return f"{name} {case.about(name)} {' '.join(case.command(name))}"
 
 
 def _order(case: Case, service: str, claim: str, spoken: str) -> Iterator[Idea]:
@@ -194,21 +219,30 @@ def _order(case: Case, service: str, claim: str, spoken: str) -> Iterator[Idea]:
 
 
 def _other_server(
-    case: Case, service: str, claim: str, servers: list[str], evidence: tuple[str, ...]
+    case: Case, service: str, claim: str, host: str, evidence: tuple[str, ...]
 ) -> Iterator[Idea]:
     """Those that are asked do not answer; one that is not asked would."""
-    working = _dns_listener(case)
-    if not working or any(working in line for line in servers[:1]):
+    servers, path = asked(case), RESOLVER
+    better = [one for one in working(case, host) if one not in servers[:1]]
+    if not better or (servers and answers(case, servers[0], host)):
         return
-    path = "/etc/resolv.conf"
-    told = servers[0] if servers else "what /etc/resolv.conf names"
-    edit = f"printf 'nameserver {working}\\n' >> {path}"
+    told = rows(case)[0] if servers else "what /etc/resolv.conf names"
+    edits = entered(case, better[0])
     if servers:  # those that are asked now stay, after it
-        edit = f"sed -i '1i nameserver {working}' {path}"
+        edits = (f"sed -i '1i nameserver {better[0]}' {path}",)
     yield Idea(
-        "dns-failure", service, f"{claim}: {told} does not answer, {working} does", 0.8,
-        f"{path}: {told}", evidence, (), (keeping(path), edit), undo_of(path), PREVENT,
+        "dns-failure", service, f"{claim}: {told} does not answer, {better[0]} does", 0.8,
+        f"{path}: {told}", evidence, (), (keeping(path), *edits), undo_of(path), PREVENT,
+        proof=knows(servers[0], host) if servers and _is_here(case, servers[0]) else "",
     )  # fmt: skip
+
+
+def _is_here(case: Case, server: str) -> bool:
+    """Whether a service of this machine is asked: to ask another is a way round it, no more."""
+    heard = re.search(
+        rf"\s{re.escape(server)}(?:%\w+)?:53\s.*pid=(\d{{1,9}})", case.text(DATAGRAMS)
+    )
+    return heard is not None and bool(case.owner(int(heard[1])))
 
 
 def _unlisted(
@@ -322,7 +356,7 @@ def _dns_owner(case: Case) -> str:
     """The service that answers for names on this machine."""
     found = re.search(r":53\s.*pid=(\d{1,9})", case.text(DATAGRAMS))
     owner = case.owner(int(found[1])) if found else ""
-    return owner or next((x for x in case.services if _SERVER.search(_told(case, x))), "")
+    return owner or next((x for x in case.services if is_server(case, x)), "")
 
 
 def _served(case: Case) -> list[tuple[str, Copy]]:
@@ -334,13 +368,6 @@ def _served(case: Case) -> list[tuple[str, Copy]]:
     paths = [*case.changed(owner), *case.configs(owner), *named]
     paths = [path for path in dict.fromkeys(paths) if not re.search(r"\.(?:py|sh|log)$", path)]
     return [(path, earlier(case, path)) for path in paths[:4]]
-
-
-def _dns_listener(case: Case) -> str:
-    for text in (case.text(DATAGRAMS), case.text(probes.LISTENERS)):
-        if found := re.search(r"\s(\d[\d.]+)(?:%\w+)?:53\s", text):
-            return found[1]
-    return ""
 
 
 RULES = (names,)

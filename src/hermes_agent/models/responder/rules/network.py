@@ -1,13 +1,15 @@
 """Two machines that do not reach each other: links, routes, rules and queues, here and there."""
 
+import ipaddress
 import re
 import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hermes_agent.models.responder.rules import wires
+from hermes_agent.models.responder.rules import queues, wires
 from hermes_agent.models.responder.rules.ideas import ACT, Idea, lines
+from hermes_agent.models.responder.rules.sysctls import DECLARED, as_declared
 from hermes_agent.models.responder.rules.wires import Cut, covers
 from hermes_agent.models.responder.view import needed, probes
 from hermes_agent.models.responder.view.case import Case
@@ -22,7 +24,6 @@ _CUT_OFF = re.compile(
 _SLOW = re.compile(r"timed? ?out|too slow|slow|deadline|took \d|latency", re.IGNORECASE)
 _TOLD = re.compile(r"addr|inet|ip=|ip:|\bip\b|local", re.IGNORECASE)
 QUEUES = "tc qdisc show"
-DECLARED = "grep -rhsE '^[^#;]*net[./]' /etc/sysctl.conf /etc/sysctl.d"
 SURE = 0.8
 """From which score on what is in the way is not looked for any further."""
 MOST = 4
@@ -139,15 +140,17 @@ def _cuts(case: Case, place: Place, places: list[Place], to: needed.Target) -> I
     yield from wires.unjoined(place.near, "", home)
     usual = max((x.mtu for one in places for x in wires.links(one.near) if x.mac), default=0)
     yield from wires.narrowed(place.near, usual)
-    yield from wires.lossy(place.near)
+    yield from queues.lossy(place.near)
     hops = re.findall(r"\bvia (\S+)", "\n".join([case.text(_route(to.host)), *_ways(places)]))
-    yield from wires.unhanded(place.near, place.own, hops, to.host, case.text(DECLARED))
+    declared = case.text(DECLARED)
     handed = re.sub(r"(?m)^.*ip_forward.*$", "", place.near)
-    yield from wires.unset(handed, case.text(DECLARED))
+    kernel = [*wires.unhanded(place.near, place.own, hops, to.host, declared),
+              *wires.unset(handed, declared)]  # fmt: skip
+    yield from kernel if far else (as_declared(cut, declared) for cut in kernel)
     if any(one in hops for one in place.own) and _is_told(case, to):
         yield from wires.shut(place.saved, to.host, to.port)
     yield from _unaddressed(case, place, others, to)
-    yield from _unrouted(case, place, to)
+    yield from _unrouted(case, place, others, to)
 
 
 def _is_told(case: Case, to: needed.Target) -> bool:
@@ -240,25 +243,71 @@ def _known_as(
     return list({one[0]: one for one in reversed(found)}.values())[::-1]
 
 
-def _unrouted(case: Case, place: Place, to: needed.Target) -> Iterator[Cut]:
-    """A way that is written down, and that is not there or leads through another machine."""
-    if place.at:
-        return
-    for _, text in _rows(case.text(_written(to.host))):
+def _unrouted(case: Case, place: Place, others: list[Place], to: needed.Target) -> Iterator[Cut]:
+    """A way there, or the way back, that is not there or leads through another machine: it is
+    written down, or a machine between the two is known."""
+    own = [one for _, one, _ in wires.addresses(place.links)]
+    for address in _reached(case, place, others, to):
+        if any(covers(one, address) for one in own):
+            continue
+        ways = [(net, hop, line, 0.84) for net, hop, line in _told_ways(case, to, address)]
+        if not wires.leads(place.links, address):
+            ways += [(*way, 0.82) for way in _handing(others, own, address)]
+        for network, hop, line, score in ways:
+            held = [row for row in place.links.splitlines() if row.startswith(f"{network} ")]
+            if any(f"via {hop} " in f"{row} " for row in held):
+                continue
+            if not any(covers(one, hop) for one in own):
+                continue
+            before = wires.quoted(held[0]) if held else ""
+            yield Cut(
+                f"the way to {network} does not lead over {hop}"
+                + (f" on {place.node}" if place.at else ""), line.strip(),
+                f"ip route replace {network} via {hop}",
+                f"ip route replace {before}" if before else f"ip route del {network} via {hop}",
+                score,
+            )  # fmt: skip
+
+
+def _reached(case: Case, place: Place, others: list[Place], to: needed.Target) -> list[str]:
+    """Whom a machine must reach: here what is asked, there whoever asks, in between both."""
+    if not place.at:
+        return [to.host]
+    here = next((one for one in others if not one.at), place)
+    chosen = case.text(_route(to.host))
+    told = re.search(r"\bsrc (\S+)", chosen)
+    asking = [told[1]] if told else [one for one in here.own if not one.startswith("127.")]
+    if to.host in place.own:
+        return asking
+    hops = re.findall(r"\bvia (\S+)", f"{chosen}\n{here.links}")
+    return [to.host, *asking] if set(hops) & set(place.own) else []
+
+
+def _told_ways(case: Case, to: needed.Target, address: str) -> Iterator[tuple[str, str, str]]:
+    """Ways to an address that files tell of."""
+    for path, text in _rows(case.text(_written(to.host))):
+        if path.startswith("/home/"):
+            continue  # whoever lives there does not say which way all goes
         plain = text.partition("#")[0]
         row = re.search(r"(\d[\d.]+/\d+|\bdefault)\b.*?\b(?:via|gw|gateway)\W+(\d[\d.]+)", plain)
-        if not row or not (row[1] == "default" or covers(row[1], to.host)):
-            continue
-        held = [line for line in place.links.splitlines() if line.startswith(f"{row[1]} ")]
-        if any(f"via {row[2]} " in f"{line} " for line in held):
-            continue
-        before = wires.quoted(held[0]) if held else ""
-        yield Cut(
-            f"the way to {row[1]} does not lead over {row[2]}", text.strip(),
-            f"ip route replace {row[1]} via {row[2]}",
-            f"ip route replace {before}" if before else f"ip route del {row[1]} via {row[2]}",
-            0.84,
-        )  # fmt: skip
+        if row and (row[1] == "default" or covers(row[1], address)):
+            yield row[1], row[2], text
+
+
+def _handing(others: list[Place], own: list[str], address: str) -> Iterator[tuple[str, str, str]]:
+    """Machines with an address beside one of these, and one in the network of another."""
+    for one in others:
+        every = [(each, line) for _, each, line in wires.addresses(one.links)]
+        near = [
+            plain
+            for each, _ in every
+            if (plain := each.partition("/")[0])[:4] != "127."
+            and any(covers(x, plain) for x in own)
+        ]
+        there = [(each, line) for each, line in every if covers(each, address)]
+        if near and there and len(every) > 2 and address not in one.own:
+            network = str(ipaddress.ip_network(there[0][0], strict=False))
+            yield network, near[0], there[0][1]
 
 
 def _lives(case: Case, place: Place, to: needed.Target) -> bool:
@@ -307,7 +356,7 @@ def thin(case: Case) -> Iterator[Idea]:
                 yield Idea("slow-dependency", service, f"the link to {where} may be thin", 0.5,
                            where, lines(spoken), wants)  # fmt: skip
             for line in case.text(f"{at}{QUEUES}").splitlines():
-                cut = wires.throttled(line)
+                cut = queues.throttled(line)
                 if cut is not None and (far[0].far or " dev lo " in line):
                     ends = {needed.node_of(case, name) for name in case.definitions}
                     between = at not in ("", *ends)  # what goes over it may be for many

@@ -13,13 +13,18 @@ from hermes_agent.models.responder.view.case import Case, paths_in
 from hermes_agent.models.responder.view.house import SECRET, SHARED, SYSTEM
 
 _DENIED = re.compile(
-    r"permission denied|access (?:is )?denied|EACCES|EPERM|\bErrno 13\b|not permitted|\(?\b13: |"
+    r"permission denied|access .{0,80}\bdenied|EACCES|EPERM|\bErrno 13\b|not permitted|\(?\b13: |"
     r"read-?only database|unable to open database|not (?:writ|read)able|not executable|"
-    r"insufficient permission|cannot (?:be )?(?:open|write|read|writt|creat)|\b403\b|forbidden",
+    r"insufficient (?:permission|privilege)|\b403\b|forbidden|not (?:allowed|accessible)|may not |"
+    r"no (?:read|write|search)?\w* ?(?:access|permission|right)|(?:could not|couldn't|cannot|can't|"
+    r"unable to|failed to) (?:be )?(?:open|write|read|writt|creat|access|list|enter|save|append)",
     re.IGNORECASE,
 )
 _OPEN = re.compile(
-    r"too open|too permissive|invalid permissions|bad permissions|insecure|unprotected|"
+    r"too (?:open|permissive|loose|wide|lax)|(?:invalid|bad|unsafe|wrong) (?:owner or )?"
+    r"(?:permission|mode)|insecure|unprotected|(?:should|must) be (?:private|0?600|mode)|"
+    r"(?:read(?:able)?|seen|writ\w+|accessible|open) (?:by|to|for) (?:other|group|all|every|any)|"
+    r"others? (?:can|may|could) (?:read|see|write)|"
     r"(?:group|world|others?)[ -]?(?:or[ -]\w+[ -])?(?:has |have )?(?:readable|writ|access)|"
     r"must not be (?:readable|accessible|writable)",
     re.IGNORECASE,
@@ -230,7 +235,9 @@ def _opened(path: str, mode: int) -> tuple[str, ...]:
 
 
 def _closing(case: Case, service: str, path: str, line: str) -> Iterator[Idea]:
-    """It refuses a file because others may use it, too."""
+    """It refuses a file because others may use it, too. What all share stays open."""
+    if path in SHARED or path in USUAL:
+        return
     row = probes.rows(path)
     wants = case.missing((probes.walk(path), row))
     walked = [part for each in case.text(probes.walk(path)).splitlines()

@@ -2,9 +2,13 @@
 that are locked."""
 
 import re
+import shlex
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
-from hermes_agent.models.responder.rules.config import reread, swapped
+from hermes_agent.models.responder.rules import awaited, strays
+from hermes_agent.models.responder.rules.config import commented, reread, swapped
+from hermes_agent.models.responder.rules.former import family
 from hermes_agent.models.responder.rules.ideas import (
     Copy,
     Idea,
@@ -20,7 +24,8 @@ from hermes_agent.models.responder.view.case import Case
 _FULL = re.compile(
     r"max(?:imum)? (?:number of )?(?:clients|connections|sessions|users)|too many (?:clients|"
     r"connections|sessions)|connection (?:limit|slots)|no (?:free|more|available) connection|"
-    r"pool[^.]{0,40}(?:exhaust|timeout|timed out|full|empty|limit)|"
+    r"connection is not available|"
+    r"pool[^.]{0,60}(?:exhaust|timeout|timed out|full|empty|limit)|"
     r"(?:exhaust|timeout|timed out|waiting)[^.]{0,60}\bpool|QueuePool|client limit|"
     r"(?:all|every|no (?:free|more|idle|available)) (?:\w+ )?(?:slots?|workers?|threads?|handlers?|"
     r"permits?|seats?|children|backends?)\b|max_children|MaxRequestWorkers|MaxClients|"
@@ -42,6 +47,8 @@ _LOCKED = re.compile(
 _BASE = re.compile(
     r"\.(?:db|db3|sqlite|sqlite3|sdb|mdb|dbm|gdbm|dat|rdb|lmdb|bolt)$|/LOCK$", re.IGNORECASE
 )
+_REMARK = re.compile(r"#.*")
+_LED = re.compile(r"(:?)(?<!\d)(\d{2,5})(?!\d)")
 LOCKS = "cat /proc/locks"
 
 
@@ -69,20 +76,23 @@ def _takers(case: Case, service: str, port: int, spoken: str) -> Iterator[Idea]:
     every = sum(count for _, count, _ in crowd)
     if not crowd and server and case.look(probes.CONNECTIONS) is not None:
         yield from _unreturned(case, service, server, spoken)
+    yield from awaited.kept_waiting(case, [pid for pid, _, _ in crowd], port, every, spoken)
     for pid, count, line in crowd[:2]:
         process, owner = case.process(pid), case.owner(pid)
         strangers = [] if owner else case.strangers(pid, harmful=True)
         if process is None or not (owner or strangers):
             continue
         most = count * 2 >= every
-        fix = (case.restart(owner),) if owner else (f"kill {strangers[0].pid}", "sleep 1")
+        again = stopped if owner and given_up(case, owner) else Case.restart
+        fix = (again(case, owner),) if owner else (f"kill {strangers[0].pid}", "sleep 1")
+        undo = fix[0].replace(" stop ", " start ") if again is stopped else ""
+        undo = undo if owner else "it was started by hand: start it again"
         yield Idea(
             "pool-exhausted", owner or _called(process.command),
             f"{owner or f'process {pid}'} has {count} connections to port {port}, and others get "
             "none", 0.6 + 0.2 * most + 0.04 * (owner != service),
             f"{owner or process.command}, pid {pid}, port {port}",
-            lines(spoken, line, process.line), (), fix,
-            "" if owner else "it was started by hand: start it again",
+            lines(spoken, line, process.line), unseen(case, owner) if owner else (), fix, undo,
             ("give connections back", "limit the connections of each client"),
         )  # fmt: skip
 
@@ -97,6 +107,43 @@ def _unreturned(case: Case, service: str, server: str, spoken: str) -> Iterator[
         0.6 if server != service else 0.56, server, lines(spoken, program.line), (),
         (case.restart(server),), "", ("let a server notice when its client goes",),
     )  # fmt: skip
+
+
+def given_up(case: Case, service: str) -> str:
+    """The instance that took the place of another one of the same family: both run, and whoever
+    hands requests on does so to it alone. Empty where there is none."""
+    twins = [one for one in case.services if one != service and family(one) == family(service)]
+    twins = [one for one in twins if one in case.programs and case.programs[one].up]
+    fronts = [one for one in case.services if one not in (service, *twins)]
+    texts = [case.content(path) for one in fronts for path in _gone_by(case, one)]
+    texts.append(case.text(probes.SITES))
+    told = [pair for text in texts for pair in _LED.findall(_REMARK.sub("", text))]
+    led = {int(port) for colon, port in told if colon}
+    mine = [port for port in case.ports(service) if case.listens(service, port)]
+    if not mine or {int(port) for _, port in told}.intersection(mine):
+        return ""
+    if case.brief.service == service or case.missing((probes.SITES,)):
+        return ""
+    return next((one for one in twins if led.intersection(case.ports(one))), "")
+
+
+def unseen(case: Case, service: str) -> tuple[str, ...]:
+    """What to look at to know whether another one took its place."""
+    kin = [one for one in case.services if one != service and family(one) == family(service)]
+    return case.missing((probes.SITES,)) if kin else ()
+
+
+def _gone_by(case: Case, service: str) -> list[str]:
+    """Files of settings that a service is told of: others only lie beside them."""
+    told, taken = case.named(service), case.includes(service)
+    files = [path for path, _ in case.sources(service)]
+    return [one for one in files if one in told or any(fnmatchcase(one, x) for x in taken)]
+
+
+def stopped(case: Case, service: str) -> str:
+    """The command that ends a service for now."""
+    name = shlex.quote(case.programs[service].name)
+    return f"supervisorctl stop {name}" if case.supervised else f"systemctl stop {name}"
 
 
 def _called(command: str) -> str:
@@ -125,9 +172,17 @@ def resized(case: Case, service: str, spoken: str, shown: str = "") -> Iterator[
         if copy.wants:
             yield Idea("pool-exhausted", service, f"a limit in {path} may have been changed", 0.62,
                        path, lines(spoken), copy.wants)  # fmt: skip
+        after = reread(case, service) if path in entry else (case.restart(service),)
+        row, old = commented(case.content(path), _POOL_KEY)
+        if not changes and row and re.search(r"\d", row) and re.search(r"\d", old):
+            yield Idea(
+                "pool-exhausted", service, f"a limit in {path} was changed from {old}", 0.84,
+                f"{path}: {row.strip()}", lines(spoken, row, shown), (),
+                (*swapped(path, row, old, whole=True), *after), undo_of(path),
+                ("size pools by what their clients need",),
+            )  # fmt: skip
         if not changes:
             continue
-        after = reread(case, service) if path in entry else (case.restart(service),)
         yield Idea(
             "pool-exhausted", service, f"a limit in {path} was changed", 0.88,
             f"{path}: {changes[-1][2:].strip()}", lines(spoken, *changes, shown), (),
@@ -196,7 +251,7 @@ def _held(case: Case, service: str, path: str, spoken: str) -> Iterator[Idea]:
         if process is None or not (owner or strangers):
             continue
         line = next((row for row in case.text(look).splitlines() if f"/{pid}/" in row), "")
-        fix = (case.restart(owner),) if owner else (f"kill {pid}", "sleep 1")
+        fix = (case.restart(owner),) if owner else (*strays.ended(strangers), "sleep 1")
         yield Idea(
             "database-lock", service,
             f"{owner or f'process {pid} ({process.command[:60]})'} holds a lock on {path}",

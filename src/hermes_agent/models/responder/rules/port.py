@@ -24,9 +24,11 @@ from hermes_agent.models.responder.view.house import CODE, SYSTEM
 _TAKEN = (
     r"address (?:is )?already in use|EADDRINUSE|errno 98\b|\(98: |already (?:being )?used by|"
     r"bind(?:ing)?\(?\)? .*fail|(?:cannot|can't|could not|failed to|unable to) (?:bind|listen)|"
-    r"port\W+\d+ .*(?:in use|taken|busy|occupied)|only one usage of each socket"
+    r"(?:port|door|socket|listener|address|endpoint)\W+\S*\d+.*(?:in use|taken|busy|occupied)|"
+    r"only one usage of each socket|connection in use|is bound to|(?:unable to|cannot|could not) "
+    r"(?:create|open|start) (?:a |the )?(?:listen|socket|server|port|door)|no free (?:socket|port)"
 )
-_PORT = re.compile(r"(?:port\W{1,5}|:)(\d{2,5})\b")
+_PORT = re.compile(r"(?:port\W{1,5}|:|door |', )(\d{2,5})\b")
 _LOCAL = ("127.0.0.1", "localhost", "0.0.0.0", "[::1]")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d)?")
 _LISTENS = re.compile(
@@ -72,6 +74,9 @@ def port_taken(case: Case) -> Iterator[Idea]:
             for one in case.listeners
             if one.port == port and one.pid and one.pid not in pids
         ]
+        own = {*case.ports(service), *_asked(case, service)}
+        # whoever runs and speaks of a port that is not its own asks there
+        held = [one for one in held if not up or not own or one.port in own]
         for one in held:
             both = up and not spoken and case.listens(service, one.port)
             front = not spoken and one.port not in told and not _is_set(case, service, one.port)
@@ -149,7 +154,7 @@ def _stranger(case: Case, held: Held) -> Iterator[Idea]:
         yield from _site(case, held, "", evidence)
         return
     line, place, wants = _job(case, held, [one.command for one in chain])
-    stop = _silenced(line, place) if place else ()
+    stop = silenced(line, place) if place else ()
     told = "; ".join(one.command for one in chain)[:120]
     cwd = f"readlink /proc/{held.pid}/cwd"
     told = " in ".join(one for one in (told, case.text(cwd).strip()) if one and one != "/")
@@ -191,7 +196,7 @@ def _is_own(path: str) -> bool:
     return not path.startswith((*SYSTEM, "/usr/", "/dev/", "/tmp/"))  # noqa: S108 - of the machine that is looked at
 
 
-def _silenced(line: str, place: str) -> tuple[str, ...]:
+def silenced(line: str, place: str) -> tuple[str, ...]:
     """A line of a table made a remark."""
     name = shlex.quote(place)
     find = f"n=$(grep -nxFm1 -- {shlex.quote(line)} {name} | cut -d: -f1)"

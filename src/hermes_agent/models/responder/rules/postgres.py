@@ -97,6 +97,8 @@ def psql(place: Place, query: str, user: str = "") -> str:
         f"host={_value(host)} port={port} user={_value(name)} dbname={_value(database)} "
         "connect_timeout=3"
     )
+    if query.startswith("select"):
+        where += " options=-clock_timeout=3s"  # whoever looks does not wait behind others
     return f"psql -X -At -d {shlex.quote(where)} -c {shlex.quote(query)}"
 
 
@@ -141,9 +143,13 @@ def sessions(text: str) -> Iterator[Session]:
 
 def watching(case: Case, place: Place, user: str) -> str:
     """Who does what there while the check asks: who waits only then is seen, too."""
+    return watched(case, psql(place, _QUERY, user))
+
+
+def watched(case: Case, ask: str) -> str:
+    """A look that is taken again and again while the check asks."""
     check = case.brief.check
     asks = f"( {check.command} ) >/dev/null 2>&1 & " if check is not None else ""
-    ask = psql(place, _QUERY, user)
     return f"{asks}for i in $(seq {LOOKS}); do {ask}; echo; sleep {PAUSE}; done; wait"
 
 

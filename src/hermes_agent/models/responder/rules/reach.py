@@ -3,7 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from hermes_agent.models.responder.rules.config import commented
+from hermes_agent.models.responder.rules.hands import crowders, crowding, looks
 from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines, put_back, undo_of
+from hermes_agent.models.responder.rules.noted import noted, set_back
 from hermes_agent.models.responder.view import needed, parse, probes
 from hermes_agent.models.responder.view.case import Case
 
@@ -14,6 +17,13 @@ _SLOW = re.compile(
 )
 _ELSE = re.compile(r"statement timeout|\block|\bpool\b|connection slots|resolution", re.IGNORECASE)
 """What is waited for is known then."""
+_COUNTED = re.compile(r"[=:\s]\W*(?:\d|on\b|off\b|true\b|false\b|yes\b|no\b)", re.IGNORECASE)
+_GUARDS = re.compile(
+    r"auth|allow|deny|secur|tls|ssl|verif|passw|token|secret|acl|permi|trust|cert|debug|audit|sync"
+    r"|durab|retain|retention",
+    re.IGNORECASE,
+)
+"""What keeps strangers out or data safe: it is not set back to make something quicker."""
 SLOW_SECONDS = 0.8
 DRAIN = "sleep 4"
 """What waits already must be done with before it is well again."""
@@ -24,10 +34,7 @@ FEW = 8
 def slow(case: Case) -> Iterator[Idea]:
     """Something that it needs answers late: by itself, or because somebody else keeps it busy."""
     for service in case.suspects:
-        troubles = [x for x in case.troubles(service) if not _ELSE.search(x)]
-        spoken = next((x for x in troubles if _SLOW.search(x)), "")
-        if not spoken and service == case.brief.service and _SLOW.search(case.symptom):
-            spoken = case.symptom
+        spoken = waits(case, service)
         for one in needed.targets(case, service):
             host, port = one.host, one.port
             found = case.look(probes.timed(one.url)) if one.url else None
@@ -40,6 +47,15 @@ def slow(case: Case) -> Iterator[Idea]:
             other = _behind(case, host, port)
             base = 0.55 + 0.1 * bool(spoken) + 0.1 * late
             yield from _hurrying(case, service, (host, port, other), base, evidence, wants)
+
+
+def waits(case: Case, service: str) -> str:
+    """What says that a service waits too long, itself or by the check that fails."""
+    troubles = [x for x in case.troubles(service) if not _ELSE.search(x)]
+    spoken = next((x for x in troubles if _SLOW.search(x)), "")
+    if not spoken and service == case.brief.service and _SLOW.search(case.symptom):
+        return case.symptom
+    return spoken
 
 
 def _hurrying(
@@ -70,7 +86,12 @@ def _hurrying(
                 f"{path}: {copy.change[2:]}", (*evidence[:2], *lines(copy.change)), wants,
                 (*put_back(path, copy.path), case.restart(culprit), DRAIN), undo_of(path), prevent,
             )  # fmt: skip
+    for culprit in [*([other] if other else []), *callers]:
+        yield from _as_before(case, culprit, (service, other or host), base, evidence)
     wants += case.missing((probes.CONNECTIONS,))
+    for culprit in crowders(case, other, port) if other else ():
+        if culprit != service:
+            yield from _crowding(case, culprit, (service, other, port), base, evidence)
     for pid, count, line in case.crowd(port):
         process = case.process(pid)
         if case.strangers(pid, harmful=True) and process is not None:
@@ -85,6 +106,49 @@ def _hurrying(
         yield Idea(
             "slow-dependency", other, f"{other} answers {service} late", base - 0.15,
             f"{host}:{port}", evidence, wants, (case.restart(other),), "", prevent,
+        )  # fmt: skip
+
+
+def _crowding(
+    case: Case, culprit: str, between: tuple[str, str, int], base: float, evidence: tuple[str, ...]
+) -> Iterator[Idea]:
+    """Somebody asks for so much at the same time that others get no turn: what was kept of its
+    settings may have been kept too late."""
+    service, other, port = between
+    claim = f"{culprit} keeps {other} so busy that it answers {service} late"
+    if wants := looks(case, culprit, other):
+        yield Idea("slow-dependency", culprit, claim, base - 0.1, culprit, evidence, wants)
+    for one in crowding(case, culprit, other, port):
+        edit = one.edit
+        yield Idea(
+            "slow-dependency", culprit,
+            f"{claim}: {edit.key} is {edit.value}, and {other} does {one.hands} at a time",
+            base + 0.05,
+            f"{edit.path}: {edit.key} = {edit.value}", (*evidence[:2], *lines(one.line)), (),
+            (*edit.fix, case.restart(culprit), DRAIN), edit.undo,
+            (f"bound what {culprit} may ask at a time", "set a deadline for each call"),
+        )  # fmt: skip
+
+
+def _as_before(
+    case: Case, culprit: str, between: tuple[str, str], base: float, evidence: tuple[str, ...]
+) -> Iterator[Idea]:
+    """A line of settings that were written lately, beside which its former one stands as a
+    remark, or lines of which a remark says in words what they were."""
+    lately = {row.path for row in parse.sizes(case.text(probes.CHANGED))}
+    for path in [one for one in case.configs(culprit) if one in lately][:3]:
+        now, former = commented(case.content(path), _COUNTED)
+        changes = noted(case.content(path)) or ([(now, former)] if now else [])
+        if not changes or any(_GUARDS.search(row) for row, _ in changes):
+            continue
+        now, former = (", ".join(x.strip() for x in each) for each in zip(*changes, strict=True))
+        yield Idea(
+            "slow-dependency", culprit,
+            f"{between[1]} answers {between[0]} late since {path} of {culprit} has {now}, "
+            f"not {former}", base + 0.1, f"{path}: {now}",
+            (*evidence[:2], *lines(*(row for row, _ in changes))),
+            (), (*set_back(path, changes), case.restart(culprit), DRAIN), undo_of(path),
+            ("set a deadline for each call",),
         )  # fmt: skip
 
 

@@ -26,6 +26,12 @@ _CODE = re.compile(
     r"|\b50[0-9]\b|garbage|corrupt|not what",
     re.IGNORECASE,
 )
+_ANSWERED = re.compile(
+    r"\b4(?:0[04569]|1[05]|22)\b|not found|no such (?:path|route|method|endpoint|field)"
+    r"|(?:unexpected|unknown|missing) (?:field|key|answer|response|method|parameter)",
+    re.IGNORECASE,
+)
+"""Answers of a program that works, to what it does not know any more."""
 _ASIDE = re.compile(
     r"(?:^|[._-])(?:old|bak|back-?ups?|orig|prev(?:ious)?|saved?|former|replaced)$", re.IGNORECASE
 )
@@ -68,28 +74,60 @@ def _linked(case: Case, service: str) -> Iterator[Idea]:
     links = re.findall(r"^(/\S+) -> (\S+)  (.*)$", case.text(probes.RELEASES), re.MULTILINE)
     whole = " ".join([*case.command(service), case.directory(service), *case.named(service)])
     for link, target, written in links:
-        now = PurePosixPath(target)
-        if (link not in whole and f"/{service}/" not in link) or now.name == link.rpartition("/")[
-            2
-        ]:
+        above, name, rest = _release_of(link, target)
+        if not name or (link not in whole and f"/{service}/" not in link):
             continue
-        folder = now.parent if now.is_absolute() else PurePosixPath(link).parent / now.parent
+        folder = above if above.is_absolute() else PurePosixPath(link).parent / above
         wants = case.missing((probes.rows(str(folder)),))
-        own, before = _previous(case, str(folder), now.name)
-        if not before and not wants:
+        own, before = _previous(case, str(folder), name)
+        if before:
+            wants += case.missing(_inside(case, service, link, f"{folder}/{before}", rest))
+        other = f"{folder}/{before}"
+        if not wants and (not before or not _is_whole(case, service, link, other, rest)):
             continue
         lately = 0 <= case.now - stamp(written, case.now, case.offset) < RECENT_SECONDS
         code, broken = _trouble(case, service)
-        previous = shlex.quote(str(now.parent / before)) if before else ""
+        answered = lately and _ANSWERED.search(case.symptom) is not None
+        previous = shlex.quote(str(above / before / rest)) if before else ""
         link_at = shlex.quote(link)
         yield Idea(
-            "bad-deploy", service, f"release {now.name} of {service} is worse than {before}",
-            min(_score(case, service, now.name) + 0.1 * bool(before) + 0.15 * lately, 0.86),
-            now.name,
+            "bad-deploy", service, f"release {name} of {service} is worse than {before}",
+            min(_score(case, service, name) + 0.1 * (bool(before) + answered) + 0.15 * lately,
+                0.86), name,
             lines(code or broken, own.line if own else "", f"{link} -> {target}"), wants,
             (f"ln -sfn {previous} {link_at}", case.restart(service)) if before else (),
             f"ln -sfn {shlex.quote(target)} {link_at}", PREVENT,
         )  # fmt: skip
+
+
+def _release_of(link: str, target: str) -> tuple[PurePosixPath, str, str]:
+    """Of where a link leads: the folder of all releases, the one, and what of it is meant where
+    that is called as the link is."""
+    now = PurePosixPath(target)
+    if now.name != PurePosixPath(link).name:
+        return now.parent, now.name, ""
+    numbers = [at for at, part in enumerate(now.parts[:-1]) if NUMBERED.fullmatch(part)]
+    if not numbers:
+        return now.parent, "", ""
+    at = numbers[-1]
+    return PurePosixPath(*now.parts[:at]), now.parts[at], "/".join(now.parts[at + 1 :])
+
+
+def _inside(case: Case, service: str, link: str, release: str, rest: str) -> dict[str, str]:
+    """Looks into another release for what a service runs by a link, and what it is called there."""
+    words = [one for one in case.command(service) if one.startswith(f"{link}/")]
+    meant = f"{release}/{rest}".rstrip("/")
+    paths = [PurePosixPath(f"{meant}{one.removeprefix(link)}") for one in words]
+    paths += [PurePosixPath(meant)] if rest else []
+    return {probes.rows(str(path.parent)): path.name for path in paths}
+
+
+def _is_whole(case: Case, service: str, link: str, release: str, rest: str) -> bool:
+    """Whether another release has what a service runs: it may be one that is only being made."""
+    return all(
+        name in [row.own for row in parse.listing(case.text(look))]
+        for look, name in _inside(case, service, link, release, rest).items()
+    )
 
 
 def _previous(case: Case, folder: str, name: str) -> tuple[parse.FileRow | None, str]:

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.ideas import KEEP
@@ -34,6 +34,11 @@ NO_TEXT = re.compile(
     re.IGNORECASE,
 )
 """Logs that are no text for people: databases and queues keep what they have in such files."""
+_DAY = re.compile(
+    r"(?<![A-Za-z])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)"
+    r"(?:uary|ruary|ch|il|e|y|ust|t|tember|ober|ember|day|sday|nesday|rsday|urday)?(?![a-z])",
+    re.IGNORECASE,
+)
 _DUMP = re.compile(r"/(core|vgcore|core[.-][^/]+|[^/]+\.(core|hprof|dmp|stackdump|mdmp))$")
 OWN_SECONDS = 86_400.0
 """What somebody put into the machine's own scratch folders may be wanted for so long."""
@@ -45,12 +50,26 @@ PASSING = re.compile(
     re.IGNORECASE,
 )
 """Folders of files that are made again when they are wanted."""
-PASSING_KEY = re.compile(r"(?:^|[._-])(?:te?mp(?:orary)?|scratch)(?:$|[._-])", re.IGNORECASE)
+PASSING_KEY = re.compile(
+    r"(?:^|[._-])(?:te?mp(?:orary)?|scratch|sessions?|caches?|thumb(?:nail)?s?|previews?|trash|junk)"
+    r"(?:$|[._-]|(?-i:[A-Z]))",
+    re.IGNORECASE,
+)
 """Settings that name such folders."""
+TAKEN_DOWN = re.compile(
+    r"(?:save|keep|store|preserve|retain)[._-]?(?:all[._-]?|raw[._-]?|http[._-]?)*"
+    r"(?:requests?|bod(?:y|ies)|payloads?|debug|te?mp)(?![a-z])|(?:^|[._-])debug[._-]?(?:dir|out|to)"
+    r"|captur(?:e|ing)|trac(?:e|ing)s?(?:$|[._-]|(?-i:[A-Z]))",
+    re.IGNORECASE,
+)
+"""Settings that name where the requests of others are kept, for who looks into a fault."""
+_COMES_FROM = re.compile(
+    r"source|upstream|origin|provider|fetch|remote|^from$|mirror_?of", re.IGNORECASE
+)
 BY_PRODUCTS = re.compile(
     r"/(\w*previews?|small|derived|generated|rendered|renditions?|resized|tiles|requests?|traces?|"
-    r"replays?|recordings?|telemetry|metrics|stats|tracks|bounced?|deferred|returned|undelivered|"
-    r"undeliverable|rejected|failed|dead|dead-letters?|queued?|trash|junk|lost|orphans?|quarantine)"
+    r"replays?|recordings?|telemetry|metrics|stats|tracks|visits|hits|beacons|bounces|bounced?|deferred|returned|undelivered|"
+    r"undeliverable|rejected|refused|spam|discarded|dropped|failed|dead|dead-letters?|queued?|trash|junk|lost|orphans?|quarantine)"
     r"([-_/]|$)",
     re.IGNORECASE,
 )
@@ -73,6 +92,11 @@ _DATA = re.compile(
 
 def on(path: str, mount: str) -> bool:
     return mount == "/" or path == mount or path.startswith(mount.rstrip("/") + "/")
+
+
+def mount_of(path: str, mounts: Iterable[str]) -> str:
+    """The file system that a path lies on."""
+    return max((one for one in mounts if on(path, one)), key=len, default="/")
 
 
 def disposable(one: parse.Sized, now: float) -> bool:
@@ -102,7 +126,8 @@ def many(one: parse.Sized, rows: Sequence[parse.Sized]) -> bool:
 
 
 def _kind(path: str) -> str:
-    return re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", path)
+    """A path without what tells one of a kind from another: numbers, and names of days."""
+    return _DAY.sub("#", re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", path))
 
 
 def crowded_first(rows: Sequence[parse.Sized]) -> list[parse.Sized]:
@@ -130,11 +155,27 @@ def kept_for_good(case: Case, path: str, mount: str) -> bool:
 
 
 def _is_passing(case: Case, service: str, place: str) -> bool:
-    """Whether a setting says of a place that what lies there passes."""
+    """Whether a setting says of a place that what lies there passes, or can be had again."""
+    told = case.settings(service)
+    keys = [key for key, value in told.items() if value.rstrip("/") == place]
     return any(
-        value.rstrip("/") == place and PASSING_KEY.search(key.rpartition(".")[2])
-        for key, value in case.settings(service).items()
+        PASSING_KEY.search(last) or TAKEN_DOWN.search(last) or _is_fetched(told, head)
+        for head, _, last in (key.rpartition(".") for key in keys)
     )
+
+
+def _is_fetched(told: Mapping[str, str], part: str) -> bool:
+    """Whether it is said beside a place from where elsewhere all comes that lies there."""
+    return bool(part) and any(
+        key.rpartition(".")[0] == part and _COMES_FROM.search(key.rpartition(".")[2])
+        and re.match(r"(?:https?|ftps?|s3|rsync)://", value)
+        for key, value in told.items()
+    )  # fmt: skip
+
+
+def is_told_passing(case: Case, place: str) -> bool:
+    """Whether a setting of somebody says so."""
+    return any(_is_passing(case, service, place) for service in case.suspects)
 
 
 def links(mount: str) -> str:

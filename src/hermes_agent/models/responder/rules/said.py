@@ -21,8 +21,10 @@ from hermes_agent.models.responder.view import parse, probes, settings
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.house import CODE
 
-SAID, AFTER, MOST = 40, 3, 3
-"""Lines of its log that are read, those after a complaint that may say more, and complaints."""
+SAID, AFTER, MOST, REPEATED = 40, 3, 3, 6
+"""Lines of its log that are read, those after a complaint that may say more, complaints, and lines
+that may be rows of settings."""
+_REPEATS = re.compile(r"(?:.{0,60}(?:>+|:)\s*)?(?P<mark>[\"'`]?)(?P<row>\S.*?)(?P=mark)$")
 _REMARK = re.compile(r"^\s*(?:#+|;+|//)\s?")
 _KEY = re.compile(r"^\s*(?:export\s+|set\s+|-\s+)?[\"']?([A-Za-z_][\w.-]*)[\"']?\s*(?:[=:]|\s)")
 _QUOTED = re.compile(r"[\"']([A-Za-z_][\w.-]{2,})[\"']")
@@ -36,6 +38,8 @@ _GUARDS = re.compile(
     r"auth|allow|deny|secur|tls|ssl|verif|passw|token|secret|acl|permi|limit|max|quota|trust|cert",
     re.IGNORECASE,
 )
+_KEEPS_OUT = re.compile(r"auth|allow|deny|secur|tls|ssl|verif|acl|permi|trust|cert", re.IGNORECASE)
+"""Settings of which one service may need more than all others."""
 _NEVER = re.compile(r"^/(?:proc|dev|sys|usr|bin|lib)/|\.(?:db|sqlite3?|sock|key|crt|pem)$")
 MARK_BYTES = 4096
 """A file that is bigger is more than a mark."""
@@ -59,7 +63,7 @@ def told(case: Case) -> Iterator[Idea]:
     for service in case.suspects:
         if not is_near(case, service):
             continue
-        for one in list(_complaints(case, service))[:MOST]:
+        for one in [*_complaints(case, service), *_repeated(case, service)][:MOST]:
             yield from _heeded(case, service, one)
 
 
@@ -102,6 +106,25 @@ def _complaints(case: Case, service: str) -> Iterator[Complaint]:
         yield Complaint(one.kind, one.name, one.value, more, one.path, one.row, one.line)
 
 
+def _repeated(case: Case, service: str) -> Iterator[Complaint]:
+    """Rows of its settings that its last words repeat as they stand there: it does not take them,
+    for their names where nobody else has such a one, else for what they say."""
+    program = case.programs.get(service)
+    last = case.troubles(service)[:REPEATED]
+    if program is None or program.up:
+        return
+    known = {_plain(key) for key in _known_keys(case, service)}
+    for line in last:
+        told = _REPEATS.match(line.strip())
+        rows = [row for row in _rows(case, service) if told and row.text.strip() == told["row"]]
+        for row in [one for one in rows if one.key and not _REMARK.match(one.text)][:1]:
+            value = row.text.strip().removeprefix(row.key).strip(" \t=:\"'")
+            if _plain(row.key) in known:
+                yield Complaint("invalid", row.key, value, choices_in(" ".join(last)), line=line)
+            else:
+                yield Complaint("unknown", row.key, line=line)
+
+
 def _heeded(case: Case, service: str, one: Complaint) -> Iterator[Idea]:
     rows = [row for row in _rows(case, service) if _is_meant(row, one)]
     code = next((path for path in case.named(service) if CODE.search(path)), "")
@@ -116,7 +139,8 @@ def _heeded(case: Case, service: str, one: Complaint) -> Iterator[Idea]:
         how = f"is {one.value!r}" if one.kind == "invalid" else f"is {one.kind}"
         yield Idea(
             "bad-config", service, f"{what} {how}, which it does not take", sure, row.path,
-            lines(one.line, row.text), (), (*swapped(row.path, row.text, new), *anew),
+            lines(one.line, row.text), (),
+            (*swapped(row.path, row.text, new, whole=True), *anew),
             undo_of(row.path), PREVENT,
         )  # fmt: skip
     if wants:
@@ -170,7 +194,7 @@ def _mended(
         if right:
             yield row, row.text.replace(row.key, right, 1), SURE
     else:
-        theirs = _theirs(case, service, row.key)
+        theirs = "" if _KEEPS_OUT.search(row.key) else _theirs(case, service, row.key)
         right = alike(one.value, one.choices) or theirs or alike(one.value, _values(case, row.key))
         if right and right != one.value:
             yield row, row.text.replace(one.value, right, 1), SURE

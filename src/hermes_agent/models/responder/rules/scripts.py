@@ -26,9 +26,38 @@ _GUARD = re.compile(
     r"(?:&&\s*(?:\{\s*)?(?:echo[^;&]*[;&]+\s*)?exit\b|;\s*then\b|$)"
 )
 """A file that keeps a script from its work while it is there."""
+_UNLESS = re.compile(
+    r"(?:\[\[?|\btest)\s+()!\s+-[efsrd]\s+[\"']?([^\s\"'\]]+)[\"']?\s*(?:\]\]?)?\s*\|\|\s*"
+    r"(?:\{\s*)?(?:echo[^;&]*[;&]+\s*)?exit\b"
+)
+_ELSEWISE = re.compile(
+    r"\bif\b(?!.*\bnot\b)()[^\n]*(?:\bexists|\bisfile|\bPath|-e)\(?\s*[\"'](/[^\"']+)[\"'][^\n]*"
+    r"[:{]\s*(?:\w+\.)?(?:exit|_exit|return|raise SystemExit)\b"
+)
+"""The same as others write it: unless it is there, and in other languages."""
+_AT_WORK = re.compile(
+    r"still (?:at work|running|active)|already (?:running|active|started)|lock|in progress"
+    r"|(?:another|earlier|previous|other|last) (?:instance|copy|run|job)|\bbusy\b|at a time",
+    re.IGNORECASE,
+)
+LOCK = re.compile(r"(/(?:run|var/run|var/lock|tmp|var/lib)/[\w./-]*(?:lock|pid)[\w.-]*)")
+_LOCKING = re.compile(
+    r"(?:(?:\[\[?|\btest)\s+-[efsrdL]\s+(?=[^|]*(?:&&|then))|\bmkdir\s+(?!-)(?=.*(?:\|\||&&|then)))"
+    r"[\"']?([^\s\"';|&\]]+)"
+)
+"""How a script asks whether another run is at work: what must be there for it to go on is none."""
+_NAMED_SO = re.compile(
+    r"(?<![a-z])(?:lck|pid|run|running|busy|active|guard|claim|mutex|mark|marker|progress|working)"
+    r"(?![a-z])[^/]*$|(?<![bc])lock(?:ed|file|dir)?(?![a-z])[^/]*$",
+    re.IGNORECASE,
+)
+LOCK_CHARS = 500
+"""Letters of a file that says no more than whose it is."""
+_PASSING = re.compile(r"^/(?:run|var/run|var/lock|tmp|var/tmp|dev/shm)/")
 _LEFT = re.compile(
     r"pause|maint|disab|stop|hold|skip|\boff\b|freeze|frozen|inhibit|no[-_]?run|suspend|block|quiet"
-    r"|hush|lockout|nocron",
+    r"|hush|lockout|nocron|blackout|embargo|snooz|silenc|\bmute|closed|keep[-_]?off|do[-_]?not"
+    r"|standstill|(?:^|[/_.-])no[-_][a-z]+|moratori|idle",
     re.IGNORECASE,
 )
 _SOURCED = re.compile(
@@ -64,6 +93,7 @@ def script(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
         return
     yield from _moved(case, name, job, said)
     yield from _started(case, name, job, said)
+    yield from _locked(case, name, job, said)
     yield from _kept_off(case, name, job)
     yield from _switched_off(case, name, job)
 
@@ -135,23 +165,91 @@ def _started(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]
         )  # fmt: skip
 
 
+def _locked(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
+    """A lock of a run that is gone: a file, or a folder."""
+    spoken = next((line for line in said if _AT_WORK.search(line)), "")
+    if wants := case.missing((probes.show(job.script),)) if spoken else ():
+        yield Idea("job-missed", name, f"{name} waits for an earlier run", 0.6, name,
+                   lines(spoken), wants)  # fmt: skip
+        return
+    text = case.content(job.script)
+    values, _ = settings.script(text)
+    rows = text.splitlines()
+    asked = [
+        settings.filled(found[1], values)
+        for at, row in enumerate(rows)
+        if (found := _LOCKING.search(row))
+        if spoken or _AT_WORK.search(f"{row} {found[1]}") or _makes(rows, at, found[1])
+    ]
+    asked = [path for path in asked if path.startswith("/") and not _LEFT.search(path)]
+    asked = [path for path in asked if _is_passing(path)]
+    told = LOCK.findall(f"{spoken}\n{text}") if spoken else []
+    if any(job.script in one.command for one in case.processes):
+        return  # a run is at work
+    for path in dict.fromkeys([*told, *asked]):
+        looks = (probes.show(path), probes.holders(path))
+        if wants := case.missing(looks):
+            yield Idea("job-missed", name, f"{name} may wait for an earlier run", 0.6, path,
+                       lines(spoken), wants)  # fmt: skip
+            continue
+        content = case.look(looks[0])
+        folder = content is not None and "s a directory" in content.output
+        there = content is not None and (content.ok or folder)
+        if content is None or not there or parse.holders(case.text(looks[1])):
+            continue
+        if _is_held(case, job, path, content.output):
+            continue
+        yield Idea(
+            "job-missed", name, f"{path} is the lock of a run of {name} that is gone", 0.92, path,
+            lines(spoken, *content.lines[:2]), (), (put_away(path), WAIT), taken_out(path), PREVENT,
+        )  # fmt: skip
+
+
+def _makes(rows: list[str], at: int, path: str) -> bool:
+    """Whether a script goes away where a file is there, and else makes it itself."""
+    leaves = any(re.search(r"\b(?:exit|return)\b", row) for row in rows[at : at + 4])
+    made = rf"(?:>|\bmkdir|\btouch|\bln -s \S+)\s*[\"']?{re.escape(path)}"
+    return leaves and any(re.search(made, row) for row in rows[at + 1 :])
+
+
+def _is_passing(path: str) -> bool:
+    """Whether a path may be that of a lock: by its place or its name."""
+    return _PASSING.search(path) is not None or _NAMED_SO.search(path) is not None
+
+
+def _is_held(case: Case, job: Job, path: str, text: str) -> bool:
+    """Whether a file is no lock, or names somebody at work who is called as it is."""
+    number = re.search(r"\d{1,8}", text)
+    holder = case.process(int(number[0])) if number else None
+    names = (job.script, PurePosixPath(path).stem)
+    return len(text) > LOCK_CHARS or (
+        holder is not None and any(x in holder.command for x in names)
+    )
+
+
 def _kept_off(case: Case, name: str, job: Job) -> Iterator[Idea]:
     """A file makes it go away at once."""
     text = case.content(job.script)
     values, _ = settings.script(text)
-    for row in text.splitlines():
-        guard = _GUARD.search(row)
-        if guard is None or guard[1] or re.search(r"\.(?:lock|pid)\b|\block\b", row):
+    rows = text.splitlines()
+    for at, row in enumerate(rows):
+        both = "\n".join(rows[at : at + 2])
+        guard = _UNLESS.search(row) or _GUARD.search(row) or _ELSEWISE.search(both)
+        if guard is None or guard[1]:
+            continue
+        if re.search(r"\.(?:lock|pid)\b|\block\b", row):
             continue
         path = settings.filled(guard[2], values)
         if not path.startswith("/") or not _LEFT.search(f"{path} {row}"):
             continue
-        if wants := case.missing((probes.walk(path),)):
+        if wants := case.missing((probes.walk(path), probes.show(path))):
             yield Idea("job-missed", name, f"{path} may keep {name} from its work", 0.6, path,
                        lines(row), wants)  # fmt: skip
         elif "No such file" not in case.text(probes.walk(path)):
+            meant = _ON_PURPOSE.search(case.content(path)) is not None
             yield Idea(
-                "job-missed", name, f"{path} keeps {name} from its work", 0.9, path,
+                "job-missed", name, f"{path} keeps {name} from its work", 0.5 if meant else 0.9,
+                path,
                 lines(row, *case.text(probes.walk(path)).splitlines()[-1:]), (),
                 (put_away(path), WAIT), taken_out(path), PREVENT,
             )  # fmt: skip

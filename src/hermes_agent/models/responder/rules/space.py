@@ -2,11 +2,11 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from hermes_agent.models.responder.rules import edits, hoards, room
+from hermes_agent.models.responder.rules import edits, hoards, room, strays
 from hermes_agent.models.responder.rules.flood import (
     calm,
     filling,
@@ -18,12 +18,15 @@ from hermes_agent.models.responder.rules.ideas import Idea, earlier, lines
 from hermes_agent.models.responder.rules.load import LONG, since_changed
 from hermes_agent.models.responder.view import parse, probes
 from hermes_agent.models.responder.view.case import Case
+from hermes_agent.models.responder.view.house import CODE
 
 FULL, ROOMY = 95, 70
 """Percent: from where on a file system is full, and below which it should come."""
 ENOUGH = 92
 """Percent below which it is worth a try."""
 GROWING_SECONDS = 120.0
+SINCE_SECONDS = 60.0
+"""What was written so long before somebody began may be of that one still."""
 LESSER = 5
 """By how much a log may be smaller than the largest that is written, to be one that fills."""
 NO_ROOM = (
@@ -71,6 +74,7 @@ def _freeing(case: Case, mount: parse.Mount, known: Idea) -> Iterator[Idea]:
         )  # fmt: skip
     found = list(parse.sizes(case.text(probes.large(mount.path))))
     yield from _written_by_strangers(case, mount, known, found)
+    yield from _written_by_scripts(case, mount, known, found)
     yield from _read_by_others(case, known, found)
     spare = [one for one in found if room.disposable(one, case.now)]
     spare = [one for one in spare if not room.held(case, one.path)]
@@ -233,6 +237,49 @@ def _written_by_strangers(
                 undo=room.back([one.path]) if there else "it was started by hand: start it again",
                 prevent=("record for a limited time", "alert on disk use above 80 %"),
             )
+
+
+def _written_by_scripts(
+    case: Case, mount: parse.Mount, known: Idea, found: list[parse.Sized]
+) -> Iterator[Idea]:
+    """A script that runs, and nobody looks after it, names the file that takes the room and opens
+    it only now and then: it is ended first, and the file is moved away."""
+    large = [row for row in found if _is_worth_it(mount, [row]) and not room.held(case, row.path)]
+    for one in large[:2]:
+        if room.kept_for_good(case, one.path, mount.path):
+            continue
+        look = probes.mentions(one.path)
+        rows = [line.partition(":") for line in case.text(look).splitlines()]
+        names = {script: line for script, _, line in rows}
+        for process in case.processes:
+            words = _scripts(process, names)
+            chain = case.strangers(process.pid, harmful=True) if words else []
+            since = case.now - process.age - SINCE_SECONDS
+            if not chain or one.time < since or not room.is_room_aside(case, one.size, mount.path):
+                continue
+            row = names[words[0]]
+            yield replace(
+                known, score=0.94, fix=(*strays.ended(chain), *room.aside([one.path])),
+                locus=f"{one.path}, written by pid {process.pid}: {process.command[:80]}",
+                claim=f"{known.claim}: process {process.pid} ({process.command[:60]}), which "
+                f"nobody looks after, writes {one.path}", undo=room.back([one.path]),
+                evidence=(*known.evidence[:1], *lines(process.line, row)),
+                prevent=("record for a limited time", _PREVENT[1]),
+            )  # fmt: skip
+        if wants := case.missing((look,)):
+            yield replace(known, score=known.score + 0.02, wants=wants)
+
+
+def _scripts(process: parse.Process, files: Iterable[str]) -> list[str]:
+    """Those files that a process runs: by their whole path, or by their name where that is all its
+    command says. What is only read, as settings are, is none."""
+    words = process.command.split()[:3]
+    return [
+        path
+        for path in sorted(files)
+        if CODE.search(path) or "." not in path.rpartition("/")[2]
+        if path in words or path.rpartition("/")[2] in (word.removeprefix("./") for word in words)
+    ]
 
 
 def checkpoint(path: str) -> tuple[str, ...]:

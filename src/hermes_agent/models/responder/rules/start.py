@@ -15,7 +15,17 @@ _ENTRY = re.compile(
     r"illegal option|usage:|KeyError|not set|unbound variable|required)",
     re.IGNORECASE,
 )
-_GAVE_UP = r"gave up|giving up|circuit (?:is |breaker )?open|restart to retry|no longer trying"
+_GAVE_UP = (
+    r"gave up|giving up|circuit (?:breaker )?(?:is )?open|restart to (?:retry|resume|try)|"
+    r"no longer (?:try|retry)|not retrying|(?:will|shall) not (?:try|retry)|stopped (?:re)?trying|"
+    r"no (?:more|further) (?:attempt|retr|tri)|retries exhausted|standing down"
+)
+_STILL = re.compile(
+    r"(?:^|[/ _-])(?:backup|snapshot|fsfreeze|pg_dump|mysqldump|rsync|borg|restic|gdb|criu)"
+    r"(?![a-z])",
+    re.IGNORECASE,
+)
+"""Those for whose sake a process is halted."""
 DEAF_SECONDS = 3
 """In which it may not listen yet."""
 _SIGNAL = re.compile(r"exited: (\S+) \((.*?)\)")
@@ -81,15 +91,17 @@ def _reached(case: Case) -> set[str]:
 
 
 def halted(case: Case) -> Iterator[Idea]:
-    """A process that was stopped by a signal, and waits for another."""
+    """A process that was stopped by a signal, and waits for another. While somebody at work may
+    want it to stand still, it does."""
+    at_work = [x for x in case.processes if _STILL.search(x.command) and not case.owner(x.pid)]
     for service in case.suspects:
         for pid in case.pids(service):
             process = case.process(pid)
             if process is not None and process.state[:1] in "Tt":
                 yield Idea(
                     "service-crash", service, f"process {pid} of {service} is halted by a signal",
-                    0.9, f"pid {pid}", lines(process.line), (), (f"kill -CONT {pid}",),
-                    f"kill -STOP {pid}", ("alert on processes in state T",),
+                    0.55 if at_work else 0.9, f"pid {pid}", lines(process.line), (),
+                    (f"kill -CONT {pid}",), f"kill -STOP {pid}", ("alert on processes in state T",),
                 )  # fmt: skip
 
 

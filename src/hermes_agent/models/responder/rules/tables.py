@@ -23,7 +23,13 @@ from hermes_agent.models.responder.view.case import Case
 WAIT = "sleep 63"
 """Until the clock has begun the job once more."""
 PREVENT = ("alert on the age of what the job makes", "let jobs say aloud that they did not run")
-_NOT_FOUND = re.compile(r"(?:^|[\s:'\"`])([\w.+-]+)['\"`]?: (?:command )?not found")
+_NOT_FOUND = re.compile(
+    r"(?:^|[\s:'\"`])([\w.+-]+)['\"`]?: (?:command )?not found"
+    r"|(?:env|nice|timeout|xargs|nohup|setsid|exec|command)\b.*?\W([\w.+-]+)\W: No such"
+    r"|No such file or directory: ['\"]([\w.+-]+)['\"]|xec [\"']([\w.+-]+)[\"']: No such"
+    r"|(?:xargs|nice|nohup): ([\w.+-]+): No such"
+)
+"""How shells, tools and languages say that there is no such program."""
 _NO_SHELL = re.compile(r"/(?:nologin|false|true)$")
 
 
@@ -218,7 +224,11 @@ def lies(word: str, owner: str) -> str:
 def _elsewhere(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Idea]:
     """A program that it calls lies where cron does not look for it."""
     called = [job.program] if re.fullmatch(r"[\w.+-]+", job.program) else []
-    lost = [(found[1], line) for line in said[:8] for found in _NOT_FOUND.finditer(line)]
+    lost = [
+        (next(filter(None, found.groups())), line)
+        for line in said[:8]
+        for found in _NOT_FOUND.finditer(line)
+    ]
     for word in dict.fromkeys([*(word for word, _ in lost), *called]):
         if word.isdigit() or word in ("sh", "bash", "run-parts", "find", "test", "true"):
             continue
@@ -233,9 +243,9 @@ def _elsewhere(case: Case, name: str, job: Job, said: list[str]) -> Iterator[Ide
         told = next((line for one, line in lost if one == word), "")
         rows = parse.files(case.text(probes.JOBS)).get(job.table, [])
         row = next((x for x in rows if re.match(r"\s*PATH\s*=", x)), "")
-        fix = swapped(job.table, row, f"PATH={folders[0]}:{':'.join(job.path)}")
+        fix = swapped(job.table, row, f"PATH={':'.join(job.path)}:{folders[0]}")
         if not row:
-            more = f"1i PATH={folders[0]}:/usr/local/sbin:/usr/local/bin:{crontabs.PATH}"
+            more = f"1i PATH=/usr/local/sbin:/usr/local/bin:{crontabs.PATH}:{folders[0]}"
             fix = keeping(job.table), f"sed -i {shlex.quote(more)} {shlex.quote(job.table)}"
         claim = f"{word}, which {name} calls, lies in {folders[0]}, where cron does not look"
         yield _idea(name, job, claim, 0.9, fix, told, row, job.line)

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from hermes_agent.models.responder.rules.config import is_near, reread, swapped
 from hermes_agent.models.responder.rules.ideas import Idea, lines, undo_of
+from hermes_agent.models.responder.rules.limits import limits
 from hermes_agent.models.responder.rules.meant import meant
 from hermes_agent.models.responder.rules.routes import astray
 from hermes_agent.models.responder.view import parse, probes
@@ -109,4 +110,4 @@ def _led_right(
     )  # fmt: skip
 
 
-RULES = (values, meant, astray)
+RULES = (values, limits, meant, astray)

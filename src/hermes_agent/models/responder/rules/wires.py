@@ -20,8 +20,6 @@ _STATE = r"(?:UP|DOWN|UNKNOWN|LOWERLAYERDOWN)"
 _SAFE = re.compile(r"-A [\w./:,!\"'()=+@#|%*? -]*")
 _BARRED = ("blackhole", "unreachable", "prohibit", "throw")
 _STEADY = ("PERMANENT", "NOARP")
-LOSS = 20.0
-"""Of a hundred packets, how many may be lost before the rest is no help."""
 
 
 class Cut(Struct, frozen=True):
@@ -119,6 +117,12 @@ def barred(text: str, wanted: Sequence[str]) -> Iterator[Cut]:
                       f"ip route add {kind} {to}")  # fmt: skip
 
 
+def leads(text: str, address: str) -> bool:
+    """Whether any route leads to an address."""
+    rows = [line.split() for line in text.splitlines() if " dev " in line or " via " in line]
+    return any(row[0] == "default" or covers(row[0], address) for row in rows)
+
+
 def elsewhere(text: str, chosen: str, address: str) -> Iterator[Cut]:
     """A narrower route leads away from the network in which the address is."""
     used = re.search(r"\bdev (\S+)", chosen)
@@ -142,10 +146,9 @@ def filtered(
     One that was for nothing yet is hardly it; one that was for something may be it, whatever it
     goes by, unless it is the last word of a chain that lets some through: that stays."""
     every = rules(text)
-    for one in every:
-        target = re.search(r" -j (DROP|REJECT|DNAT|REDIRECT|TARPIT)\b", one.line)
+    for one, target in _turning(every):
         rule = parted(one.line) if _SAFE.fullmatch(one.line) else ""
-        if not target or not rule:
+        if not rule:
             continue
         named = re.findall(r"(?<!! )-[sd] (\S+)", one.line)
         ports = re.findall(r"--[ds]ports? ([\d:,]+)", one.line)
@@ -160,10 +163,12 @@ def filtered(
         if one.packets is not None:
             score = (0.92 if named or ports else 0.86) if one.packets else 0.62
         option = f"-t {quoted(one.table)} " if one.table != "filter" else ""
-        word = "turns it away" if target[1] in ("DNAT", "REDIRECT") else "drops it"
+        word = "turns it away" if target in ("DNAT", "REDIRECT") else "drops it"
+        chain, at = one.line.split()[1], _of_chain(one, every).index(one) + 1
         yield Cut(f"a firewall rule {word} ({one.line})", one.line,
                   f"iptables {option}-D {rule.removeprefix('-A ')}",
-                  f"iptables {option}{rule}", score)  # fmt: skip
+                  f"iptables {option}{rule.replace(f'-A {chain}', f'-I {chain} {at}', 1)}",
+                  score)  # fmt: skip
     for one in every:
         closed = re.fullmatch(r"-P (INPUT|OUTPUT) DROP", one.line)
         if one.line.startswith("-A ") and _is_last_word(one, every):
@@ -181,12 +186,36 @@ def filtered(
                       0.75)  # fmt: skip
 
 
+def _turning(every: Sequence[Rule]) -> Iterator[tuple[Rule, str]]:
+    """Rules that turn something away, with how. Where one is for all that comes to a chain, it is
+    those that send some there: others may be sent there by right."""
+    for one in every:
+        target = re.search(r" -j (DROP|REJECT|DNAT|REDIRECT|TARPIT)\b", one.line)
+        if not target:
+            continue
+        chain = re.escape(one.line.split()[1])
+        sent = [x for x in every if re.search(rf" -[jg] {chain}$", x.line) and x.table == one.table]
+        telling = [x for x in sent if re.search(r"(?<!! )-[sd] |--[ds]ports? ", x.line)]
+        plain = re.search(r" -[sd] |--[ds]ports? ", one.line) is None
+        plain = plain and not _lets_some(one, every)
+        for each in telling if plain and telling == sent and sent else [one]:
+            yield each, target[1]
+
+
 def _is_last_word(rule: Rule, every: Sequence[Rule]) -> bool:
     """Whether a rule is for all that those before it did not let through."""
+    return _of_chain(rule, every)[-1] is rule and _lets_some(rule, every)
+
+
+def _lets_some(rule: Rule, every: Sequence[Rule]) -> bool:
+    """Whether rules before it let some through: the way into its chain is no mistake then."""
+    own = _of_chain(rule, every)
+    return any(re.search(r" -j (?:ACCEPT|RETURN)\b", one.line) for one in own[: own.index(rule)])
+
+
+def _of_chain(rule: Rule, every: Sequence[Rule]) -> list[Rule]:
     chain = rule.line.split()[1]
-    own = [one for one in every if one.table == rule.table and one.line.startswith(f"-A {chain} ")]
-    before = own[: own.index(rule)]
-    return own[-1] is rule and any(" -j ACCEPT" in one.line for one in before)
+    return [one for one in every if one.table == rule.table and one.line.startswith(f"-A {chain} ")]
 
 
 def quoted(text: str) -> str:
@@ -325,37 +354,6 @@ def narrowed(near: str, usual: int) -> Iterator[Cut]:
             yield Cut(f"{one.name} does not ask who is where", one.line,
                       f"ip link set {name} arp on", f"ip link set {name} arp off",
                       0.84)  # fmt: skip
-
-
-def lossy(near: str) -> Iterator[Cut]:
-    """A queue that loses what it is given."""
-    for line in near.splitlines():
-        row = re.match(r"qdisc (netem|blackhole) \S+ dev (\S+) root(?: refcnt \d+)?(.*)$", line)
-        lost = re.search(r"\b(?:loss|corrupt)(?: \w+)*? ([\d.]+)%", line)
-        if row and (row[1] == "blackhole" or (lost and float(lost[1]) >= LOSS)):
-            yield Cut(f"{row[2]} loses what is sent ({' '.join(line.split())})", line,
-                      f"tc qdisc del dev {quoted(row[2])} root",
-                      f"tc qdisc add dev {quoted(row[2])} root {quoted(row[1] + row[3])}",
-                      0.93)  # fmt: skip
-
-
-def throttled(line: str) -> Cut | None:
-    """A queue that lets little through. One with classes of its own cannot be put back as it was:
-    they are shown before it goes, and it goes only where nothing is likelier."""
-    row = re.match(
-        r"qdisc (tbf|netem|htb|hfsc|cake) (\S+) dev ([\w.-]+)(?:@\S+)? root(?: refcnt \d+)?(.*)$",
-        line.strip(),
-    )
-    if row is None:
-        return None
-    claim, own = f"the link {row[3]} is throttled", f"dev {quoted(row[3])}"
-    if row[1] in ("htb", "hfsc"):
-        shown = f"tc class show {own} && tc filter show {own}"
-        return Cut(claim, line, f"{shown} && tc qdisc del {own} root",
-                   f"its classes and filters were shown: make them again on {row[3]}",
-                   0.62)  # fmt: skip
-    added = f"tc qdisc add {own} root handle {quoted(row[2])} {quoted(row[1] + row[4])}"
-    return Cut(claim, line, f"tc qdisc del {own} root", added)
 
 
 def below(near: str, address: str) -> Iterator[Cut]:

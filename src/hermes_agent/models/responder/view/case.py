@@ -23,7 +23,7 @@ CROWD = 4
 YOUNG_SECONDS = 4
 RECENT_SECONDS = 900.0
 """What a log said longer ago is an old story."""
-LAST_SECONDS, DAY = 120.0, 86_400.0
+LAST_SECONDS, LAST_LINES, DAY = 120.0, 3, 86_400.0
 """How long the last words of a service are, and how old they may be."""
 ZONE_SECONDS, ODD_SECONDS = 900.0, 90.0
 """Time zones differ by quarters of an hour; what is off by about that much is of another zone."""
@@ -58,7 +58,10 @@ _USUAL = {
     "https": 443, "wss": 443, "postgres": 5432, "postgresql": 5432, "mysql": 3306, "redis": 6379,
     "amqp": 5672, "mongodb": 27017, "memcached": 11211, "ldap": 389, "smtp": 25, "ftp": 21,
 }  # fmt: skip
-TAG = r"(?:^|\s){0}(?:\[\d+\])?: |\b(?:service|app|unit|program|name|logger)\"?[=:]\s?\"?{0}\b"
+TAG = (
+    r"(?:^|\s){0}(?:\[\d+\])?: "
+    r"|\b(?:service|app|unit|program|name|logger)\"?[=:]\s?\"?{0}(?![\w.-])"
+)
 """How a line of a log of many says whose it is."""
 
 
@@ -180,12 +183,21 @@ class Case(House):
 
     @once
     def troubles(self, service: str) -> list[str]:
-        """Lines of its logs that tell of something wrong, and are no old story; last first."""
+        """Lines of its logs that tell of something wrong, and are no old story; last first. The
+        last words of one that does not come up do, however they are put."""
+        last = self._last_lines(service)
         return [
             line.text
             for line in reversed(self.entries(service))
-            if _is_trouble(line.text) and self._is_recent(line.at, service)
+            if (_is_trouble(line.text) or line in last) and self._is_recent(line.at, service)
         ]
+
+    def _last_lines(self, service: str) -> list[Line]:
+        program = self.programs.get(service)
+        if program is None or program.state not in ("FATAL", "BACKOFF", "EXITED", "failed"):
+            return []
+        said = [one for one in self.entries(service) if one.text.strip()][-LAST_LINES:]
+        return [one for one in said if not stamps.is_calm(one.text)]
 
     def troubles_since(self, service: str, at: float) -> list[str]:
         """Those that were written after a moment."""

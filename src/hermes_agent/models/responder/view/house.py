@@ -24,6 +24,10 @@ CODE = re.compile(r"\.(py|pyc|sh|bash|rb|js|mjs|ts|pl|php|jar|lua|so|go|rs|c|h)$
 _CONFIG_FLAG = re.compile(
     r"-c|-C|-f|--?(?:\w+[-_])?(?:conf|config|cfg|settings|env|file|options)\b.*"
 )
+_RUNS_KEY = re.compile(
+    r"(?i)(?:^|[._-])(?:hook|script|command|cmd|exec|program|filter|plugin|helper|handler|run|check"
+    r"|scan|pre|post|on)(?:[._-]?\w+)?$"
+)
 _RELATIVE = re.compile(r"[\w.-]+/|\.{1,2}/")
 _DATA_FLAG = re.compile(r"-D|-d|--?(?:\w+[-_])?(?:data|dir|datadir|pgdata|root|home|prefix)\b.*")
 _SOURCED = re.compile(r"^\s*(?:\.|source)\s+[\"']?(\S+?)[\"']?\s*(?:[;&|].*)?$", re.MULTILINE)
@@ -169,6 +173,21 @@ class House(Sight):
 
     @once
     def configs(self, service: str) -> list[str]:
+        """Files of settings, and those that what it runs for its work takes in."""
+        shown = "\n".join(self.text(probes.show(path)) for path in self.helpers(service))
+        taken = _SOURCED.findall(shown)
+        return list(dict.fromkeys([*self._set_by(service), *self._own(taken, service)]))
+
+    @once
+    def helpers(self, service: str) -> list[str]:
+        """Scripts that its settings name, which it runs for its work."""
+        told = [one for path in self._set_by(service)
+                for key, value in settings.read(self.content(path), path).items()
+                if _RUNS_KEY.search(key) for one in settings.split(value)[:2]]  # fmt: skip
+        return [path for path in self._own(told, service) if _is_script(path)][:2]
+
+    @once
+    def _set_by(self, service: str) -> list[str]:
         """Files of settings, those that are named before those that only lie there."""
         words, found = self.command(service), list[str]()
         for at, word in enumerate(words[:-1]):
@@ -198,7 +217,7 @@ class House(Sight):
             settings.environment(definition.settings.get("environment", "")) if definition else {}
         )
         found.append((place, Settings({**settings.flags(self.command(service)), **told})))
-        for path in self.wrappers(service):
+        for path in [*self.wrappers(service), *self.helpers(service)]:
             values, last = settings.script(self.text(probes.show(path)))
             found.append((path, Settings({**values, **settings.flags(last)})))
         for path in self.configs(service):

@@ -31,7 +31,7 @@ MEMORY = "free -m"
 CLOCK = "date '+%s %Y-%m-%d %H:%M:%S %Z %z'"
 LOGS = "tail -v -n 12 /var/log/*.log /var/log/*/*.log /var/log/*/*/*.log 2>/dev/null"
 LOG_FILES = (
-    "find /var/log /srv /opt /var/lib /var/opt /usr/local /home /data /app -xdev -type f "
+    "find /var/log /srv /opt /var/lib /var/opt /var/www /usr/local /home /data /app -xdev -type f "
     "-mmin -720 -size +0 "
     r"\( -path '*/log/*' -o -path '*/logs/*' -o -name '*log' -o -name '*.err' -o -name '*.out' "
     r"-o -name '*.log.*' \) ! -name '*.gz' -printf '%s %T@ %u %p\n' 2>/dev/null | "
@@ -67,7 +67,9 @@ RELEASES = (
 CERTIFICATES = (
     r"find /etc /srv /opt /var/lib /var/www /root /home /data /app /usr/local/etc /run -xdev "
     r"\( -type f -o -type l \) \( -name '*.crt' -o -name '*.pem' -o -name '*.cert' "
-    r"-o -name '*.cer' -o -name '*.key' -o -name '*.chain' \) -not -path '/etc/ssl/certs/*' "
+    r"-o -name '*.cer' -o -name '*.key' -o -name '*.chain' -o -name '*.bundle' -o -name '*.x509' "
+    r"-o -name cert -o -name certificate -o -name fullchain -o -name privkey -o -name key \) "
+    r"-size -64k -not -path '/etc/ssl/certs/*' "
     '2>/dev/null | head -n 60 | while read -r f; do echo; echo "==> $f <=="; '
     '[ -L "$f" ] && echo "link=$(readlink "$f")"; '
     'c=$(openssl x509 -noout -subject -issuer -serial -startdate -enddate -pubkey -in "$f" '
@@ -77,11 +79,16 @@ CERTIFICATES = (
     'echo "key=$(echo "$k" | sha256sum | cut -c 1-16)"; done'
 )
 """All certificates with their dates; of keys only to which certificate they belong."""
+_EACH = (
+    'awk -F/ \'{d = substr($0, index($0, " /")); d = substr(d, 1, length(d) - length($NF))} '
+    "n[d]++ < 20'"
+)
+"""Not more than so many of one folder: what is kept there all the time hides nothing else."""
 CHANGED = (
     "find /etc /opt /srv /usr/local /var/www /root /home /data /app -xdev "
     r"\( -type f -o -type l \) -mmin -180 -size -2048k ! -path '*/__pycache__/*' "
     r"! -path '*/.git/*' ! -name '*.log' ! -path '*/log/*' -printf '%s %T@ %u %p\n' 2>/dev/null | "
-    "sort -k2,2nr | head -n 120"
+    f"sort -k2,2nr | {_EACH} | head -n 120"
 )
 """What was written lately where settings and programs lie, the newest first."""
 JOBS = (
@@ -227,7 +234,8 @@ def around(folders: Sequence[str]) -> str:
     return (
         rf"find {named} -maxdepth 4 -xdev \( -type f -o -type l \) -size -512k "
         r"! -path '*/.git/*' ! -path '*/__pycache__/*' ! -path '*/node_modules/*' "
-        r"-printf '%s %T@ %u %p\n' 2>/dev/null | sort -k2,2nr | head -n 50"
+        r"-printf '%s %T@ %u %p\n' 2>/dev/null | sort -k2,2nr | "
+        f"{_EACH} | head -n 50"
     )
 
 
@@ -277,6 +285,21 @@ def timed(url: str) -> str:
 
 def resolved(name: str) -> str:
     return f"getent hosts {shlex.quote(name)}"
+
+
+def asked(server: str, name: str) -> str:
+    """What a name server itself says to a name: the head of its answer, in hexadecimals."""
+    labels = [re.sub(r"[^\w-]", "", one) for one in name.strip(".").split(".")]
+    question = "".join(f"\\x{len(one):02x}{one}" for one in labels if one)
+    head = r"\x12\x34\x01\x00\x00\x01" + 6 * r"\x00"
+    return (
+        f'timeout 2 bash -c \'{{ printf "{head}{question}{_OF_ADDRESSES}" >&3; '
+        f"head -c 12 <&3 | od -An -tx1; }} 3<>/dev/udp/{server}/53'"
+    )
+
+
+_OF_ADDRESSES = r"\x00\x00\x01\x00\x01"
+"""How a question ends that asks for addresses."""
 
 
 def mentions(word: str) -> str:

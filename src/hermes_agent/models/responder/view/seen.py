@@ -12,6 +12,8 @@ QUOTE_CHARS = (12, 300)
 _EXIT = re.compile(r"\[exit code (\d+)\]")
 _OURS = re.compile(r"/\.cache/hermes/|/tmp/hermes-\d+/")
 """Where a terminal keeps what it runs for us: no part of the machine that is looked at."""
+HIDDEN = re.compile(r"\[redacted:[^\]]*\]?")
+"""What stands for a secret that we are not shown: no call may hold it."""
 _MARK = re.compile(r"\[(?:stderr|no output|exit code \d+|timed out after [^\]]*)\]")
 
 
@@ -47,8 +49,10 @@ def seen(command: str, result: ToolMessage) -> Seen:
 
 
 def quote(line: str) -> str:
-    """As much of a line as may be quoted; empty where it is too short to tell anything."""
-    short = line.strip()[: QUOTE_CHARS[1]].strip()
+    """As much of a line as may be quoted: of one with secrets, the longest part that has none;
+    empty where it is too short to tell anything."""
+    part = max(HIDDEN.split(line), key=len)
+    short = part.strip()[: QUOTE_CHARS[1]].strip()
     return short if len(" ".join(short.split())) >= QUOTE_CHARS[0] else ""
 
 

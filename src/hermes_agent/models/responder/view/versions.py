@@ -37,6 +37,8 @@ CLOSE = 2
 """Changes that are so few that two files were one, whatever they are called: one line."""
 _FOR_OTHERS = re.compile(r"(?i)(?:^|[._-])(stag\w*|test\w*|dev\w*|local|prod\w*|qa|canary|demo)")
 """How files are called that are for another place than this."""
+_VERSION = re.compile(r"[A-Za-z]-?\d+\.\d+$")
+"""How folders of programs are called that others came before: nobody puts copies there."""
 CUT = 50
 """Lines of a difference that is so long that the rest of it is not shown."""
 
@@ -133,11 +135,15 @@ def _is_kept(copy: str, path: str) -> bool:
     marked = probes.BACKUPS.search(stem) or probes.BACKUPS.search(own.stem)
     if own.parent == old.parent:
         return marked is not None and old.stem.removeprefix(".") in stem
-    shelved = any(SHELVES.search(part) or probes.BACKUPS.search(part) for part in own.parts[1:-1])
+    shelved = any(
+        SHELVES.search(part) or (probes.BACKUPS.search(part) and not _VERSION.search(part))
+        for part in own.parts[1:-1]
+    )
     family = (set(own.parts[:-1]) & set(old.parts[:-1])) - ANYWHERE
     kin = bool(family) or not (CODE.search(path) or old.stem in PLAIN)
     name, former = (one.removeprefix(".") for one in (old.name, old.stem))
-    return shelved and kin and (stem.startswith(name) or (former in stem and bool(marked)))
+    called = re.match(rf"{re.escape(name)}(?![A-Za-z])", stem) is not None
+    return shelved and kin and (called or (former in stem and bool(marked)))
 
 
 def _is_beside(copy: str, path: str) -> bool:
