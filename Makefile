@@ -10,14 +10,14 @@ test:
 	@scripts/setup dev
 	@scripts/test-needs
 	@scripts/check
-	@scripts/as-root .venv/bin/python -m pytest -n 4 --dist worksteal -q -m "not slow"
+	@scripts/apart .venv/bin/python -m pytest -n 4 --dist worksteal -q -m "not slow"
 
 test-all:
 	@scripts/setup dev
 	@scripts/test-needs
 	@scripts/test-all-needs
 	@scripts/check
-	@scripts/as-root .venv/bin/python -m pytest -n 4 --dist worksteal -q
+	@scripts/apart .venv/bin/python -m pytest -n 4 --dist worksteal -q
 
 check:
 	@scripts/setup dev

@@ -22,6 +22,7 @@ from hermes_agent.core.records import Inbound, NewSession, Turn
 from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
 from hermes_agent.store.store import Store
 from tests.support.paid import LOOK, Paid, facts
+from tests.support.patience import PATIENCE
 from tests.support.turns import Bench, bench
 
 SLACK = 1e-9
@@ -77,7 +78,7 @@ async def test_a_day_of_one_dollar_is_not_overshot_by_many_at_once(
             files = (IMAGE,) if number % 3 == 0 else ()
             await b.store.receive(one.session.id, Inbound("m", "go " * 300, "test", False, files))
         workers = [await one.worker() for one in benches]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             ends = await asyncio.gather(*(worker.run() for worker in workers))
         uses = {cost.name: cost for cost in await b.store.costs("use")}
         spent = await b.store.spent(0.0)
@@ -214,7 +215,7 @@ def test_no_budget_is_overshot_whatever_the_prices_sizes_and_delays(
             await disturb(worker, end)
         except Fenced:
             pass  # it was over before
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             finished = await end
         assert finished is not None
         assert finished.reason in ("done", "budget", "interrupted"), finished.error
@@ -480,7 +481,7 @@ async def test_a_cancelled_turn_gives_back_what_it_held(tmp_path: Path) -> None:
             await asyncio.sleep(0.002)
         assert quick.requests == []
         running.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert (await waits).reason == "done"
 
 
@@ -631,7 +632,7 @@ async def test_another_model_is_asked_with_what_was_set_aside_for_it(tmp_path: P
 async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Path) -> None:
     model = Paid(facts(1.0, 1.0), pause=never)
     async with bench(tmp_path, model, settings=budget(turn_seconds=0.2)) as b:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             end = await b.say("go")
         charged = await b.events(ev.Charged)
         replied = await b.events(ev.Replied)

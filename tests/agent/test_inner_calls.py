@@ -17,6 +17,7 @@ from hermes_agent.core.settings import LoopSettings, Settings
 from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.toolbox import load_tools
+from tests.support.patience import PATIENCE
 from tests.support.turns import Bench, bench
 
 Step = tuple[str, dict[str, Any]]
@@ -71,7 +72,7 @@ def outer(b: Bench, finished: Sequence[Any]) -> ev.CallFinished:
 
 
 async def until(met: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not met():
             await asyncio.sleep(0.002)
 
@@ -131,7 +132,7 @@ async def test_as_many_calls_run_at_once_as_the_settings_say(tmp_path: Path) -> 
         most = max(most, now)
         if now == 2:
             both.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await both.wait()
         now -= 1
         return line
@@ -155,7 +156,7 @@ async def test_programs_that_programs_run_do_not_wait_for_each_other_for_ever(
     settings = Settings(loop=LoopSettings(parallel_calls=2))
     tools = [program, acting(ran)]
     async with bench(tmp_path, scripted(plan), tools=tools, settings=settings) as b:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             end = await b.say("go")
         made = await b.events(ev.CallMade)
     assert end.reason == "done"
@@ -380,7 +381,7 @@ async def test_an_interrupt_ends_a_program_and_all_that_it_has_begun(tmp_path: P
         running = asyncio.create_task(worker.run())
         await until(lambda: len(begun) == 3)
         await worker.interrupt("test")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             end = await running
         made = {one.effect for one in await b.events(ev.CallMade)}
         finished = await b.events(ev.CallFinished)

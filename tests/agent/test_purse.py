@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.agent.purse import LEAST_OUTPUT, Account, Bill, Held, Purse, Short
 from hermes_agent.core.messages import ModelFacts, Rates
+from tests.support.patience import PATIENCE
 
 CENT = 10_000.0
 """Dollars per million tokens: a token for a cent."""
@@ -122,7 +123,7 @@ async def test_what_comes_back_during_a_look_is_not_missed() -> None:
 
     other.look = give_back
     accounts = [ledger.account(), other.account("session")]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         found = await purse.hold(accounts, bill(10, 60))
     assert isinstance(found, Held)
 
@@ -160,7 +161,7 @@ async def test_one_who_stops_waiting_lets_the_next_go_on() -> None:
     large = await waiting(purse, ledger.account(), bill(10, 80))
     small = await waiting(purse, ledger.account(), bill(1, 1))
     large.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert isinstance(await small, Held)
 
 
@@ -248,7 +249,7 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
             await breathe()
             if chance.random() < 0.2:
                 task.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*tasks, return_exceptions=True)
         assert ledger.spent <= ledger.limit + 1e-9
         left = await purse.hold([Ledger(100.0).account()], bill(9_000, 900))

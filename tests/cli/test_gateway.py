@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from tests.support.cli import House
+from tests.support.patience import PATIENCE
 from tests.support.platforms.telegram import TOKEN, TelegramPlatform
-
-PATIENCE = 30.0
 
 
 async def until(met: Callable[[], Any]) -> Any:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.cli.incident_view import TONES, Said, View, cells, cut
 from hermes_agent.cli.incident_words import Telling, entry_said
+from tests.support.patience import PATIENCE
 from tests.support.source import ROOT
 
 QUOTE = "tmpfs 8.0M 8.0M 0 100% /var/log"
@@ -191,7 +192,7 @@ def test_a_recording_is_a_cast_and_a_picture(tmp_path: Path) -> None:
     command = [ROOT / "scripts" / "record_demo.py", "--cast", made, "--svg", picture]
     done = subprocess.run(
         [sys.executable, *command, "--height", "10", sys.executable, play],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     head, *events = map(json.loads, made.read_text().splitlines())

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.cli import House
 from tests.support.mcp_servers import Door, guarded, odd
+from tests.support.patience import PATIENCE
 
 
 @pytest.fixture
@@ -113,11 +114,11 @@ def test_one_logs_in_and_out(house: House) -> None:
         guard.start()
         while not (address := login.stderr.readline().strip()).startswith("http"):
             assert login.poll() is None
-        back = httpx.get(address, timeout=30).headers["location"]
+        back = httpx.get(address, timeout=PATIENCE).headers["location"]
         login.stdin.write(back + "\n")
         login.stdin.flush()
         said = login.stdout.read() if login.stdout is not None else ""
-        assert login.wait(30) == 0
+        assert login.wait(PATIENCE) == 0
         guard.cancel()
         for stream in (login.stdin, login.stdout, login.stderr):
             if stream is not None:

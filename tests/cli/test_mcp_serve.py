@@ -559,7 +559,12 @@ def test_the_inspector_lists_calls_and_reads(house: House) -> None:
     def inspect(*words: str) -> Any:
         command = [program, "--cli", *COMMAND, *words]
         done = subprocess.run(
-            command, cwd=house.work, env=house.environ, capture_output=True, text=True, timeout=60
+            command,
+            cwd=house.work,
+            env=house.environ,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

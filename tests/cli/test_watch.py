@@ -11,6 +11,7 @@ import pytest
 
 from hermes_agent.cli.watch import unit_text
 from tests.support.cli import House, wait_until
+from tests.support.patience import PATIENCE
 
 
 def add(house: House, name: str, run: str, *words: str) -> None:
@@ -182,12 +183,12 @@ def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> 
         wait_until(lambda: house.json("watch", "list")[0]["state"].get("ok"), "it holds")
         up.unlink()
         said = ""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while "declared" not in said or "web fails" not in said:
             assert time.monotonic() < deadline, said
             said += watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
-        rest = watching.communicate(timeout=30)[0]
+        rest = watching.communicate(timeout=PATIENCE)[0]
     finally:
         watching.kill()
         watching.wait()

@@ -27,6 +27,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from tests.support.model_server import ModelServer, Raw
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Heard, WireUnderTest
 
 WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "bedrock", "mistral")
@@ -282,7 +283,7 @@ async def test_every_failure_has_a_name_and_tells_no_key(
         if failure.sdk_raises:
             server.answer_next(failure.raw)
             with pytest.raises(Exception) as theirs:  # noqa: PT011 - each SDK has its own
-                await asyncio.wait_for(wire.ask_sdk(server.root, request()), 10)
+                await asyncio.wait_for(wire.ask_sdk(server.root, request()), PATIENCE)
             assert theirs.type.__module__.split(".")[0] not in ("builtins", "tests")
     assert kinds >= {
         "rate_limit", "overload", "auth", "bad_request", "context_too_long", "quota", "refused",
@@ -352,7 +353,7 @@ async def outcome(speaker: Any, wire: WireUnderTest) -> Reply | ModelError:
     """How one call ends: with one reply as the last chunk, or a classified error, and soon."""
     chunks = []
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             async for chunk in speaker.stream(request(), wire.credential):
                 chunks.append(chunk)  # noqa: PERF401 - what came before the trouble counts
     except ModelError as error:

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from hermes_agent.cli.client import Api, Gone
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
+from tests.support.patience import PATIENCE
 
-PATIENCE = 60.0
 """How long a runtime may take for what normally takes a blink."""
 
 Event = dict[str, Any]

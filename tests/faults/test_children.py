@@ -121,7 +121,7 @@ def check(one: Case) -> None:
     assert one.api.get("/v1/parked") == []
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_parent_with_eight_children_is_killed_and_all_finish_once(
     tmp_path: Path, nursery: Nursery, seed: int
@@ -136,7 +136,7 @@ def test_a_parent_with_eight_children_is_killed_and_all_finish_once(
         check(one)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_family_that_is_killed_twice_still_finishes_once(
     tmp_path: Path, nursery: Nursery, seed: int
@@ -151,7 +151,7 @@ def test_a_family_that_is_killed_twice_still_finishes_once(
         check(one)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_family_that_is_killed_between_its_effects_finishes_once(
     tmp_path: Path, nursery: Nursery, seed: int
@@ -184,7 +184,7 @@ def interrupted(one: Case) -> bool:
     return True
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_family_that_is_killed_while_it_is_interrupted_ends_interrupted(
     tmp_path: Path, nursery: Nursery, seed: int

@@ -19,7 +19,7 @@ from tests.faults.learner import Learners
 from tests.support.families import call, say, shell
 from tests.support.responses import SAW, act, prevention, resolve, script
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 WRITES = 100
 """Fewer than an undisturbed incident makes."""

@@ -16,7 +16,7 @@ from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.faults.learner import Learners
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 WRITES = 25
 """Fewer than an undisturbed run makes."""

@@ -16,7 +16,7 @@ from tests.support.curve import skill_text as curve_text
 from tests.support.families import call, say
 from tests.support.pupils import skill_text
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 FACT = "db2 is the replica of db1"
 BOOK = """\

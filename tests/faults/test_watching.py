@@ -13,7 +13,7 @@ from tests.faults.harness import Case, wait_until
 from tests.faults.learner import Learners
 from tests.support.model_server import ModelServer, Raw
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import yaml
 
 from hermes_agent.incidents.webhooks import signals_of
 from tests.support.cluster import free_ports
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def raise_alerts(api: str, alerts: list[dict[str, Any]]) -> None:
     request = urllib.request.Request(
         f"{api}/alerts", json.dumps(alerts).encode(), {"Content-Type": "application/json"}
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             urllib.request.urlopen(request, timeout=10).close()
@@ -87,15 +88,15 @@ def test_what_alertmanager_posts_becomes_signals(
         "generatorURL": "http://prometheus:9090/graph",
     }  # fmt: skip
     raise_alerts(alertmanager, [down])
-    (first,) = signals_of("alertmanager", posted[1].get(timeout=30))
+    (first,) = signals_of("alertmanager", posted[1].get(timeout=PATIENCE))
     assert (first.title, first.service, first.severity) == ("web-1 is down", "shop", "P1")
     assert first.firing
     for part in ("since 20", "runbook: https://wiki/down", "http://prometheus:9090/graph"):
         assert part in first.detail
     raise_alerts(alertmanager, [{**down, "endsAt": datetime.now(UTC).isoformat()}])
-    (over,) = signals_of("alertmanager", posted[1].get(timeout=30))
+    (over,) = signals_of("alertmanager", posted[1].get(timeout=PATIENCE))
     assert (over.fingerprint, over.firing) == (first.fingerprint, False)
     many = [{"labels": {"alertname": "Slow", "instance": f"db-{n}"}} for n in range(3)]
     raise_alerts(alertmanager, many)
-    some = signals_of("alertmanager", posted[1].get(timeout=30))
+    some = signals_of("alertmanager", posted[1].get(timeout=PATIENCE))
     assert [one.detail.splitlines()[-1] for one in some] == ["1 more were left out"] * 2

@@ -8,7 +8,7 @@ import pytest
 from hermes_agent.core.lore import SkillUse
 from tests.support.curve import DESCRIPTION, FIX, SKILL, Family, skill_text
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 async def test_tasks_take_fewer_steps_once_a_skill_has_been_learned_and_proven(

@@ -12,6 +12,7 @@ from hermes_agent.core.settings import MemorySettings
 from hermes_agent.learning.providers import Provider, open_provider
 from tests.support.fake_honcho import KEY, MESSAGE_CHARS, FakeHoncho
 from tests.support.model_server import Raw
+from tests.support.patience import PATIENCE
 
 HOST = "The staging host is kestrel"
 
@@ -33,7 +34,7 @@ async def opened(server: FakeHoncho) -> AsyncIterator[Provider]:
 @asynccontextmanager
 async def sdk(server: FakeHoncho) -> AsyncIterator[honcho.Honcho]:
     client = honcho.Honcho(
-        api_key=KEY, base_url=server.root, workspace_id="anna", timeout=30, max_retries=0
+        api_key=KEY, base_url=server.root, workspace_id="anna", timeout=PATIENCE, max_retries=0
     )
     yield client
     client._http.close()  # there is no public way

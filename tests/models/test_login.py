@@ -25,6 +25,7 @@ from hermes_agent.models.keys.tokens import (
 )
 from hermes_agent.models.speaking import Credential
 from tests.support.oauth_server import OAuthServer, jwt
+from tests.support.patience import PATIENCE
 
 
 class Time:
@@ -315,7 +316,7 @@ def test_processes_that_renew_at_once_renew_once(tmp_path: Path) -> None:
         keep_token(tmp_path, "test", Token("access-0", server.granted(), 1.0))
         command = [sys.executable, "-c", RENEWER, str(tmp_path), server.url, server.login().client]
         running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-        said = {process.communicate(timeout=60)[0] for process in running}
+        said = {process.communicate(timeout=PATIENCE)[0] for process in running}
     assert len(said) == 1
     assert server.renewals == 1
 

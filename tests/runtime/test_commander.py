@@ -12,6 +12,7 @@ from hermes_agent.core.incidents import Signal, WatchedCheck
 from hermes_agent.core.skills import Check
 from tests.support.families import call, delegated, say, shell
 from tests.support.house import until
+from tests.support.patience import PATIENCE
 from tests.support.responses import (
     OVER,
     RUNBOOK,
@@ -421,7 +422,7 @@ async def test_who_closes_an_incident_ends_the_work_on_it(tmp_path: Path) -> Non
         found = await h.over()
         session = await h.session()
         assert found.state == "closed"
-        await asyncio.wait_for(h.runtime.at_rest(session.id), 30)
+        await asyncio.wait_for(h.runtime.at_rest(session.id), PATIENCE)
         assert (h.runtime.home.path / "incidents" / "inc-1.md").is_file()
 
 

@@ -25,6 +25,7 @@ from tests.support.families import (
     told,
 )
 from tests.support.house import House, house, until
+from tests.support.patience import PATIENCE
 
 E = TypeVar("E", ev.Asked, ev.CallParked)
 
@@ -793,7 +794,7 @@ async def test_a_parent_with_a_child_at_work_is_not_deleted(tmp_path: Path) -> N
 
 async def heard(h: House, session: Session, kind: type[E]) -> E:
     """The next event of a kind that those hear who listen to a session."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         async for recorded in h.runtime.events(session.id):
             if isinstance(recorded.event, kind):
                 return recorded.event

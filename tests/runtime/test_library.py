@@ -13,6 +13,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HomeLocked, UsageError
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
 from tests.support.openai_server import OpenAIServer
+from tests.support.patience import PATIENCE
 
 # The program in the README and in the feature list, word for word.
 PROGRAM = '''\
@@ -75,7 +76,7 @@ def test_the_program_of_the_feature_list_works_word_for_word(home: Path, tmp_pat
                 "OPENAI_BASE_URL": server.url,
                 "OPENAI_API_KEY": "x",
             },
-            timeout=60,
+            timeout=PATIENCE,
         )
     assert (done.returncode, done.stderr) == (0, "")
     entry = eval(done.stdout)
@@ -160,7 +161,7 @@ def test_two_agents_of_one_program_share_a_home_and_other_programs_wait(
                 [sys.executable, "-c", "from hermes_agent import Agent; Agent().run('hi')"],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE,
             )
             assert HomeLocked.__name__ in other.stderr
         with Agent("c") as third:
@@ -192,7 +193,7 @@ print(agent.run(sys.argv[3]).text)
                 capture_output=True,
                 text=True,
                 cwd=tmp_path,
-                timeout=60,
+                timeout=PATIENCE,
             )
 
         assert run("die", "", "act").returncode == -9
@@ -235,12 +236,14 @@ def test_an_effect_of_a_program_that_died_is_shown_and_decided_anywhere(
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         program = [sys.executable, "-c", PAYING, *words]
-        return subprocess.run(program, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        return subprocess.run(
+            program, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE
+        )
 
     def hermes(*words: str) -> subprocess.CompletedProcess[str]:
         program = [sys.executable, "-m", "hermes_agent", *words]
         return subprocess.run(
-            program, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+            program, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
         )
 
     for way in ("program", "command"):
@@ -273,11 +276,11 @@ def test_a_turn_that_waits_for_its_program_can_be_interrupted(
     with OpenAIServer([pay, Reply("it is paid")]) as server:
         offline(server)
         program = [sys.executable, "-c", PAYING, "die", ""]
-        subprocess.run(program, capture_output=True, cwd=tmp_path, timeout=60)
+        subprocess.run(program, capture_output=True, cwd=tmp_path, timeout=PATIENCE)
 
         def hermes(*words: str) -> str:
             command = [sys.executable, "-m", "hermes_agent", *words, "--json"]
-            return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+            return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE).stdout
 
         (session,) = json.loads(hermes("sessions", "list"))
         assert json.loads(hermes("interrupt", session["id"])) == {"interrupted": True}

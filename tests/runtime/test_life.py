@@ -18,6 +18,7 @@ from hermes_agent.core.events import RuntimeChanged
 from hermes_agent.core.records import Inbound
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, end_keepers, is_alive, wait_until
+from tests.support.patience import PATIENCE
 
 
 def write_script(one: Case, *replies: dict) -> None:
@@ -31,7 +32,7 @@ def hermes(home: Path, *words: str, **extra: str) -> subprocess.CompletedProcess
         text=True,
         env={**os.environ, "HERMES_HOME": str(home), **extra},
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -108,7 +109,7 @@ serve(Path({str(tmp_path / "home")!r}), os.environ, tools=[Tool("slow", slow, "S
         api.post("/v1/messages", {**message, "policy": "sandbox"})
         wait_until((tmp_path / "begun").exists, "the effect to begin")
         api.post("/v1/stop")
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
     assert (tmp_path / "ran").read_text() == "x"
 
 
@@ -132,7 +133,7 @@ def test_it_does_not_fall_asleep_while_a_message_comes_in(tmp_path: Path) -> Non
     body = json.dumps({"text": "hello", "workspace": str(tmp_path)}).encode()
     head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as slow:
-        slow.settimeout(30)
+        slow.settimeout(PATIENCE)
         for _ in range(10):
             hermes(home, "up")
             with suppress(OSError):  # it may have fallen asleep before it heard of us
@@ -144,6 +145,51 @@ def test_it_does_not_fall_asleep_while_a_message_comes_in(tmp_path: Path) -> Non
         assert b" 202 " in slow.recv(1000).split(b"\r\n")[0]
     hermes(home, "down")
     end_keepers(home)
+
+
+def test_it_stays_awake_where_it_cannot_tell_whether_it_is_needed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("runtime: {idle_seconds: 0.3}\n")
+    program = f"""
+import asyncio, os
+from pathlib import Path
+from hermes_agent.runtime.serve import serve
+class Broken:
+    name = "broken"
+    def __init__(self, runtime): pass
+    async def tend(self): await asyncio.Future()
+    def table(self): return ()
+    def public(self): return ()
+    @property
+    def busy(self): raise RuntimeError("no idea")
+    async def status(self): return {{}}
+    async def close(self): pass
+serve(Path({str(home)!r}), os.environ, faces=[Broken])
+"""
+    api = Api(str(home))
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        logged = home / "logs" / "runtime.log"
+        wait_until(api.is_up, "the runtime to start")
+        wait_until(lambda: logged.read_text().count("staying awake") > 5, "it to look")
+        assert "no idea" in logged.read_text()
+        assert api.is_up()
+        api.post("/v1/stop")
+        assert process.wait(PATIENCE) == 0
+
+
+def test_who_waits_for_a_slow_start_is_told(tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    late = "import sys, time\nif sys.orig_argv[-1] == 'serve':\n    time.sleep(7)\n"
+    (slow / "sitecustomize.py").write_text(late)
+    home = tmp_path / "home"
+    up = hermes(home, "up", PYTHONPATH=str(slow))
+    again = hermes(home, "up")
+    hermes(home, "down")
+    assert up.returncode == 0, up.stderr
+    assert up.stderr.count("slow to start") == 1
+    assert (again.returncode, again.stderr) == (0, "")
 
 
 async def test_one_that_was_slow_to_start_is_not_tired_at_once(tmp_path: Path) -> None:
@@ -185,7 +231,7 @@ async def test_one_that_only_falls_asleep_is_not_told_as_stopped(
     while not runtime.bus.listeners:
         await asyncio.sleep(0.01)
     await runtime.stop(asleep=asleep)
-    assert await asyncio.wait_for(listening, 10) == told
+    assert await asyncio.wait_for(listening, PATIENCE) == told
 
 
 def test_many_clients_at_once_start_one_runtime(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
+from tests.support.patience import PATIENCE
 
 
 def script(folder: Path, *replies: dict) -> str:
@@ -177,7 +178,7 @@ def test_a_turn_of_another_session_goes_on_when_a_question_without_runtime_ends(
         text=True,
         stdin=subprocess.DEVNULL,
         cwd=one.work,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert asked.returncode == 0, asked.stderr
     one.start()

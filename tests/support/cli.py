@@ -16,9 +16,8 @@ from hermes_agent.cli.client import Api
 from hermes_agent.runtime.offline import lock_owner
 from hermes_agent.runtime.places import other_run_folder
 from hermes_agent.terminals import keeper
+from tests.support.patience import PATIENCE
 from tests.support.prefix import check_prefixes
-
-PATIENCE = 30.0
 
 SCRIPT = """
 price: {input: 1.0, output: 2.0}

@@ -12,6 +12,7 @@ from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.settings import BudgetSettings, ModelSettings, Settings, UseSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
+from tests.support.patience import PATIENCE
 
 
 class House:
@@ -53,7 +54,7 @@ class House:
 
 
 async def until(met: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not await met():
             await asyncio.sleep(0.005)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.daemons import check_root
+from tests.support.patience import PATIENCE
 
 HIERARCHIES = ("/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup")
 BOOT = """
@@ -44,7 +45,7 @@ class Manager:
 
     def ask(self, *words: str) -> str:
         done = subprocess.run(
-            [self.path / "systemctl", *words], capture_output=True, text=True, timeout=60
+            [self.path / "systemctl", *words], capture_output=True, text=True, timeout=PATIENCE
         )
         return done.stdout.strip()
 

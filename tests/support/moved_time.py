@@ -5,7 +5,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 
-PATIENCE = 20.0
+from tests.support.patience import PATIENCE
 
 
 class MovedTime:

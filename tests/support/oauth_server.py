@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 from urllib.parse import parse_qs
 
 from hermes_agent.core.services import DeviceLogin
+from tests.support.patience import PATIENCE
 
 CLIENT = "client-of-the-tests"
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -101,7 +102,7 @@ class OAuthServer:
         if self.hold is not None:
             self.hold.set()
         self._http.shutdown()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=PATIENCE)
         self._http.server_close()
 
     @property

@@ -15,6 +15,7 @@ import yaml
 from hermes_agent.core import events as ev
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import Api
+from tests.support.patience import PATIENCE
 
 TOKEN = "a-long-enough-token"
 PNG = base64.b64decode(
@@ -54,7 +55,7 @@ async def served(folder: Path, **gateway: Any) -> AsyncIterator[tuple[Runtime, s
     runtime = Runtime(home, environ, faces=[Api])
     await runtime.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (door := (await runtime.status()).get("door", {})).get("address"):
                 assert not door.get("trouble"), door
                 await asyncio.sleep(0.01)
@@ -341,7 +342,7 @@ async def test_whoever_goes_away_stops_the_turn(api: Served) -> None:
     )
     await anext(aiter(stream))
     await stream.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while runtime.working:
             await asyncio.sleep(0.02)
     assert [one.turns for one in await runtime.store.sessions()] == [1, 1]
@@ -394,7 +395,7 @@ async def test_a_run_asks_waits_and_goes_on(tmp_path: Path) -> None:
     async with (
         served(tmp_path, api_policy="careful") as (runtime, url),
         httpx.AsyncClient(
-            base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=20
+            base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE
         ) as client,
     ):
         headers = {"Idempotency-Key": "run-1"}
@@ -404,7 +405,7 @@ async def test_a_run_asks_waits_and_goes_on(tmp_path: Path) -> None:
         again = await client.post("/runs", json=body, headers=headers)
         assert (again.status_code, again.json()["id"]) == (200, begun["id"])
         path = f"/runs/{begun['id']}"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (now := (await client.get(path)).json())["status"] != "waiting":
                 await asyncio.sleep(0.02)
         (question,) = now["questions"]
@@ -434,7 +435,7 @@ async def test_no_door_without_a_token(tmp_path: Path) -> None:
     runtime = Runtime(home, {}, faces=[Api])
     await runtime.start()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not (door := (await runtime.status()).get("door", {})).get("trouble"):
                 await asyncio.sleep(0.01)
         assert door["address"] == ""
@@ -459,7 +460,7 @@ async def test_why_the_door_is_shut_is_said_and_it_opens_when_that_is_mended(
     await runtime.start()
 
     async def door(key: str) -> str:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not (found := (await runtime.status()).get("door", {}).get(key)):
                 await asyncio.sleep(0.01)
         return str(found)
@@ -484,11 +485,11 @@ async def test_a_client_that_may_consent_consents(tmp_path: Path) -> None:
     async with (
         served(tmp_path, api_policy="careful", api_consent=True) as (_, url),
         httpx.AsyncClient(
-            base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=20
+            base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=PATIENCE
         ) as client,
     ):
         path = f"/runs/{(await client.post('/runs', json={'input': 'do harm'})).json()['id']}"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while (now := (await client.get(path)).json())["status"] != "waiting":
                 await asyncio.sleep(0.02)
         (question,) = now["questions"]

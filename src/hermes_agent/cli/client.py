@@ -18,8 +18,12 @@ from hermes_agent.core.errors import (
 )
 from hermes_agent.runtime.places import find_home, log_path, socket_paths
 
-START_SECONDS = 20.0
-"""How long a runtime may take to answer after it was started."""
+START_SECONDS = 120.0
+"""How long a runtime may take to answer after it was started: on a small machine that is busy, or
+with a large store to bring up to date, it takes its time."""
+
+SLOW_SECONDS = 5.0
+"""Who waits longer than this for a start is told."""
 
 STREAM_SECONDS = 60.0
 """A stream that gives no sign of life for this long is dead."""
@@ -172,14 +176,33 @@ def _error(status: int, body: bytes) -> HermesError:
 
 def start_runtime(api: Api) -> None:
     """Start `hermes serve` on its own, and wait until it answers or says why it cannot."""
-    deadline = time.monotonic() + START_SECONDS
+    patience = _Patience(log_path(api.home))
     while not api.is_up():
-        trouble = _serve(api, deadline)
-        if trouble is not None and not _another(api, deadline):
+        trouble = _serve(api, patience)
+        if trouble is not None and not _another(api, patience):
             raise trouble
 
 
-def _serve(api: Api, deadline: float) -> HermesError | None:
+class _Patience:
+    """How long a start is waited for, and that who waits is told."""
+
+    def __init__(self, log: str) -> None:
+        self._log = log
+        self._began = time.monotonic()
+        self._told = False
+
+    def lasts(self) -> bool:
+        """Wait a moment; False when there was enough waiting."""
+        waited = time.monotonic() - self._began
+        if waited >= SLOW_SECONDS and not self._told:
+            self._told = True
+            print(f"the runtime is slow to start; waiting (its log: {self._log})",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        time.sleep(0.02)
+        return waited < START_SECONDS
+
+
+def _serve(api: Api, patience: _Patience) -> HermesError | None:
     """A runtime of ours: None once one answers, or why ours ended."""
     import subprocess
     import tempfile
@@ -194,7 +217,7 @@ def _serve(api: Api, deadline: float) -> HermesError | None:
             cwd="/",
             env={**os.environ, "HERMES_HOME": api.home},
         )
-        while time.monotonic() < deadline:
+        while patience.lasts():
             if api.is_up():
                 return None
             if process.poll() is not None:
@@ -204,23 +227,22 @@ def _serve(api: Api, deadline: float) -> HermesError | None:
                     lines[0] or f"the runtime ended with code {process.returncode}",
                     lines[1] if len(lines) > 1 else "`hermes doctor` looks for the cause",
                 )
-            time.sleep(0.02)
     raise HermesError(
-        f"the runtime did not answer within {START_SECONDS:.0f} s",
+        f"the runtime (pid {process.pid}) did not answer within {START_SECONDS:.0f} s; "
+        "it is still starting",
         f"look into {log_path(api.home)}",
     )
 
 
-def _another(api: Api, deadline: float) -> bool:
+def _another(api: Api, patience: _Patience) -> bool:
     """Whether another runtime was in the way, which has come up by now, or has ended."""
     from hermes_agent.runtime.offline import is_runtime, lock_owner
 
     seen = False
     while (owner := lock_owner(api.home)) is not None and is_runtime(owner):
-        if time.monotonic() >= deadline:
+        if not patience.lasts():
             return False
         if api.is_up():
             return True
         seen = True
-        time.sleep(0.02)
     return seen or api.is_up()

@@ -105,8 +105,13 @@ async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
         await asyncio.Future()
     while True:
         await asyncio.sleep(max(0.2, min(limit / 4, 30.0)))
+        try:
+            needed = await runtime.is_needed()
+        except Exception:
+            log.exception("cannot tell whether anything needs the runtime; staying awake")
+            needed = True
         # Also who is being answered: a message may be on its way in, and its turn not begun.
-        if await runtime.is_needed() or server.server_state.tasks:
+        if needed or server.server_state.tasks:
             runtime.touch()
         elif runtime.idle_for() >= limit:
             log.info("nothing to do for %.0f s; going to sleep", limit)

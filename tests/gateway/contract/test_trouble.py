@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Refused, SendError
+from tests.support.patience import PATIENCE
 from tests.support.platforms import having
 from tests.support.platforms.world import World, until, world
 
@@ -224,7 +225,7 @@ async def check_it_goes_on(name: str, folder: Path, data: st.DataObject) -> None
         for _ in range(40):
             await here.platform.bring(data.draw(damaged(here.platform.sound())))
         id = await here.platform.say("fine")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while id not in {row.arrived.id for row in await here.store.gateway.new(1000)}:
                 await asyncio.sleep(0.01)
         assert here.ends == []

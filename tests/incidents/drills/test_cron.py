@@ -16,7 +16,7 @@ REAL = [
 """The next minute takes its time to come: one in the quick tests is enough."""
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("variant", REAL)
 def test_what_was_mended_is_run_by_cron_in_the_next_minute(variant: str, tmp_path: Path) -> None:
     with broken(NAME, variant, 1, tmp_path) as episode:

@@ -10,6 +10,7 @@ from hermes_agent.models.responder.rules.ideas import ACT, Idea, kept_as, ranked
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
+from tests.support.patience import PATIENCE
 
 OWN = "/srv/till/till.jar"
 ENTRY = f"""\
@@ -69,7 +70,9 @@ def test_a_program_that_runs_can_be_put_back(tmp_path: Path) -> None:
     undo = idea.undo.replace(kept_as(OWN), str(kept)).replace(OWN, str(own))
     with subprocess.Popen([own, "60"]) as running:
         try:
-            assert subprocess.run(["bash", "-c", undo], timeout=20, check=False).returncode == 0
+            assert (
+                subprocess.run(["bash", "-c", undo], timeout=PATIENCE, check=False).returncode == 0
+            )
         finally:
             running.kill()
 

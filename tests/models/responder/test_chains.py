@@ -9,6 +9,7 @@ from hermes_agent.models.responder.rules.ideas import ACT, Idea, kept_as, ranked
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
+from tests.support.patience import PATIENCE
 
 OWN, NEW = "/etc/nginx/tls/shop.pem", "/etc/pki/between-2026.pem"
 ENTRY = """\
@@ -89,8 +90,8 @@ def test_all_else_in_the_file_stays(tmp_path: Path) -> None:
     command = chains.replaced(chains.Part(str(own), 2, ""), chains.Part(str(new), 2, ""))
     command = command.replace(kept_as(str(own)), str(kept))
     own.write_text("what could not be kept")
-    assert subprocess.run(["bash", "-c", command], check=False, timeout=20).returncode
+    assert subprocess.run(["bash", "-c", command], check=False, timeout=PATIENCE).returncode
     assert own.read_text() == "what could not be kept"
     own.write_text(kept.read_text())
-    subprocess.run(["bash", "-c", command], check=True, timeout=20)
+    subprocess.run(["bash", "-c", command], check=True, timeout=PATIENCE)
     assert own.read_text() == block.format("a") + key + block.format("y") + block.format("c")

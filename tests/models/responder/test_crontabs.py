@@ -14,6 +14,7 @@ from hermes_agent.models.responder.rules.tables import lies
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
+from tests.support.patience import PATIENCE
 
 TABLE = "/etc/cron.d/digest"
 CHECK = "test $(( $(date +%s) - $(stat -c %Y /data/digest.txt) )) -lt 90"
@@ -254,7 +255,7 @@ def test_a_table_of_somebody_else_is_not_made_one_of_root(tmp_path: Path) -> Non
     for mode, comes in ((0o666, False), (0o664, False), (0o644, os.geteuid() == 0)):
         old.chmod(mode)
         command = taken_over(str(old), str(new))
-        ran = subprocess.run(["bash", "-c", command], check=False, timeout=20)
+        ran = subprocess.run(["bash", "-c", command], check=False, timeout=PATIENCE)
         assert (ran.returncode == 0, new.exists()) == (comes, comes)
 
 

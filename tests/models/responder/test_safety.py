@@ -69,6 +69,7 @@ from hermes_agent.models.responder.view.versions import (
     taken_out,
     undo_of,
 )
+from tests.support.patience import PATIENCE
 
 ODD = (
     "$(: > MARK)", "`: > MARK`", "a' ; : > MARK; '", 'a" ; : > MARK; "', "a\n: > MARK\n", "-rf",
@@ -135,7 +136,7 @@ def test_no_name_has_anything_run(name: str, tmp_path: Path) -> None:
         env={"PATH": "/nowhere"},
         capture_output=True,
         check=False,
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert not mark.exists()
     assert b"syntax error" not in ran.stderr
@@ -147,7 +148,7 @@ def test_one_text_is_put_in_the_place_of_another(name: str, tmp_path: Path) -> N
     file = tmp_path / "a"
     file.write_text(f"a = {name}\nb = 1\n")
     edit = swapped(str(file), f"a = {name}", f"a = <{name}>")[1]
-    subprocess.run(edit, shell=True, cwd=tmp_path, check="\n" not in name, timeout=30)
+    subprocess.run(edit, shell=True, cwd=tmp_path, check="\n" not in name, timeout=PATIENCE)
     if "\n" not in name:
         assert file.read_text() == f"a = <{name.strip()}>\nb = 1\n" or name != name.strip()
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
@@ -159,7 +160,7 @@ def test_a_row_of_a_file_is_no_command_of_sed(name: str, tmp_path: Path) -> None
     row = name.replace("MARK", str(mark)).replace("\n", " ").strip()
     file.write_text(f"{row}\n")
     edit = routes.edited(str(file), [(1, row, "b|c/d&")])
-    subprocess.run(edit, shell=True, cwd=tmp_path, check=True, timeout=30)
+    subprocess.run(edit, shell=True, cwd=tmp_path, check=True, timeout=PATIENCE)
     assert file.read_text() == "b|c/d&\n"
     assert not mark.exists()
 
@@ -168,14 +169,14 @@ def test_a_key_that_only_ends_so_is_another_one(tmp_path: Path) -> None:
     file = tmp_path / "a.env"
     file.write_text("AUDIT_TRACE=on\nTRACE=on\nrun --trace on\n")
     edit = edits.changed(str(file), "TRACE", "on", "off")
-    subprocess.run(edit, shell=True, check=True, timeout=30)
+    subprocess.run(edit, shell=True, check=True, timeout=PATIENCE)
     assert file.read_text() == "AUDIT_TRACE=on\nTRACE=off\nrun --trace off\n"
 
 
 def _sed(text: str, *arguments: str, folder: Path) -> str:
     ran = subprocess.run(
         ["sed", *arguments], input=text, text=True, cwd=folder, capture_output=True, check=False,
-        timeout=30,
+        timeout=PATIENCE,
     )  # fmt: skip
     return ran.stdout
 
@@ -220,12 +221,12 @@ def test_a_copy_is_read_by_no_more_people_and_goes_over_nothing(tmp_path: Path) 
     planted = tmp_path / Path(kept).name
     planted.symlink_to(other)
     command = keeping(str(key)).replace(kept, str(planted))
-    subprocess.run(command, shell=True, check=True, timeout=30)
+    subprocess.run(command, shell=True, check=True, timeout=PATIENCE)
     assert (planted.read_text(), planted.stat().st_mode & 0o777) == ("secret", 0o600)
     assert other.read_text() == "somebody's"
     key.write_text("another")
     key.chmod(0o644)
-    subprocess.run(command, shell=True, check=True, timeout=30)
+    subprocess.run(command, shell=True, check=True, timeout=PATIENCE)
     copies = [one for one in tmp_path.glob("*.replaced*") if not one.is_symlink()]
     assert sorted(one.read_text() for one in copies) == ["another", "secret"]
 
@@ -272,11 +273,11 @@ def test_nothing_is_moved_through_a_link_that_somebody_planted(tmp_path: Path) -
     file.write_text("a")
     for command in room.aside([str(file)]):
         own = command.replace(room.ASIDE, str(away))
-        subprocess.run(own, shell=True, cwd=tmp_path, check=False, timeout=30)
+        subprocess.run(own, shell=True, cwd=tmp_path, check=False, timeout=PATIENCE)
     assert (file.exists(), list(other.iterdir())) == (True, [])
     assert former.is_own("/a") == "[ -O /a ] && [ ! -L /a ]"
     kept = keeping(str(file)).replace(shlex.split(keeping(str(file)))[-1], str(away))
-    subprocess.run(kept, shell=True, check=True, timeout=30)
+    subprocess.run(kept, shell=True, check=True, timeout=PATIENCE)
     assert (list(other.iterdir()), away.read_text()) == ([], "a")
 
 
@@ -288,12 +289,12 @@ def test_no_file_is_emptied_through_a_link(tmp_path: Path) -> None:
     for case in (_case(), _case((probes.SPACE, roomy))):
         for command in room.emptied(case, [str(log)], "/vol"):
             own = command.replace(room.ASIDE, str(tmp_path / "aside"))
-            subprocess.run(own, shell=True, check=False, timeout=30)
+            subprocess.run(own, shell=True, check=False, timeout=PATIENCE)
     assert other.read_text() == "a"
     log.unlink()
     log.write_text("b")
     for command in room.emptied(_case(), [str(log)], "/vol"):
-        subprocess.run(command, shell=True, check=True, timeout=30)
+        subprocess.run(command, shell=True, check=True, timeout=PATIENCE)
     assert log.read_text() == ""
 
 
@@ -305,7 +306,7 @@ def test_what_is_called_alike_comes_back_to_where_each_was(tmp_path: Path) -> No
     named = [str(path) for path in paths]
     for command in (*room.aside(named), room.back(named)):
         own = command.replace(room.ASIDE, str(tmp_path / "away"))
-        subprocess.run(own, shell=True, check=True, timeout=30)
+        subprocess.run(own, shell=True, check=True, timeout=PATIENCE)
     assert [path.read_text() for path in paths] == named
 
 

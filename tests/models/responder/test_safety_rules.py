@@ -28,6 +28,7 @@ from hermes_agent.models.responder.rules.postgres import Session
 from hermes_agent.models.responder.view import probes
 from hermes_agent.models.responder.view.case import Case
 from hermes_agent.models.responder.view.seen import Seen
+from tests.support.patience import PATIENCE
 
 LOG = "/var/log/shop.log"
 ENTRY = (
@@ -52,7 +53,7 @@ def test_only_the_whole_row_is_swapped(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_text("  pkill shop\npkill shop-worker\necho pkill shop\n")
     command = swapped(str(file), "pkill shop", ": # pkill shop", whole=True)[1]
-    subprocess.run(command, shell=True, check=True, timeout=30)
+    subprocess.run(command, shell=True, check=True, timeout=PATIENCE)
     assert file.read_text() == "  : # pkill shop\npkill shop-worker\necho pkill shop\n"
 
 
@@ -68,7 +69,9 @@ def test_an_entry_is_taken_in_from_root_only(tmp_path: Path) -> None:
     for name, mode in (("a.conf", 0o644), ("b.conf", 0o666)):
         (tmp_path / name).write_text("[program:shop]\n")
         (tmp_path / name).chmod(mode)
-    ran = subprocess.run(own, shell=True, capture_output=True, text=True, check=False, timeout=30)
+    ran = subprocess.run(
+        own, shell=True, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert {Path(one).name for one in ran.stdout.split()} <= {"a.conf"}
     assert "-user root" in look
 

@@ -22,10 +22,10 @@ from hermes_agent.core.gateway import Chat
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Called
 from tests.support.mailserver import HERE, PASSWORD, PEOPLE, MailServer, mailserver
+from tests.support.patience import PATIENCE
 from tests.support.platforms import Shown, Switch, Trouble, Where
 
 AUTHSERV = f"mail.{HERE}"
-DEADLINE = 20.0
 LIMIT = 10_000_000
 SPOILT = b64encode(b"\0nobody\0wrong")
 
@@ -327,7 +327,7 @@ async def _reply(there: asyncio.StreamReader) -> bytes:
 
 
 def _until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while not ready():
         assert time.monotonic() < deadline, "a mail is not delivered"
         time.sleep(0.005)

@@ -16,6 +16,7 @@ from yarl import URL
 
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.messages import Media
+from tests.support.patience import PATIENCE
 from tests.support.platforms import Shown, Switch, Where
 from tests.support.platforms.loopback import Loopback
 from tests.support.synapse import SERVER, synapse
@@ -53,7 +54,7 @@ class MatrixPlatform(Loopback):
             socket = str(await asyncio.to_thread(synapse))
             way = httpx.AsyncHTTPTransport(uds=socket)
             self._person = httpx.AsyncClient(
-                transport=way, base_url="http://matrix", headers=FORWARDED, timeout=30
+                transport=way, base_url="http://matrix", headers=FORWARDED, timeout=PATIENCE
             )
             self._socket = socket
         self._proxy = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._socket))

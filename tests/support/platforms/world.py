@@ -12,13 +12,12 @@ from hermes_agent.core.gateway import Arrived, Button, Chat, Outgoing
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import Called, Channel, Manifest, Refused, Surroundings
 from hermes_agent.store.store import Store
+from tests.support.patience import PATIENCE
 from tests.support.platforms import Platform, Shown, platform
-
-DEADLINE = 20.0
 
 
 async def until(ready: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(PATIENCE):
         while not ready():
             await asyncio.sleep(0.01)
 
@@ -95,7 +94,7 @@ class World:
 
     async def proven(self) -> None:
         """Until a probe succeeds."""
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     return await self.channel.probe()
@@ -104,7 +103,7 @@ class World:
 
     async def heard(self, count: int = 1) -> list[Arrived]:
         """What was kept, when there is so much of it."""
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(PATIENCE):
             while len(rows := await self.store.gateway.new()) < count:
                 await asyncio.sleep(0.01)
         assert len(rows) == count

@@ -15,6 +15,7 @@ from hermes_agent.core.settings import BrowserSettings
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.tools.browser.tools import browser
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref
+from tests.support.patience import PATIENCE
 from tests.support.turns import bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -98,7 +99,7 @@ async def test_a_window_with_a_dialog_holds_nobody_up(served: Site, here: Sessio
     )
     clicked = await here.act("click", ref(page, 'button "Open"'))
     if "from the popup" not in clicked.text:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while "from the popup" not in (await here.look("snapshot")).text:
                 pass
     await here.act("accept_dialog")

@@ -17,6 +17,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings import BrowserSettings
 from hermes_agent.tools.browser.program import PipeWire
 from tests.support.pages import Session, Site, ref, session, site
+from tests.support.patience import PATIENCE
 from tests.support.source import ROOT
 
 
@@ -53,7 +54,7 @@ def group(leader: int) -> list[int]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not true():
             await asyncio.sleep(0.02)
 
@@ -172,7 +173,7 @@ async def elsewhere(folder: Path) -> AsyncIterator[str]:
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not (found := re.search(rb"ws://\S+", await process.stderr.readline())):
                 pass
         yield found.group().decode()

@@ -17,6 +17,7 @@ from hermes_agent.core.settings import McpServerSettings
 from hermes_agent.tools.mcp.elsewhere import is_public
 from hermes_agent.tools.mcp.opening import log_in
 from tests.support.mcp_servers import Door, guarded, over_http
+from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk
 
 
@@ -31,7 +32,7 @@ class Browser:
         threading.Thread(target=self._visit, args=(address,), daemon=True).start()
 
     def _visit(self, address: str) -> None:
-        with httpx.Client(timeout=30) as client:
+        with httpx.Client(timeout=PATIENCE) as client:
             back = client.get(address).headers["location"]
             assert urlsplit(back).hostname == "127.0.0.1"
             client.get(back.replace("callback", "elsewhere"))
@@ -64,7 +65,7 @@ async def test_the_address_that_the_browser_ends_at_can_be_pasted(desk: Desk) ->
     door = Door(lambda: desk.now)
 
     def show(address: str, paste: Callable[[str], bool]) -> None:
-        with httpx.Client(timeout=30) as client:
+        with httpx.Client(timeout=PATIENCE) as client:
             back = client.get(address).headers["location"]
         assert not paste("good day")
         assert paste(back + "\n")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.mcp_servers import odd
+from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk
 
-PATIENCE = 30.0
 OWNER = """
 import asyncio, os, sys, time
 from pathlib import Path
