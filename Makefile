@@ -9,15 +9,13 @@ demo:
 test:
 	@scripts/setup dev
 	@scripts/test-needs
-	@scripts/check
-	@scripts/apart .venv/bin/python -m pytest -n 4 --dist worksteal -q -m "not slow"
+	@scripts/test -m "not slow"
 
 test-all:
 	@scripts/setup dev
 	@scripts/test-needs
 	@scripts/test-all-needs
-	@scripts/check
-	@scripts/apart .venv/bin/python -m pytest -n 4 --dist worksteal -q
+	@scripts/test
 
 check:
 	@scripts/setup dev

@@ -1,6 +1,7 @@
 """What every test gets: no environment of the developer's, and a check of what it journalled."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,12 @@ from tests.support.prefix import check_prefixes
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_configure() -> None:
+    # Who is begun in the background does not hear of Ctrl-C, nor do its children; tests press it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -131,7 +131,7 @@ async def test_a_slot_that_meets_the_run_before_does_as_its_job_says(
 ) -> None:
     model, go = waits(tmp_path)
     async with workplace(tmp_path, model) as place:
-        await place.add("every 1h", overlap=overlap, grace=DAY)
+        await place.add("every 1h", overlap=overlap, grace=DAY, timeout=DAY)
         await place.pass_time(HOUR)
         await begun(place)
         await place.pass_time(HOUR)
