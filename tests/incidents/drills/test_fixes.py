@@ -1,5 +1,5 @@
-"""What an expert would type in a drill passes the gate under the profile of drills, where nobody is
-there to be asked."""
+"""What an expert would type in a drill, and its check, pass the gate under the profile of drills,
+where nobody is there to be asked."""
 
 from pathlib import Path
 
@@ -39,6 +39,19 @@ def test_the_gate_lets_the_experts_fix_pass(name: str) -> None:
     }
     assert not refused
     assert bool(fixes) == drill.about.fault
+
+
+@pytest.mark.parametrize("name", sorted(drills()))
+def test_the_gate_lets_the_check_pass(name: str) -> None:
+    """Else it fails whatever was mended."""
+    drill = find(name)
+    refused = {
+        f"{variant}, seed {seed}": verdict.reason
+        for variant in drill.variants
+        for seed in SEEDS
+        if (verdict := judged(drill.case(seed, variant).check.check.run).verdict).action != "allow"
+    }
+    assert not refused
 
 
 @pytest.mark.parametrize(

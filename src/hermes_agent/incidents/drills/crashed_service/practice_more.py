@@ -36,7 +36,8 @@ _READS = (
 def _works(name: str, inbox: str, outbox: str) -> WatchedCheck:
     """A job that is put in comes out."""
     run = (
-        f"n=z-$(date +%s%N).json; echo '{{}}' > {inbox}/.$n; mv {inbox}/.$n {inbox}/$n; "
+        f"n=z-$(date +%s%N).json; test -e {inbox}/.z || echo '{{}}' > {inbox}/.z; "
+        f"ln {inbox}/.z {inbox}/$n; "
         f"for i in 1 2 3 4 5 6 7 8; do sleep 0.25; test -e {outbox}/$n && echo done && exit 0; "
         "done; echo not done after 2 s; exit 1"
     )

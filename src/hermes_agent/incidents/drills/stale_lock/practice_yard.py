@@ -147,8 +147,8 @@ class Imports:
 def folder(pick: Pick) -> Scene:
     own = Imports(pick)
     run = (
-        f"n=look-$(date +%s%N).csv; echo a,b > {own.inbox}/.$n && mv {own.inbox}/.$n "
-        f"{own.inbox}/$n; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; "
+        f"n=look-$(date +%s%N).csv; test -e {own.inbox}/.look || echo a,b > {own.inbox}/.look; "
+        f"ln {own.inbox}/.look {own.inbox}/$n; for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 0.25; "
         f"test -e {own.done}/$n && echo taken over && exit 0; done; "
         "echo not taken over after 3 s; exit 1"
     )
