@@ -18,6 +18,7 @@ from hermes_agent.core.events import RuntimeChanged
 from hermes_agent.core.records import Inbound
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, end_keepers, is_alive, wait_until
+from tests.support.cli import Pane
 from tests.support.patience import PATIENCE
 
 
@@ -184,12 +185,17 @@ def test_who_waits_for_a_slow_start_is_told(tmp_path: Path) -> None:
     late = "import sys, time\nif sys.orig_argv[-1] == 'serve':\n    time.sleep(7)\n"
     (slow / "sitecustomize.py").write_text(late)
     home = tmp_path / "home"
-    up = hermes(home, "up", PYTHONPATH=str(slow))
-    again = hermes(home, "up")
+    environ = {**os.environ, "HERMES_HOME": str(home), "PYTHONPATH": str(slow)}
+    pane = Pane(tmp_path, [sys.executable, "-m", "hermes_agent", "up"], environ)
+    try:
+        shown = pane.shows("up, pid")
+    finally:
+        pane.close()
     hermes(home, "down")
-    assert up.returncode == 0, up.stderr
-    assert up.stderr.count("slow to start") == 1
-    assert (again.returncode, again.stderr) == (0, "")
+    aside = hermes(home, "up", PYTHONPATH=str(slow))  # who reads it is a program
+    hermes(home, "down")
+    assert shown.count("slow to start") == 1
+    assert (aside.returncode, aside.stderr) == (0, "")
 
 
 async def test_one_that_was_slow_to_start_is_not_tired_at_once(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ START_SECONDS = 120.0
 with a large store to bring up to date, it takes its time."""
 
 SLOW_SECONDS = 5.0
-"""Who waits longer than this for a start is told."""
+"""Who waits at a terminal longer than this for a start is told."""
 
 STREAM_SECONDS = 60.0
 """A stream that gives no sign of life for this long is dead."""
@@ -194,7 +194,7 @@ class _Patience:
     def lasts(self) -> bool:
         """Wait a moment; False when there was enough waiting."""
         waited = time.monotonic() - self._began
-        if waited >= SLOW_SECONDS and not self._told:
+        if waited >= SLOW_SECONDS and not self._told and sys.stderr.isatty():
             self._told = True
             print(f"the runtime is slow to start; waiting (its log: {self._log})",
                   file=sys.stderr, flush=True)  # fmt: skip
