@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 from tests.support.prefix import check_prefixes
 
 # The same examples every time, so that a change is what turns a test red;
-# HYPOTHESIS_PROFILE=explore looks for new ones. How long one takes is no matter of tests.
-UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("same", derandomize=True, **UNTIMED)
-settings.register_profile("explore", **UNTIMED)
+# HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("explore")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 

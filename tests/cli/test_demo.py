@@ -13,10 +13,10 @@ DEMO = [sys.executable, "-m", "hermes_agent.cli.demo"]
 
 def play(folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     given = {**os.environ, "TMPDIR": str(folder), "HERMES_MODEL": "scripted/none", **environ}
-    return subprocess.run(DEMO, env=given, capture_output=True, text=True, timeout=350)
+    return subprocess.run(DEMO, env=given, capture_output=True, text=True, timeout=170)
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(180)
 def test_a_machine_is_broken_and_healed_and_the_second_time_is_quicker(tmp_path: Path) -> None:
     done = play(tmp_path)
     told = done.stdout

@@ -9,7 +9,6 @@ import pytest
 
 from hermes_agent.incidents.drills.episode import Episode, Verdict
 from hermes_agent.incidents.drills.format import find
-from tests.support.patience import PATIENCE
 
 SOON = 0.3
 """Between the two looks at the end; a run of a drill takes longer."""
@@ -57,7 +56,7 @@ def check_proven(name: str, variant: str, seed: int, folder: Path) -> None:
         assert bool(episode.case.healthy(episode.probe)) == faulty
         assert episode.holds() != faulty
         episode.heal(episode.case.reference)
-        verdict = episode.judge(settle=PATIENCE, again=SOON)
+        verdict = episode.judge(again=SOON)
         assert verdict.resolved, verdict
         assert episode.holds()
 

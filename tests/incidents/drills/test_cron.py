@@ -7,7 +7,6 @@ import pytest
 
 from hermes_agent.incidents.drills.format import find
 from tests.incidents.drills.proving import SOON, broken, every_variant
-from tests.support.patience import PATIENCE
 
 NAME = "missed_job"
 REAL = [
@@ -25,7 +24,7 @@ def test_what_was_mended_is_run_by_cron_in_the_next_minute(variant: str, tmp_pat
             episode.heal(commands)
             assert not episode.judge(settle=0.2, again=SOON).resolved
         episode.heal(episode.case.reference)
-        verdict = episode.judge(settle=PATIENCE, again=SOON)
+        verdict = episode.judge(again=SOON)
         assert verdict.resolved, verdict
         assert episode.holds()
 

@@ -16,7 +16,6 @@ from tests.incidents.drills.proving import (
     every_wrong,
     quick_first,
 )
-from tests.support.patience import PATIENCE
 
 FAULTS = (
     "descriptor_leak", "disk_full", "failed_entry", "inode_exhaustion", "log_flood", "memory_leak",
@@ -42,7 +41,7 @@ def test_the_first_idea_does_not_heal_it_but_the_experts_fix_does(
         episode.heal(next(iter(episode.case.wrong.values())))
         assert not episode.judge(settle=0.2, again=SOON).resolved
         episode.heal(episode.case.reference)
-        verdict = episode.judge(settle=PATIENCE, again=SOON)
+        verdict = episode.judge(again=SOON)
         assert verdict.resolved, verdict
         assert episode.holds()
 

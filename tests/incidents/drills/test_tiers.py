@@ -15,7 +15,6 @@ from tests.incidents.drills.proving import (
     every_wrong,
     quick_first,
 )
-from tests.support.patience import PATIENCE
 
 NAMES = (
     "bad_config", "bad_deploy", "cascading_failure", "clock_jump", "database_lock", "dns_failure",
@@ -40,7 +39,7 @@ def test_neither_nothing_nor_a_restart_heals_it_but_the_experts_fix_does(
         episode.heal(next(iter(episode.case.wrong.values())))
         assert not episode.judge(settle=0.5, again=SOON).resolved
         episode.heal(episode.case.reference)
-        verdict = episode.judge(settle=PATIENCE, again=SOON)
+        verdict = episode.judge(again=SOON)
         assert verdict.resolved, verdict
         assert episode.holds()
 
