@@ -1,6 +1,7 @@
 """Titles: given by a model where one is named for it, and paid for like anything else."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from hermes_agent.agent.fold import Conversation
 from hermes_agent.agent.titles import title_of
 from hermes_agent.core import events as ev
-from hermes_agent.core.messages import Reply
+from hermes_agent.core.messages import Reply, Request
 from hermes_agent.core.services import ServiceSettings
 from hermes_agent.core.settings import BudgetSettings, ModelSettings, Price, UseSettings
 from tests.support.house import House, house, script, until
@@ -130,14 +131,49 @@ async def test_near_the_limit_a_title_may_be_no_longer_than_what_is_left(tmp_pat
 
 async def test_a_session_deleted_meanwhile_makes_its_title_no_cheaper(tmp_path: Path) -> None:
     main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
-    title = script(tmp_path, "title", {"say": "Title", "wait": 0.2}, price=PRICE)
-    async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
+    asked, go = threading.Event(), threading.Event()
+
+    def title(_request: Request) -> Reply:
+        asked.set()
+        go.wait()
+        return Reply("Title")
+
+    async with OpenAIServer([title], in_order=True) as server:
+        models = ModelSettings(
+            uses=UseSettings(titles=("near/m",)),
+            services={"near": ServiceSettings(url=server.url, needs_key=False)},
+            prices={"near/m": Price(1.0, 1.0)},
+        )
+        async with house(tmp_path, models=models) as h:
+            session = await h.open(main)
+            await h.say(session, "how is the weather?")
+            await asyncio.to_thread(asked.wait)
+            await h.runtime.delete_session(session)
+            go.set()
+            await after(h)
+            uses = {cost.name: cost.calls for cost in await h.runtime.store.costs("use")}
+    assert uses == {"main": 1, "titles": 1}
+
+
+async def test_a_session_deleted_as_its_turn_ends_gets_no_title_and_breaks_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
+    title = script(tmp_path, "title", {"say": "Title"}, price=PRICE)
+    caplog.set_level("INFO", "hermes.desk")
+    async with house(tmp_path) as h:
         session = await h.open(main)
         await h.say(session, "how is the weather?")
-        await h.runtime.delete_session(session)
+        recorded = await h.runtime.store.events(session.id)
+        talk = Conversation(session.id, await h.runtime.store.prompt(session.prompt))
+        talk.apply_all(recorded)
         await after(h)
+        await h.runtime.delete_session(session)
+    async with house(tmp_path, uses=UseSettings(titles=(title,))) as h:
+        await h.runtime._desk._come_after(session, talk)
         uses = {cost.name: cost.calls for cost in await h.runtime.store.costs("use")}
-    assert uses == {"main": 1, "titles": 1}
+    assert uses == {"main": 1}
+    assert "was deleted as its turn ended" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -109,6 +110,42 @@ async def test_a_sandbox_outlives_its_host_and_is_found_again(either: Box) -> No
 
     await until(goes_on)
     assert lives(door)
+
+
+STARTING = """
+import asyncio, pathlib, sys
+from tests.support.sandboxes import Box
+
+box = Box(pathlib.Path(sys.argv[1]))
+box.environ["PATH"] = sys.argv[2]
+asyncio.run(box.transport.ready())
+"""
+SLOW = """#!/bin/bash
+if [[ $1 == --args ]]; then
+  echo >> {folder}/begun
+  until [[ -e {folder}/go ]]; do sleep 0.01; done
+fi
+exec {bwrap} "$@"
+"""
+"""A bubblewrap that waits before it makes a sandbox."""
+
+
+async def test_a_sandbox_whose_host_is_killed_while_it_starts_is_found_again(box: Box) -> None:
+    slow = box.person.parent / "slow"
+    slow.mkdir()
+    (slow / "bwrap").write_text(SLOW.format(folder=slow, bwrap=shutil.which("bwrap")))
+    (slow / "bwrap").chmod(0o755)
+    box.environ["PATH"] = f"{slow}:{box.environ['PATH']}"
+    host = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STARTING, str(box.person.parent), box.environ["PATH"]
+    )
+    await until((slow / "begun").exists)
+    host.kill()
+    await host.wait()
+    (slow / "go").touch()
+    await box.transport.ready()
+    assert (await box.runs("echo hi")).stdout == b"hi\n"
+    assert (slow / "begun").read_text() == "\n", "made again, though one was there"
 
 
 async def test_a_sandbox_rests_when_nothing_runs_in_it_and_wakes_with_its_files(

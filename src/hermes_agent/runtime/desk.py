@@ -175,9 +175,24 @@ class Desk:
         if end_of_turn is not None and end_of_turn.reason == "failed":
             log.warning("turn %s of %s failed: %s", turn.id, session.id, end_of_turn.error)
         if end_of_turn is not None and not self._closing:
-            after = asyncio.create_task(self._ended(session, worker.talk))
+            after = asyncio.create_task(self._come_after(session, worker.talk))
             self._afterwards.add(after)
             after.add_done_callback(self._came_after)
+
+    async def _come_after(self, session: Session, talk: Conversation) -> None:
+        try:
+            await self._ended(session, talk)
+        except NotFound:
+            if await self._is_there(session):
+                raise
+            log.info("session %s was deleted as its turn ended", session.id)
+
+    async def _is_there(self, session: Session) -> bool:
+        try:
+            await self._store.session(session.id)
+        except NotFound:
+            return False
+        return True
 
     def _came_after(self, task: asyncio.Task[None]) -> None:
         self._afterwards.discard(task)

@@ -159,7 +159,8 @@ def main(listener: int, ready: int, kept: int, leash: int, data: int, processes:
     door.setblocking(False)
     if not door.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         door.listen(128)
-    os.write(ready, b"ready")
+    with contextlib.suppress(BrokenPipeError):  # whoever made it was killed; the next one comes in
+        os.write(ready, b"ready")
     os.close(ready)
     Door(door, score).serve(woken, leash)
 
