@@ -1,5 +1,8 @@
 import asyncio
 import json
+import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,9 +21,11 @@ from hermes_agent.core.messages import (
     Usage,
 )
 from hermes_agent.core.services import Quirk, Service
+from hermes_agent.models.wires.listening import TAIL_SECONDS
 from tests.models.helpers import chat, chunks, endpoint, reply, request, speaking
-from tests.support.model_server import Raw
+from tests.support.model_server import Raw, event
 from tests.support.openai_server import OpenAIServer, chunk, text_chunk
+from tests.support.patience import PATIENCE
 
 DONE = b"data: [DONE]\n\n"
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": None}
@@ -46,6 +51,30 @@ async def answer_to(raw: Raw, asked: Request | None = None, *quirks: Quirk) -> R
             return await reply(model, asked or request("go"))
         finally:
             await model.close()
+
+
+async def test_a_token_count_that_came_while_we_stood_still_is_read() -> None:
+    stands_still = threading.Event()
+
+    def pieces() -> Iterator[bytes]:
+        yield event(text_chunk("whole", "stop"))
+        assert stands_still.wait(PATIENCE)
+        yield event({"choices": [], "usage": USAGE})
+        yield DONE
+
+    def stand_still() -> None:
+        stands_still.set()
+        time.sleep(TAIL_SECONDS + 0.5)
+
+    async with OpenAIServer([Raw(pieces())], in_order=True) as server:  # type: ignore[arg-type]
+        model = chat(server.url)
+        stream = model.stream(request("go"))
+        assert await anext(stream) == Delta("whole")
+        asyncio.get_running_loop().call_later(0.05, stand_still)
+        last = await anext(stream)
+        await model.close()
+    assert isinstance(last, Reply)
+    assert last.usage == Usage(100, 20)
 
 
 async def test_text_streams_piece_by_piece_and_ends_in_a_reply() -> None:
