@@ -4,22 +4,32 @@ import asyncio
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes_agent.cli.client import Api
-from hermes_agent.core.events import RuntimeChanged
+from hermes_agent.cli.follow import reach
+from hermes_agent.core.events import CallFinished, RuntimeChanged
 from hermes_agent.core.records import Inbound
+from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.store.store import Store
 from tests.faults.harness import Case, end_keepers, is_alive, wait_until
 from tests.support.cli import Pane
 from tests.support.patience import PATIENCE
+
+UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
+"""A command that ends when there is a file."""
 
 
 def write_script(one: Case, *replies: dict) -> None:
@@ -38,7 +48,7 @@ def hermes(home: Path, *words: str, **extra: str) -> subprocess.CompletedProcess
 
 
 def test_a_command_that_ran_when_the_runtime_died_is_picked_up_whole(one: Case) -> None:
-    command = "echo begun; sleep 2; echo ran >> runs.log; echo done"
+    command = f"echo begun; {UNTIL_GO}; echo ran >> runs.log; echo done"
     call = {"tool": "terminal", "with": {"command": command}}
     write_script(one, {"calls": [call]}, {"say": "It is done."})
     one.start()
@@ -52,6 +62,7 @@ def test_a_command_that_ran_when_the_runtime_died_is_picked_up_whole(one: Case) 
     one.kill()
     assert not (one.work / "runs.log").exists()
     one.start()
+    (one.work / "go").touch()
     one.finish()
     (result,) = [e["event"] for e in one.journal() if e["event"]["kind"] == "call_finished"]
     assert result["text"].split() == ["begun", "done"]
@@ -74,7 +85,7 @@ def test_a_second_runtime_on_the_same_home_is_refused_with_a_hint(one: Case) -> 
 
 
 def test_a_stopped_runtime_takes_its_turn_up_again(one: Case) -> None:
-    call = {"tool": "terminal", "with": {"command": "sleep 1; echo ran >> runs.log"}}
+    call = {"tool": "terminal", "with": {"command": f"{UNTIL_GO}; echo ran >> runs.log"}}
     write_script(one, {"calls": [call]}, {"say": "Done."})
     one.start()
     assert one.send("m1")
@@ -82,6 +93,7 @@ def test_a_stopped_runtime_takes_its_turn_up_again(one: Case) -> None:
     one.api.post("/v1/stop")
     wait_until(lambda: not is_alive(one.pid), "the runtime to stop")
     one.start()
+    (one.work / "go").touch()
     one.finish()
     assert (one.work / "runs.log").read_text() == "ran\n"
 
@@ -114,6 +126,34 @@ serve(Path({str(tmp_path / "home")!r}), os.environ, tools=[Tool("slow", slow, "S
     assert (tmp_path / "ran").read_text() == "x"
 
 
+async def test_stopping_waits_for_an_effect_though_everything_stood_still(tmp_path: Path) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> str:
+        begun.set()
+        await go.wait()
+        return "ok"
+
+    script = tmp_path / "script.json"
+    replies = [{"calls": [{"tool": "slow", "with": {}}]}, {"say": "ok"}]
+    script.write_text(json.dumps({"turns": [{"replies": replies}]}))
+    environ = {"HERMES_MODEL": f"scripted/{script}", "HERMES_POLICY": "sandbox"}
+    runtime = Runtime(tmp_path / "home", environ, tools=[Tool("slow", slow, "Slow")])
+    await runtime.start()
+    session = await runtime.open_session(workspace=str(tmp_path))
+    await runtime.submit(session, Inbound("k", "go"))
+    await begun.wait()
+    stopping = asyncio.create_task(runtime.stop(patience=3.0))
+    await asyncio.sleep(0)
+    time.sleep(3.2)  # noqa: ASYNC251  # everything stands still
+    go.set()
+    await stopping
+    store = await Store.open(tmp_path / "home", readonly=True)
+    found = [one.event for one in await store.events(session.id)]
+    await store.close()
+    assert [one.text for one in found if isinstance(one, CallFinished)] == ["ok"]
+
+
 def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -127,22 +167,57 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
     end_keepers(home)
 
 
+def begin_message(slow: socket.socket, home: Path) -> bytes:
+    """Hand in the first part of a message; the rest of it."""
+    body = json.dumps({"text": "hello", "workspace": str(home.parent)}).encode()
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    slow.settimeout(PATIENCE)
+    slow.connect(str(home / "run" / "api.sock"))
+    slow.sendall(head.encode() + body[:10])
+    return body[10:]
+
+
 def test_it_does_not_fall_asleep_while_a_message_comes_in(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.yaml").write_text("runtime: {idle_seconds: 0.3}\nmodel: scripted/demo\n")
-    body = json.dumps({"text": "hello", "workspace": str(tmp_path)}).encode()
-    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    api = Api(str(home))
+    api.ensure = lambda: hermes(home, "up")  # type: ignore[method-assign]  # not as our own child
+
+    def listen() -> Generator[dict[str, Any]]:
+        message = {"text": "hello", "key": "first", "workspace": str(tmp_path)}
+        heard = api.events(api.post("/v1/messages", message)["session"], 0)
+        next(heard)
+        return heard
+
+    listening = reach(api, listen)  # and so keep it awake
     with socket.socket(socket.AF_UNIX) as slow:
-        slow.settimeout(PATIENCE)
-        for _ in range(10):
-            hermes(home, "up")
-            with suppress(OSError):  # it may have fallen asleep before it heard of us
-                slow.connect(str(home / "run" / "api.sock"))
-                slow.sendall(head.encode() + body[:10])
-                break
+        rest = begin_message(slow, home)
+        assert api.is_up()  # which it says to whoever comes after the message
+        listening.close()
         time.sleep(1.5)
-        slow.sendall(body[10:])
+        slow.sendall(rest)
+        assert b" 202 " in slow.recv(1000).split(b"\r\n")[0]
+    hermes(home, "down")
+    end_keepers(home)
+
+
+def test_it_does_not_fall_asleep_under_who_came_while_it_stood_still(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.yaml").write_text("runtime: {idle_seconds: 2}\nmodel: scripted/demo\n")
+    with socket.socket(socket.AF_UNIX) as slow:
+        rest = b""
+        while not rest:
+            pid = json.loads(hermes(home, "up", "--json").stdout)["pid"]
+            with suppress(OSError):  # it may have fallen asleep before it is stopped
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(2.5)
+                rest = begin_message(slow, home)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(1.5)
+        slow.sendall(rest)
         assert b" 202 " in slow.recv(1000).split(b"\r\n")[0]
     hermes(home, "down")
     end_keepers(home)
@@ -179,20 +254,34 @@ serve(Path({str(home)!r}), os.environ, faces=[Broken])
         assert process.wait(PATIENCE) == 0
 
 
+LATE = """
+import os, sys, time
+if sys.orig_argv[-1] == "serve":
+    while not os.path.exists({go!r}):
+        time.sleep(0.02)
+"""
+"""Keeps a runtime from starting before there is a file."""
+
+
 def test_who_waits_for_a_slow_start_is_told(tmp_path: Path) -> None:
-    slow = tmp_path / "slow"
+    slow, go = tmp_path / "slow", tmp_path / "go"
     slow.mkdir()
-    late = "import sys, time\nif sys.orig_argv[-1] == 'serve':\n    time.sleep(7)\n"
-    (slow / "sitecustomize.py").write_text(late)
+    (slow / "sitecustomize.py").write_text(LATE.format(go=str(go)))
     home = tmp_path / "home"
     environ = {**os.environ, "HERMES_HOME": str(home), "PYTHONPATH": str(slow)}
     pane = Pane(tmp_path, [sys.executable, "-m", "hermes_agent", "up"], environ)
     try:
+        pane.shows("slow to start")
+        go.touch()
         shown = pane.shows("up, pid")
     finally:
         pane.close()
     hermes(home, "down")
+    go.unlink()
+    late = threading.Timer(7.0, go.touch)
+    late.start()
     aside = hermes(home, "up", PYTHONPATH=str(slow))  # who reads it is a program
+    late.join()
     hermes(home, "down")
     assert shown.count("slow to start") == 1
     assert (aside.returncode, aside.stderr) == (0, "")

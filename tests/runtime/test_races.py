@@ -4,9 +4,11 @@ import asyncio
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -74,7 +76,8 @@ def test_a_client_whose_acknowledgement_was_lost_still_gets_its_answer(
 
 
 def test_an_interrupt_that_was_acknowledged_is_not_forgotten_by_a_kill(one: Case) -> None:
-    stubborn = "echo first >> effects.log; trap '' INT TERM; sleep 5"
+    waiting = "until [ -e go ]; do sleep 0.02; done"
+    stubborn = f"echo first >> effects.log; trap '' INT TERM; {waiting}"
     second = "echo second >> effects.log"
     calls = [{"tool": "terminal", "with": {"command": each}} for each in (stubborn, second)]
     one.script.write_text(json.dumps({"turns": [{"replies": [{"calls": calls}, {"say": "x"}]}]}))
@@ -84,6 +87,7 @@ def test_an_interrupt_that_was_acknowledged_is_not_forgotten_by_a_kill(one: Case
     assert one.api.post(f"/v1/sessions/{one.session}/interrupt") == {"interrupted": True}
     one.kill()
     one.start()
+    (one.work / "go").touch()
     wait_until(lambda: one.state() == "idle", "the turn to end")
     assert one.lines() == ["first"]
     ends = [e["event"] for e in one.journal() if e["event"]["kind"] == "turn_finished"]
@@ -159,7 +163,8 @@ def test_a_turn_of_another_session_goes_on_when_a_question_without_runtime_ends(
     one: Case,
 ) -> None:
     """`ask --no-runtime` takes up what is unfinished; its end must not stop those commands."""
-    command = {"tool": "terminal", "with": {"command": "echo began; sleep 2; echo ended > ended"}}
+    waiting = "echo began; until [ -e go ]; do sleep 0.02; done; echo ended > ended"
+    command = {"tool": "terminal", "with": {"command": waiting}}
     one.script.write_text(
         json.dumps({"turns": [{"replies": [{"calls": [command]}, {"say": "x"}]}]})
     )
@@ -182,6 +187,7 @@ def test_a_turn_of_another_session_goes_on_when_a_question_without_runtime_ends(
     )
     assert asked.returncode == 0, asked.stderr
     one.start()
+    (one.work / "go").touch()
     one.finish()
     (result,) = [e["event"] for e in one.journal() if e["event"]["kind"] == "call_finished"]
     assert result["ok"]
@@ -199,3 +205,39 @@ def test_the_lock_of_a_process_that_was_just_killed_is_waited_for(tmp_path: Path
     lock.take()
     assert (tmp_path / "lock").read_text() == str(os.getpid())
     lock.release()
+
+
+TAKING = """
+import fcntl, os, pathlib, sys, threading, time
+from hermes_agent.runtime.home import HomeLock
+
+folder = pathlib.Path(sys.argv[1])
+held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+fcntl.flock(held, fcntl.LOCK_EX)
+os.write(held, sys.argv[2].encode())
+
+def end():
+    for _ in range(50):
+        time.sleep(0.01)
+    os.close(held)
+
+threading.Thread(target=end).start()
+print("waiting", flush=True)
+HomeLock(folder, folder).take()
+print("taken")
+"""
+"""Waits for a lock that is held by one who stands still whenever it does itself."""
+
+
+def test_the_lock_of_a_killed_process_is_waited_for_though_everything_stood_still(
+    tmp_path: Path,
+) -> None:
+    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True).stdout.strip()
+    words = [sys.executable, "-c", TAKING, str(tmp_path), gone]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as taking:
+        assert taking.stdout is not None
+        assert taking.stdout.readline() == "waiting\n"
+        taking.send_signal(signal.SIGSTOP)
+        time.sleep(2.5)
+        taking.send_signal(signal.SIGCONT)
+        assert taking.stdout.read() == "taken\n"

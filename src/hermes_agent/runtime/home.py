@@ -11,8 +11,9 @@ from hermes_agent.core.errors import HermesError, HomeLocked
 from hermes_agent.runtime import places
 from hermes_agent.runtime.offline import alive, is_runtime, out_of_reach
 
-DYING_SECONDS = 2.0
-"""How long the lock of a process that was killed may outlive it."""
+DYING_LOOKS = 200
+"""How often to look, a hundredth of a second apart, whether the lock of a process that was killed
+is gone. Not for how long: where everything stands still, who was killed does not get further."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ class HomeLock:
 
     def take(self) -> None:
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + DYING_SECONDS
+        looks = DYING_LOOKS
         while not _locked(handle):
             owner = os.pread(handle, 32, 0).decode().strip()
-            if owner.isdigit() and not alive(int(owner)) and time.monotonic() < deadline:
+            if owner.isdigit() and not alive(int(owner)) and looks:
+                looks -= 1
                 time.sleep(0.01)  # it was killed, and its last threads are just ending
                 continue
             os.close(handle)

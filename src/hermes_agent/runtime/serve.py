@@ -23,6 +23,9 @@ from hermes_agent.runtime.server import build_app
 log = logging.getLogger("hermes.serve")
 
 LOG_BYTES = 5_000_000
+HEARING = 20
+"""How often the loop looks around before it is said that nobody is there: one look for whoever
+has knocked, some more until a request of theirs is being answered."""
 
 
 class _Server(uvicorn.Server):
@@ -105,6 +108,8 @@ async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
         await asyncio.Future()
     while True:
         await asyncio.sleep(max(0.2, min(limit / 4, 30.0)))
+        for _ in range(HEARING):  # who came while this process stood still was there before
+            await asyncio.sleep(0)
         try:
             needed = await runtime.is_needed()
         except Exception:
