@@ -328,7 +328,7 @@ async def test_whoever_gives_up_waiting_does_not_lose_the_new_token(
     server.hold = threading.Event()
     login = source(server, tmp_path, time, learned)
     asking = asyncio.create_task(login.credential())
-    assert await asyncio.to_thread(server.arrived.wait, 30)
+    assert await asyncio.to_thread(server.arrived.wait, PATIENCE)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking

@@ -14,6 +14,7 @@ from openai import AsyncOpenAI
 from hermes_agent.core.messages import AssistantMessage, Reply, ToolCall, Usage
 from tests.models.helpers import chat, reply, request
 from tests.support.openai_server import OpenAIServer
+from tests.support.patience import PATIENCE
 
 CALLS = (
     ToolCall("a", "find", '{"pattern": "**/*.py"}'),
@@ -32,7 +33,9 @@ async def server() -> AsyncIterator[OpenAIServer]:
 
 @pytest.fixture
 async def official(server: OpenAIServer) -> AsyncIterator[AsyncOpenAI]:
-    async with AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0, timeout=5) as client:
+    async with AsyncOpenAI(
+        base_url=server.url, api_key="k", max_retries=0, timeout=PATIENCE
+    ) as client:
         yield client
 
 

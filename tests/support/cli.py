@@ -124,7 +124,7 @@ class House:
         """At once: a keeper that saw its command die would write down how it ended."""
         for spool in self.home.glob("terminals/*/*"):
             for file in (*spool.glob("keeper.*"), *spool.glob("spine")):
-                with suppress(ProcessLookupError, ValueError, IndexError):
+                with suppress(ProcessLookupError, FileNotFoundError, ValueError, IndexError):
                     os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
             subprocess.run(["bash", str(keeper.SCRIPT), "destroy", str(spool)], capture_output=True)
 
@@ -145,8 +145,10 @@ class Pane:
     def __init__(self, folder: Path, command: list[str], environ: dict[str, str]) -> None:
         self._socket = str(folder / "tmux")
         self._environ = {**environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-        self._tmux("new-session", "-d", "-x", "140", "-y", "50", "-c", str(folder), *command)
-        self._tmux("set-option", "-g", "remain-on-exit", "on")
+        # In one request: a command may end before a second one is made.
+        stays = ("start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";")
+        size = ("-x", "140", "-y", "50")
+        self._tmux(*stays, "new-session", "-d", *size, "-c", str(folder), *command)
         self._open = True
 
     def _tmux(self, *words: str) -> str:

@@ -15,6 +15,8 @@ from typing import Any, Generic, Self, TypeVar
 import uvicorn
 from starlette.types import ASGIApp
 
+from tests.support.patience import PATIENCE
+
 T = TypeVar("T")
 
 
@@ -163,7 +165,7 @@ class Service(Generic[B]):
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run it in the service's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
 
     async def open(self) -> None:
         raise NotImplementedError

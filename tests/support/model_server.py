@@ -15,6 +15,8 @@ from typing import Any, Literal, Self
 
 import uvicorn
 
+from tests.support.patience import PATIENCE
+
 End = Literal["end", "cut", "reset", "hang"]
 """How an answer ends: properly, with the connection closed too early, with the connection reset,
 or not at all."""
@@ -80,7 +82,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._end.wait(), 1.0)
 
     def stop(self) -> None:
-        assert self._running.wait(30)
+        assert self._running.wait(PATIENCE)
         self._loop.call_soon_threadsafe(self._end.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -144,7 +146,7 @@ class ModelServer:
 
     def __exit__(self, *_: object) -> None:
         self._server.stop()
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=PATIENCE)
         self._socket.close()
 
     async def __aenter__(self) -> Self:

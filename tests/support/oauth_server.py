@@ -160,7 +160,7 @@ class OAuthServer:
         if fields.get("grant_type") == "refresh_token":
             self.arrived.set()
             if self.hold is not None:
-                assert self.hold.wait(30)
+                assert self.hold.wait(PATIENCE)
         with self._lock:
             status, answer = self._answer(request)
         _send(http, status, json.dumps(answer).encode())

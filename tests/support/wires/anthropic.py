@@ -14,6 +14,7 @@ from hermes_agent.core.services import Service
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from hermes_agent.models.wires.anthropic import open_speaker
 from tests.support.model_server import Raw, event
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 
 STOPS: dict[str, Stop] = {
@@ -44,7 +45,7 @@ _PARAMS: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
 
 def endpoint(root: str, facts: ModelFacts = FACTS, **headers: str) -> Endpoint:
     service = Service(wire="anthropic", headers=headers)
-    return Endpoint("anthropic/claude-test", "claude-test", service, root, facts, silence=30.0)
+    return Endpoint("anthropic/claude-test", "claude-test", service, root, facts, silence=PATIENCE)
 
 
 # a stream, as the service cuts it
@@ -209,7 +210,7 @@ class _Wire(ServerSent):
         )  # fmt: skip
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
-        client = AsyncAnthropic(api_key=KEY, base_url=root, max_retries=0, timeout=5)
+        client = AsyncAnthropic(api_key=KEY, base_url=root, max_retries=0, timeout=PATIENCE)
         async with (
             client,
             client.messages.stream(

@@ -25,6 +25,7 @@ from hermes_agent.core.services import Service
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from hermes_agent.models.wires.bedrock import open_speaker
 from tests.support.model_server import End, Raw
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent
 
 MODEL = "anthropic.claude-test-4-v1:0"
@@ -169,7 +170,9 @@ class _Wire:
             sees=True,
             reads=True,
         )
-        return Endpoint("bedrock/test", MODEL, Service(wire="bedrock"), root, facts, silence=30.0)
+        return Endpoint(
+            "bedrock/test", MODEL, Service(wire="bedrock"), root, facts, silence=PATIENCE
+        )
 
     def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
@@ -281,7 +284,10 @@ class _Wire:
 
 def _ask(root: str, text: str) -> Heard:
     config = Config(
-        retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=5, proxies={}
+        retries={"total_max_attempts": 1},
+        connect_timeout=PATIENCE,
+        read_timeout=PATIENCE,
+        proxies={},
     )
     client = _session().client("bedrock-runtime", endpoint_url=root, config=config)
     try:

@@ -16,6 +16,7 @@ from hermes_agent.core.services import Service
 from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from hermes_agent.models.wires.gemini import open_speaker
 from tests.support.model_server import Raw, event
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 
 STOPS: dict[str, Stop] = {
@@ -121,7 +122,7 @@ class _Wire(ServerSent):
         )
         service = Service(wire="gemini")
         url = f"{root}/v1beta"
-        return Endpoint("gemini/test", "test", service, url, facts, silence=30.0)
+        return Endpoint("gemini/test", "test", service, url, facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
@@ -213,7 +214,7 @@ async def _sdk_stream(root: str, text: str) -> AsyncIterator[types.GenerateConte
     async with httpx.AsyncClient() as http:
         options = types.HttpOptions(
             base_url=root,
-            timeout=5_000,
+            timeout=int(PATIENCE * 1000),
             retry_options=types.HttpRetryOptions(attempts=1),
             httpx_async_client=http,
         )

@@ -21,6 +21,7 @@ from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from hermes_agent.models.wires.mending import short_id
 from hermes_agent.models.wires.mistral import open_speaker
 from tests.support.model_server import Raw, event
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 
 STOPS: dict[str, Stop] = {
@@ -106,7 +107,7 @@ class _Wire(ServerSent):
     def endpoint(self, root: str) -> Endpoint:
         facts = ModelFacts(rates=(Rates(0.4, 2.0, 0.04),), efforts=("high",), sees=True, reads=True)
         service = Service(wire="mistral", quirks=("prompt_cache_key",))
-        return Endpoint("mistral/test", "test", service, f"{root}/v1", facts, silence=30.0)
+        return Endpoint("mistral/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
@@ -163,7 +164,9 @@ class _Wire(ServerSent):
     async def ask_sdk(self, root: str, request: Request) -> Heard:
         text, thoughts, finish, usage = "", "", "", Usage()
         calls: list[tuple[str, dict[str, Any]]] = []
-        async with MistralSDK(api_key=KEY, server_url=root, timeout_ms=5000) as client:
+        async with MistralSDK(
+            api_key=KEY, server_url=root, timeout_ms=int(PATIENCE * 1000)
+        ) as client:
             heard = await client.chat.stream_async(
                 model="test", messages=[{"role": "user", "content": request.messages[-1].text}]
             )

@@ -13,6 +13,7 @@ from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from hermes_agent.models.wires.openai_chat import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import FAILURES, FINISH, chunk
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 from tests.support.wires.strict_types import adapter
 
@@ -34,7 +35,7 @@ class _Wire(ServerSent):
             rates=(Rates(2.0, 8.0, 0.5),), efforts=("low", "medium", "high"), sees=True, reads=True
         )
         service = Service(quirks=("max_completion_tokens", "reasoning_effort", "reasoning_content"))
-        return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=30.0)
+        return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
@@ -108,7 +109,7 @@ class _Wire(ServerSent):
         )
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
-        client = AsyncOpenAI(api_key=KEY, base_url=f"{root}/v1", max_retries=0, timeout=5)
+        client = AsyncOpenAI(api_key=KEY, base_url=f"{root}/v1", max_retries=0, timeout=PATIENCE)
         text, thoughts, finish, usage = "", "", "", Usage()
         calls: dict[int, list[str]] = {}
         refused = False

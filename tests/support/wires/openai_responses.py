@@ -15,6 +15,7 @@ from hermes_agent.models.speaking import Credential, Endpoint, Speaker
 from hermes_agent.models.wires.openai_responses import open_speaker
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
+from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent
 from tests.support.wires.strict_types import adapter
 
@@ -138,7 +139,7 @@ class _Wire(ServerSent):
             rates=(Rates(2.0, 8.0, 0.5),), efforts=("low", "medium", "high"), sees=True, reads=True
         )
         service = Service(wire="openai-responses")
-        return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=30.0)
+        return Endpoint("openai/test", "test", service, f"{root}/v1", facts, silence=PATIENCE)
 
     def open(self, endpoint: Endpoint) -> Speaker:
         return open_speaker(endpoint)
@@ -212,7 +213,7 @@ class _Wire(ServerSent):
         )  # fmt: skip
 
     async def ask_sdk(self, root: str, request: Request) -> Heard:
-        client = AsyncOpenAI(api_key=KEY, base_url=f"{root}/v1", max_retries=0, timeout=5)
+        client = AsyncOpenAI(api_key=KEY, base_url=f"{root}/v1", max_retries=0, timeout=PATIENCE)
         last: Response | None = None
         async with client:
             stream = await client.responses.create(
