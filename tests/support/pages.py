@@ -16,6 +16,7 @@ from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.tools import browser, browser_act
 from tests.support.calls import Kept
+from tests.support.patience import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Session:
 
     terminal: LocalTerminal
     results: Path
-    settings: BrowserSettings = BrowserSettings()
+    settings: BrowserSettings = BrowserSettings(timeout_seconds=PATIENCE)
     keep: Kept = field(default_factory=Kept)
     allowed: frozenset[str] = frozenset({"127.0.0.1", "localhost"})
     names: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """What is done to a page."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.tools import Permit, ToolResult
 from hermes_agent.runtime.absent import UnavailableTerminal
 from hermes_agent.tools.browser.tools import browser_act
+from tests.support.awake_loop import pass_time
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -374,6 +376,22 @@ async def test_what_a_click_loads_is_waited_for(served: Site, here: Session) -> 
     script = "fetch(`/data`).then(r => r.text()).then(t => o.textContent = t)"
     page = await here.open(
         served.add("/ajax", f"<button onclick='{script}'>Load</button><p id=o></p>")
+    )
+    assert "loaded words" in (await here.act("click", ref(page, 'button "Load"'))).text
+
+
+async def test_a_page_is_not_at_rest_because_all_of_us_stood_still(
+    served: Site, here: Session
+) -> None:
+    async def data(_asked: Asked) -> Page:
+        pass_time(10.0)
+        await asyncio.sleep(0.1)
+        return Page(b"loaded words", ("Content-Type: text/plain",))
+
+    served.add("/late", data)
+    script = "fetch(`/late`).then(r => r.text()).then(t => o.textContent = t)"
+    page = await here.open(
+        served.add("/woken", f"<button onclick='{script}'>Load</button><p id=o></p>")
     )
     assert "loaded words" in (await here.act("click", ref(page, 'button "Load"'))).text
 

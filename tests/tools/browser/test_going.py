@@ -14,13 +14,14 @@ from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings import BrowserSettings
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.tools.browser.tools import browser
+from tests.support.awake_loop import no_time, pass_time
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref
 from tests.support.patience import PATIENCE
 from tests.support.turns import bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SHORT = BrowserSettings(timeout_seconds=2)
+LIMITED = BrowserSettings(timeout_seconds=900)
 
 
 async def test_one_goes_back_and_forward_and_reloads(served: Site, here: Session) -> None:
@@ -222,19 +223,34 @@ async def test_a_page_that_does_not_answer_is_given_up(served: Site, here: Sessi
         asked.set()
         return await asyncio.get_running_loop().create_future()
 
-    impatient = Session(here.terminal, here.results, keep=here.keep, settings=SHORT)
-    with pytest.raises(ToolError, match="longer than 2 seconds") as late:
-        await impatient.open(served.add("/silent", silent))
+    impatient = Session(here.terminal, here.results, keep=here.keep, settings=LIMITED)
+    opening = asyncio.create_task(impatient.open(served.add("/silent", silent)))
+    async with asyncio.timeout(PATIENCE):
+        await asked.wait()
+    pass_time(901.0)
+    with no_time(), pytest.raises(ToolError, match="longer than 900 seconds") as late:
+        await opening
     assert late.value.retry == "same"
-    assert asked.is_set()
     assert 'heading "Fine"' in (await here.open(served.add("/fine", "<h1>Fine</h1>"))).text
 
 
 async def test_a_page_that_hangs_is_left_for_a_new_one(served: Site, here: Session) -> None:
-    page = await here.open(served.add("/hang", "<button onclick='for(;;);'>Hang</button>"))
-    impatient = Session(here.terminal, here.results, keep=here.keep, settings=SHORT)
+    clicked = asyncio.Event()
+
+    async def heard(_asked: Asked) -> Page:
+        clicked.set()
+        return Page(b"")
+
+    served.add("/clicked", heard)
+    hang = "const r = new XMLHttpRequest(); r.open(`GET`, `/clicked`, false); r.send(); for(;;);"
+    page = await here.open(served.add("/hang", f"<button onclick='{hang}'>Hang</button>"))
+    impatient = Session(here.terminal, here.results, keep=here.keep, settings=LIMITED)
+    click = asyncio.create_task(impatient.act("click", ref(page, 'button "Hang"')))
+    async with asyncio.timeout(PATIENCE):
+        await clicked.wait()
+    pass_time(901.0)
     with pytest.raises(ToolError, match="the page hangs"):
-        await impatient.act("click", ref(page, 'button "Hang"'))
+        await click
     with pytest.raises(ToolError, match="the page crashed"):
         await here.look("snapshot")
     assert 'heading "Alive"' in (await here.open(served.add("/alive", "<h1>Alive</h1>"))).text

@@ -50,9 +50,9 @@ class Desk:
         """Add the server that does what it is told."""
         self.settings[name] = McpServerSettings(command=odd(mode, self.file), **more)
 
-    def go(self) -> None:
-        """Let go of calls that are held."""
-        self.file.with_name("notes.go").touch()
+    def go(self, what: str = "go") -> None:
+        """Let go of calls that are held, or of a step."""
+        self.file.with_name(f"notes.{what}").touch()
 
     def notes(self) -> list[str]:
         return self.file.read_text().splitlines() if self.file.exists() else []

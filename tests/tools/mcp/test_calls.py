@@ -9,7 +9,9 @@ import pytest
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.settings import McpServerSettings
+from tests.support.awake_loop import no_time, pass_time
 from tests.support.mcp_servers import odd
+from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk
 
 
@@ -50,18 +52,27 @@ async def test_what_a_server_prints_beside_the_protocol_is_survived_and_kept(des
 
 
 async def test_a_call_lives_as_long_as_it_tells_of_its_progress(desk: Desk) -> None:
-    desk.odd(timeout_seconds=3.0)
-    result = await desk.call("odd__plain", act="steps", steps=6, pause=0.6)
-    assert "done" in result.text
+    desk.odd(timeout_seconds=900.0)
+    task = asyncio.create_task(desk.call("odd__plain", act="steps", steps=6))
+    await until(desk, "called plain")
+    for step in range(1, 7):
+        pass_time(600.0)
+        desk.go(str(step))
+        while len(desk.caller.heard) < step and not task.done():
+            await asyncio.sleep(0.01)
+    assert "done" in (await task).text
     assert desk.caller.heard == [f"{n} of 6 step {n}\n" for n in range(1, 7)]
 
 
 async def test_a_call_that_is_silent_too_long_is_cancelled_and_its_outcome_unknown(
     desk: Desk,
 ) -> None:
-    desk.odd(timeout_seconds=3.0)
-    with pytest.raises(OutcomeUnknown, match="nothing was heard of plain of odd for 3 seconds"):
-        await desk.call("odd__plain", act="wait")
+    desk.odd(timeout_seconds=900.0)
+    task = asyncio.create_task(desk.call("odd__plain", act="wait"))
+    await until(desk, "called plain")
+    pass_time(901.0)
+    with pytest.raises(OutcomeUnknown, match="nothing was heard of plain of odd for 900 seconds"):
+        await task
     await until(desk, "heard notifications/cancelled")
     assert "nothing" in (await desk.call("odd__plain")).text
     assert sum(line.startswith("started") for line in desk.notes()) == 1
@@ -171,7 +182,8 @@ async def test_a_server_that_never_answers_is_given_up(desk: Desk) -> None:
 
 
 async def test_a_server_that_failed_is_left_alone_for_a_while_that_grows(desk: Desk) -> None:
-    desk.odd("silent", timeout_seconds=0.3)
+    ends = ("sh", "-c", 'echo started >> "$1"; exit 3', "sh", str(desk.file))
+    desk.settings["odd"] = McpServerSettings(command=ends)
 
     async def starts() -> int:
         with pytest.raises(ToolError):
@@ -193,7 +205,8 @@ async def test_a_server_whose_settings_changed_is_started_anew(desk: Desk, tmp_p
     await desk.call("odd__plain")
     other = tmp_path / "other"
     desk.settings["odd"] = McpServerSettings(command=odd("good", other))
-    await desk.call("odd__plain")
+    with no_time():  # the old one ends by itself before it would be made to
+        await desk.call("odd__plain")
     assert "called plain" in other.read_text()
     assert "input ended" in desk.notes()
 
@@ -215,13 +228,14 @@ async def test_a_server_that_nobody_calls_is_closed_and_comes_back(desk: Desk) -
     await desk.servers.tidy()
     assert "input ended" not in desk.notes()
     desk.now += 2
-    await desk.servers.tidy()
+    with no_time():
+        await desk.servers.tidy()
     assert "input ended" in desk.notes()
     assert "here" in (await desk.call("odd__plain", text="here")).text
 
 
 async def test_a_call_that_takes_long_does_not_count_as_idle(desk: Desk) -> None:
-    desk.odd(timeout_seconds=30.0)
+    desk.odd(timeout_seconds=PATIENCE)
     task = asyncio.create_task(desk.call("odd__plain", act="hold"))
     await until(desk, "called plain")
     desk.now += 1_000
@@ -231,14 +245,15 @@ async def test_a_call_that_takes_long_does_not_count_as_idle(desk: Desk) -> None
 
 
 async def test_a_call_under_way_is_not_cut_off_when_the_settings_change(desk: Desk) -> None:
-    desk.odd(timeout_seconds=30.0)
+    desk.odd(timeout_seconds=PATIENCE)
     task = asyncio.create_task(desk.call("odd__plain", act="hold"))
     await until(desk, "called plain")
-    desk.odd(timeout_seconds=40.0)
+    desk.odd(timeout_seconds=PATIENCE + 1)
     assert "new" in (await desk.call("odd__plain", text="new")).text
     assert "input ended" not in desk.notes()
     desk.go()
-    assert "done" in (await task).text
+    with no_time():
+        assert "done" in (await task).text
     assert desk.notes().count("input ended") == 1
 
 

@@ -9,13 +9,14 @@ from mcp.server.mcpserver import Context, MCPServer
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.settings import McpServerSettings
 from tests.support.mcp_servers import Door, OddHttp, free_port, guarded, over_http
+from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk
 
 
 @pytest.fixture
 def far(desk: Desk) -> Iterator[OddHttp]:
     with OddHttp() as server:
-        desk.settings["far"] = McpServerSettings(url=server.url, timeout_seconds=20.0)
+        desk.settings["far"] = McpServerSettings(url=server.url, timeout_seconds=PATIENCE)
         yield server
 
 
@@ -89,7 +90,7 @@ async def test_the_trouble_of_one_call_is_not_that_of_another(
     desk: Desk, far: OddHttp, act: str
 ) -> None:
     held = asyncio.create_task(desk.call("far__plain", act="hold"))
-    await asyncio.to_thread(far.arrived.wait, 30)
+    assert await asyncio.to_thread(far.arrived.wait, PATIENCE)
     with pytest.raises((OutcomeUnknown, ToolError)):
         await desk.call("far__plain", act=act)
     far.held.set()

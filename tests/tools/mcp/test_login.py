@@ -41,7 +41,7 @@ class Browser:
 
 async def signed_in(desk: Desk, url: str, show: Callable[..., None]) -> None:
     desk.settings["kept"] = McpServerSettings(url=url, oauth=True)
-    await log_in("kept", desk.settings["kept"], desk.servers.world, show, 30.0)
+    await log_in("kept", desk.settings["kept"], desk.servers.world, show, PATIENCE)
 
 
 def token_file(desk: Desk) -> Path:

@@ -28,7 +28,7 @@ from hermes_agent.tools.browser.refs import Refs
 from hermes_agent.tools.browser.tab import Tab
 
 START_SECONDS = 60.0
-CLOSE_SECONDS = 5.0
+CLOSE_LOOKS = 250
 _POLL = 0.02
 GREETING = "http://hermes.invalid/"
 """The proxy answers this itself; the browser learns its password by it and keeps it."""
@@ -200,9 +200,8 @@ class Browser:
 
     async def closes(self, tab: Tab) -> bool:
         """Whether a tab that no longer answers is about to close. We may hear of that later."""
-        end = asyncio.get_running_loop().time() + CLOSE_SECONDS
-        while tab.name in self.tabs and not tab.crashed and self.alive:
-            if asyncio.get_running_loop().time() > end:
+        for _ in range(CLOSE_LOOKS):
+            if tab.name not in self.tabs or tab.crashed or not self.alive:
                 break
             await asyncio.sleep(_POLL)
         return tab.name not in self.tabs

@@ -12,14 +12,16 @@ from hermes_agent.tools.browser.halts import Dialog, Dialogs
 from hermes_agent.tools.browser.outline import Key, Part
 from hermes_agent.tools.browser.sight import REQUEST, Sight, sight
 
-QUIET = 0.15
-"""Seconds without a request or a navigation after which a page is at rest."""
-SETTLE = 5.0
-"""The most seconds that are spent waiting for that."""
 _POLL = 0.02
-_LATE = 1.0
-"""Requests that begin later than this many seconds after an action are the page's own habit."""
-_SLOW = 3.0
+"""Seconds between two looks. What follows is counted in looks: where the whole machine stood still,
+much time is over in which no page has come any further."""
+_QUIET = 8
+"""Looks without a request or a navigation after which a page is at rest."""
+_SETTLE = 250
+"""The most looks that are spent waiting for that."""
+_LATE = 50
+"""Requests that begin later than this after an action are the page's own habit."""
+_SLOW = 150
 """Requests that take longer are not waited for: a page may hold them open for good."""
 _UNCOUNTED = frozenset({"Document", "WebSocket", "EventSource", "Ping", "Media", "Prefetch"})
 """Frames tell themselves whether they load, and the others may never end."""
@@ -55,9 +57,10 @@ class Tab:
         """Sessions of frames in other processes: the frame, and the session that it lies in."""
         self._loaders: dict[str, str] = {}
         self._loading: set[str] = set()
-        self._requests: dict[str, float] = {}
-        self._stirred = 0.0
-        self._acted = 0.0
+        self._looks = 0
+        self._requests: dict[str, int] = {}
+        self._stirred = 0
+        self._acted = 0
         self._adopting: set[asyncio.Task[None]] = set()
 
     async def begin(self) -> None:
@@ -111,20 +114,18 @@ class Tab:
             self.console.append(f"{entry['level']}: {entry['text']} {entry.get('url', '')}"[:500])
 
     def _hear_network(self, method: str, params: dict[str, Any]) -> None:
-        now = asyncio.get_running_loop().time()
         request = str(params.get("requestId", ""))
         if method == "Network.requestWillBeSent":
             self.hosts.add(urlsplit(params["request"]["url"]).hostname or "")
-            late = now - self._acted > _LATE and not self._loading
+            late = self._looks - self._acted > _LATE and not self._loading
             if params.get("type") not in _UNCOUNTED and not late:
-                self._requests[request] = now
-                self._stirred = now
+                self._requests[request] = self._stirred = self._looks
         elif method == "Network.responseReceived" and params.get("type") == "Document":
             if params.get("frameId") == self.target:
                 self.status = int(params["response"]["status"])
         elif request in self._requests and method.startswith("Network.loadingF"):
             del self._requests[request]  # finished or failed
-            self._stirred = now
+            self._stirred = self._looks
 
     def _hear_page(self, method: str, params: dict[str, Any]) -> None:
         frame = str(params.get("frameId", ""))
@@ -148,7 +149,7 @@ class Tab:
                 self._dialogs.closed(self.session)
             case _:
                 return
-        self._stirred = asyncio.get_running_loop().time()
+        self._stirred = self._looks
 
     def _arrived(self, frame: Mapping[str, Any]) -> None:
         self._loaders[frame["id"]] = frame["loaderId"]
@@ -203,27 +204,27 @@ class Tab:
 
     def acting(self) -> None:
         """An action begins: what the page asks for from now on is waited for."""
-        self._acted = self._stirred = asyncio.get_running_loop().time()
+        self._acted = self._stirred = self._looks
         self._requests.clear()
 
-    async def settle(self, most: float = SETTLE) -> bool:
+    async def settle(self) -> bool:
         """Wait until nothing loads; False where that took too long."""
-        clock = asyncio.get_running_loop().time
-        end = clock() + most
-        while clock() < end:
+        for _ in range(_SETTLE):
             if self._dialogs.first is not None or self.crashed or not self._link.alive:
                 return True
-            young = any(clock() - begun < _SLOW for begun in self._requests.values())
+            young = any(self._looks - begun < _SLOW for begun in self._requests.values())
             busy = self._loading or young or self._adopting
-            if not busy and clock() - self._stirred >= QUIET:
+            if not busy and self._looks - self._stirred >= _QUIET:
                 return True
             await asyncio.sleep(_POLL)
+            self._looks += 1
         return False
 
     async def carried(self) -> dict[str, Any] | None:
         """What a drag carries; the browser tells a moment after the mouse has moved."""
-        end = asyncio.get_running_loop().time() + _LATE
-        while self.dragged is None and asyncio.get_running_loop().time() < end:
+        for _ in range(_LATE):
+            if self.dragged is not None:
+                break
             await asyncio.sleep(_POLL)
         return self.dragged
 
