@@ -146,6 +146,8 @@ async def test_stopping_waits_for_an_effect_though_everything_stood_still(tmp_pa
     stopping = asyncio.create_task(runtime.stop(patience=3.0))
     await asyncio.sleep(0)
     time.sleep(3.2)  # noqa: ASYNC251  # everything stands still
+    for _ in range(20):  # and then the effect takes its time
+        await asyncio.sleep(0.02)
     go.set()
     await stopping
     store = await Store.open(tmp_path / "home", readonly=True)

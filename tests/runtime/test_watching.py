@@ -26,6 +26,7 @@ from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.house import House, house, until
+from tests.support.patience import PATIENCE
 
 TOKEN = "a-token-that-nobody-guesses"
 
@@ -308,7 +309,7 @@ async def listening(folder: Path) -> AsyncIterator[tuple[House, httpx.AsyncClien
 
         await until(up)
         url = f"http://{server.listener.address}"
-        async with httpx.AsyncClient(base_url=url) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
             yield here, client
 
 
@@ -368,7 +369,7 @@ async def test_a_crowd_that_says_nothing_takes_only_so_much_room(tmp_path: Path)
         host, _, port = here.runtime.incidents.listener.address.rpartition(":")
         with ExitStack() as crowd:
             for _ in range(MOST_AT_ONCE + 1):
-                last = crowd.enter_context(socket.create_connection((host, int(port)), 10))
+                last = crowd.enter_context(socket.create_connection((host, int(port)), PATIENCE))
             assert await asyncio.to_thread(_hears, last) == b"", "there is no more room"
 
 
@@ -391,7 +392,7 @@ async def test_a_request_that_never_comes_is_not_waited_for() -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Hasty(config, ServerState(), {}), "127.0.0.1", 0)
     async with server:
-        with socket.create_connection(server.sockets[0].getsockname(), 10) as slow:
+        with socket.create_connection(server.sockets[0].getsockname(), PATIENCE) as slow:
             slow.sendall(b"POST /v1/signals HTTP/1.1\r\nHost:")
             assert await asyncio.to_thread(_hears, slow) == b""
 
@@ -413,7 +414,7 @@ async def test_strangers_do_not_learn_why_no_alerts_are_taken(tmp_path: Path) ->
         (home / ".env").write_text("")
         runtime.refresh_settings()
         url = f"http://{runtime.incidents.listener.address}/v1/signals"
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
             refused = await client.post(url, json={"title": "x"})
         assert (refused.status_code, "ALERT_TOKEN" in refused.text) == (503, False)
         assert "ALERT_TOKEN" in runtime.incidents.troubles[0]
