@@ -21,6 +21,8 @@ from hermes_agent.core.messages import Chunk, Media, ModelFacts, Request, Usage,
 from hermes_agent.core.records import Inbound, NewSession, Turn
 from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
 from hermes_agent.store.store import Store
+from tests.support.awake_loop import pass_time
+from tests.support.moved_time import MovedTime
 from tests.support.paid import LOOK, Paid, facts
 from tests.support.patience import PATIENCE
 from tests.support.turns import Bench, bench
@@ -630,10 +632,16 @@ async def test_another_model_is_asked_with_what_was_set_aside_for_it(tmp_path: P
 
 
 async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Path) -> None:
-    model = Paid(facts(1.0, 1.0), pause=never)
-    async with bench(tmp_path, model, settings=budget(turn_seconds=0.2)) as b:
-        async with asyncio.timeout(PATIENCE):
-            end = await b.say("go")
+    clock = MovedTime()
+
+    async def late() -> None:
+        clock.now += 900.0
+        pass_time(900.0)
+        await never()
+
+    model = Paid(facts(1.0, 1.0), pause=late)
+    async with bench(tmp_path, model, settings=budget(turn_seconds=900.0), clock=clock) as b:
+        end = await b.say("go")
         charged = await b.events(ev.Charged)
         replied = await b.events(ev.Replied)
     assert (end.reason, end.steps) == ("budget", 0)

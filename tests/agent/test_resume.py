@@ -193,11 +193,11 @@ async def test_an_answer_given_before_the_runtime_died_is_not_asked_for_again(
 
 
 async def test_a_worker_whose_turn_was_taken_writes_no_more(tmp_path: Path) -> None:
-    begun = asyncio.Event()
+    begun, taken = asyncio.Event(), asyncio.Event()
 
     async def act(line: str) -> str:
         begun.set()
-        await asyncio.sleep(0.05)
+        await taken.wait()
         return "late"
 
     tools = [Tool("act", act, "Act", repeatable=True)]
@@ -206,6 +206,7 @@ async def test_a_worker_whose_turn_was_taken_writes_no_more(tmp_path: Path) -> N
         old = asyncio.create_task((await b.worker()).run())
         await begun.wait()
         new = await resume(b)
+        taken.set()
         assert await old is None
         end = await new
         finished = await b.events(ev.TurnFinished)

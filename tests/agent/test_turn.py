@@ -20,7 +20,9 @@ from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
 from hermes_agent.core.tools import Tool, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.redact import Redactor
+from tests.support.awake_loop import pass_time
 from tests.support.gates import Says
+from tests.support.moved_time import MovedTime
 from tests.support.turns import bench
 
 
@@ -510,16 +512,23 @@ async def test_the_time_of_a_second_question_begins_when_it_is_put(tmp_path: Pat
         return "paid"
 
     wanted = (ToolCall.of("1", "pay", amount=1), ToolCall.of("2", "pay", amount=2))
-    settings = Settings(approvals=ApprovalSettings(timeout_seconds=0.2))
+    settings = Settings(approvals=ApprovalSettings(timeout_seconds=600.0))
     tools = [program(pay, "pay")]
     model = ScriptedModel(calls(*wanted), Reply("ok"))
-    async with bench(tmp_path, model, tools=tools, settings=settings) as b:
+    clock = MovedTime()
+    async with bench(tmp_path, model, tools=tools, settings=settings, clock=clock) as b:
         b.gate = Says(Verdict("ask", "it costs money"))
-        await b.say("go", interactive=True)
+        worker = await b.worker_for("go", interactive=True)
+        running = asyncio.create_task(worker.run())
+        for number in (1, 2):
+            while len(await b.events(ev.Asked)) < number:
+                await asyncio.sleep(0.005)
+            clock.now += 600.0
+            pass_time(600.0)
+        await running
         recorded = await b.store.events(b.session.id)
     asked = [(one.event.expires - one.time) for one in recorded if isinstance(one.event, ev.Asked)]
-    assert len(asked) == 2
-    assert all(left > 0.1 for left in asked)
+    assert asked == [600.0, 600.0]
 
 
 async def test_secrets_stay_out_of_data_and_questions_too(tmp_path: Path) -> None:

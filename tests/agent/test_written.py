@@ -14,6 +14,7 @@ from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.lent import Workers
 from hermes_agent.core.tools import ToolResult, failure
 from tests.support.calls import caller
+from tests.support.patience import PATIENCE
 from tests.support.written import ADD, Bench, tool_code
 
 LOUD = ADD.replace("return a + b", 'print("adding")\n    return a + b')
@@ -247,7 +248,7 @@ async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_th
     shelf = bench.written.shelf
     shelf.keep("probe", tool_code("probe", "return 'good'").encode(), "session-1", "new")
     shelf.keep("probe", tool_code("probe", body + "\nreturn ''").encode(), "session-1", "changed")
-    bench.limit(seconds=1 if how == "hangs" else 30, memory_mb=64, processes=16)
+    bench.limit(seconds=1 if how == "hangs" else PATIENCE, memory_mb=64, processes=16)
     secret = tmp_path / "secret"
     secret.write_text("the secret")
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
@@ -259,7 +260,7 @@ async def test_a_tool_that_goes_wrong_is_contained_told_and_rolled_back_after_th
     assert not any("the secret" in one for one in told)
     assert all(len(one) < 10_000 for one in told)
     assert "version 2 is marked failed and version 1 is back" in told[2]
-    bench.limit(seconds=30)
+    bench.limit(seconds=PATIENCE)
     assert (await bench.use("probe")).text == "good"
     record = shelf.record("probe")
     assert (record.current, record.uses, record.failures, record.row) == (1, 4, 3, 0)

@@ -10,6 +10,7 @@ from hermes_agent.core.errors import Degraded, NotFound, Stopping
 from hermes_agent.core.events import Noted
 from hermes_agent.core.records import Inbound
 from tests.store.helpers import a_session, a_turn, kill_after_lines, opened, run_child, told
+from tests.support.patience import PATIENCE
 
 
 class Watcher:
@@ -25,7 +26,7 @@ class Watcher:
         self.seen.append((moment, names))
         if moment == "before" and not self.go.is_set():
             self.held.set()
-            assert self.go.wait(30)
+            assert self.go.wait(PATIENCE)
 
 
 async def test_writes_that_wait_are_committed_together_and_in_order(tmp_path: Path) -> None:
@@ -36,7 +37,7 @@ async def test_writes_that_wait_are_committed_together_and_in_order(tmp_path: Pa
         watcher.seen.clear()
         watcher.go.clear()
         first = asyncio.create_task(store.append(turn, Noted("0")))
-        await asyncio.to_thread(watcher.held.wait, 30)
+        assert await asyncio.to_thread(watcher.held.wait, PATIENCE)
         rest = [asyncio.create_task(store.append(turn, Noted(str(n)))) for n in range(1, 40)]
         mail = asyncio.create_task(store.receive(session.id, Inbound("k", "hi")))
         await asyncio.sleep(0)
@@ -59,7 +60,7 @@ async def test_one_failing_write_does_not_hurt_the_others(tmp_path: Path) -> Non
         turn = await a_turn(store, session)
         watcher.go.clear()
         tasks = [asyncio.create_task(store.append(turn, Noted("held")))]
-        await asyncio.to_thread(watcher.held.wait, 30)
+        assert await asyncio.to_thread(watcher.held.wait, PATIENCE)
         tasks += [
             asyncio.create_task(store.append(turn, Noted("good"))),
             asyncio.create_task(store.append(turn, Noted("fine"), Noted("\ud800"))),
@@ -84,7 +85,7 @@ async def test_a_cancelled_caller_leaves_a_whole_write_behind(tmp_path: Path) ->
         turn = await a_turn(store, session)
         watcher.go.clear()
         task = asyncio.create_task(store.append(turn, Noted("a"), Noted("b")))
-        await asyncio.to_thread(watcher.held.wait, 30)
+        assert await asyncio.to_thread(watcher.held.wait, PATIENCE)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

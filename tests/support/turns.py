@@ -15,7 +15,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
 from hermes_agent.core.lent import Lent
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.protocols import Model, Terminal
+from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import Inbound, NewSession, Session, Turn, Use
 from hermes_agent.core.settings import Settings, TerminalSettings
 from hermes_agent.core.tools import Tool
@@ -54,6 +54,7 @@ class Bench:
     purse: Purse = field(default_factory=Purse)
     lent: Lent = field(default_factory=Lent)
     """What tools may need beside a terminal."""
+    clock: Clock = time.time
     sent: int = 0
     latest: TurnWorker | None = None
     """The worker that was made last."""
@@ -95,7 +96,7 @@ class Bench:
             redact=self.redact,
             results=self.folder / "results",
             program_seconds=0.3,
-            clock=time.time,
+            clock=self.clock,
             purse=self.purse,
             workspace=self.session.workspace,
             places=dict.fromkeys(self.more, "ssh"),
@@ -124,18 +125,29 @@ async def bench(
     policy: str = "sandbox",
     settings: Settings | None = None,
     granted: frozenset[str] | None = None,
+    clock: Clock = time.time,
 ) -> AsyncIterator[Bench]:
     workspace = folder / "work"
     workspace.mkdir(exist_ok=True)
     (folder / "home").mkdir(exist_ok=True)
-    store = await Store.open(folder / "home")
+    store = await Store.open(folder / "home", clock=clock)
     chosen = {tool.name: tool for tool in (load_tools(USUAL) if tools is None else tools)}
     prompt = Prompt("You are a test.", tuple(tool.spec for tool in chosen.values()))
     session = await store.open_session(NewSession(str(workspace), policy, model.name), prompt)
     terminal = LocalTerminal(str(workspace), folder / "spool", TerminalSettings())
     gate = Policies.of_home(folder / "home", Path.home()).gate(policy, granted)
     try:
-        yield Bench(store, session, model, chosen, gate, terminal, settings or Settings(), folder)
+        yield Bench(
+            store,
+            session,
+            model,
+            chosen,
+            gate,
+            terminal,
+            settings or Settings(),
+            folder,
+            clock=clock,
+        )
     finally:
         await terminal.destroy()
         await store.close()
