@@ -24,6 +24,7 @@ from hermes_agent.runtime.server import build_app
 from tests.support.loop_channel import LoopChannel, manifest
 from tests.support.loop_platform import LoopPlatform
 from tests.support.moved_time import until
+from tests.support.patience import PATIENCE
 
 SECRET = Field("token", "what it is let in with", secret=True, required=True)
 
@@ -58,7 +59,7 @@ class Desk:
         )
         self.config: dict[str, Any] = {
             "model": f"scripted/{script}",
-            "gateway": {"probe_seconds": 1.0, "restarts": 1},
+            "gateway": {"probe_seconds": 60.0, "restarts": 1},
         }
 
     def set(self, **channels: dict[str, Any]) -> None:
@@ -70,7 +71,7 @@ class Desk:
         return self.platform.settings(name, allow=["p1"], **more)
 
     async def becomes(self, channel: str, state: str) -> dict[str, Any]:
-        deadline = asyncio.get_running_loop().time() + 20
+        deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             shown = (await self.gateway.status())["channels"].get(channel, {})
             if shown.get("state") == state:
@@ -164,6 +165,7 @@ async def test_a_deaf_channel_is_announced_on_another_and_again_when_it_hears(
     tmp_path: Path,
 ) -> None:
     async with desk(tmp_path) as one:
+        one.config["gateway"]["probe_seconds"] = 1.0
         one.set(alpha=one.account("alpha"), beta=one.account("beta", home="ops"))
         await one.becomes("alpha", "up")
         await until(lambda: one.gateway.berth("alpha").liveness.proof.proven)
@@ -249,7 +251,7 @@ async def test_a_channel_whose_proof_is_old_is_not_called_well(tmp_path: Path) -
     async with desk(tmp_path, "alpha") as one:
         await one.becomes("alpha", "up")
         berth = one.gateway.berth("alpha")
-        await until(lambda: berth.liveness.proof.proven)
+        await berth.liveness.test(PATIENCE)
         proven = berth.liveness.proof.proven
         assert proven is not None
         assert berth.status(None, proven + 5.0)["well"]

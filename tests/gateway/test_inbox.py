@@ -16,6 +16,7 @@ from hermes_agent.store import gateway_in
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.moved_time import MovedTime, settled, until
+from tests.support.patience import PATIENCE
 
 
 class Desk:
@@ -63,7 +64,7 @@ async def desk(folder: Path, most_bytes: int = inboxes.MOST_BYTES) -> AsyncItera
 
 
 async def gone(one: Desk) -> None:
-    deadline = asyncio.get_running_loop().time() + 20
+    deadline = asyncio.get_running_loop().time() + PATIENCE
     while await one.ledger.new():
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.005)

@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.gateway import Arrived, Proof
+from hermes_agent.core.gateway import Arrived, Gateway, Proof
 from hermes_agent.core.settings import GatewaySettings
 from hermes_agent.gateway.channel import Channel, Refused, Surroundings
 from hermes_agent.gateway.line import REFUSED_SECONDS, Line
@@ -19,8 +19,29 @@ from tests.store.helpers import opened
 from tests.support.loop_channel import LoopChannel, make
 from tests.support.loop_platform import LoopPlatform
 from tests.support.moved_time import MovedTime, settled
+from tests.support.patience import PATIENCE
 
 INTERVAL = 60.0
+
+
+class Watched:
+    """A ledger that knows whether somebody waits for it."""
+
+    def __init__(self, ledger: Gateway) -> None:
+        self._ledger = ledger
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._ledger, name)
+
+        async def ask(*given: Any) -> Any:
+            self.asked += 1
+            try:
+                return await method(*given)
+            finally:
+                self.asked -= 1
+
+        return ask
 
 
 class Bench:
@@ -28,6 +49,7 @@ class Bench:
 
     def __init__(self, store: Store, platform: LoopPlatform, time: MovedTime) -> None:
         self.store = store
+        self.ledger: Any = Watched(store.gateway)
         self.platform = platform
         self.time = time
         self.settings = GatewaySettings(probe_seconds=INTERVAL, restarts=1)
@@ -38,7 +60,7 @@ class Bench:
             came_up=lambda: None,
         )  # fmt: skip
         self.liveness = Liveness(
-            self.line, "Loop", store.gateway, lambda: self.settings, self._announce,
+            self.line, "Loop", self.ledger, lambda: self.settings, self._announce,
             clock=time, sleep=time.sleep, random=lambda: 1.0,
         )  # fmt: skip
 
@@ -48,11 +70,11 @@ class Bench:
 
     def around(self) -> Surroundings:
         async def receive(arrived: Arrived, mark: str) -> None:
-            await self.store.gateway.arrive(arrived, mark)
+            await self.ledger.arrive(arrived, mark)
 
         return Surroundings(
-            receive, lambda: self.store.gateway.mark("loop"),
-            lambda mark: self.store.gateway.keep_mark("loop", mark),
+            receive, lambda: self.ledger.mark("loop"),
+            lambda mark: self.ledger.keep_mark("loop", mark),
             lambda name: name, self.time, self.time.sleep,
         )  # fmt: skip
 
@@ -67,14 +89,16 @@ class Bench:
         return self.liveness.proof
 
     async def reaches(self, met: Any, what: str) -> float:
-        """Let time go by in small steps, as long as it takes; says how much."""
+        """Let time go by in small steps, as long as it takes; says how much. It stands still while
+        the store is waited for: a slow disk is no slow platform."""
         began = self.time.now
-        deadline = asyncio.get_running_loop().time() + 30
+        deadline = asyncio.get_running_loop().time() + PATIENCE
         while not met():
             assert asyncio.get_running_loop().time() < deadline, what
             await asyncio.sleep(0.002)
-            await self.time.move(1.0)
-            await settled()
+            if not self.ledger.asked:
+                await self.time.move(1.0)
+                await settled()
         return self.time.now - began
 
 
@@ -235,12 +259,78 @@ async def test_a_channel_that_is_refused_under_the_proof_says_so(tmp_path: Path)
             came_up=lambda: None,
         )  # fmt: skip
         liveness = Liveness(
-            line, "Torn", one.store.gateway, lambda: one.settings, one._announce,
+            line, "Torn", one.ledger, lambda: one.settings, one._announce,
             clock=one.time, sleep=one.time.sleep, random=lambda: 1.0,
         )  # fmt: skip
         tending = asyncio.create_task(line.tend())
         await one.reaches(lambda: line.state == "up", "the connection")
         assert (await liveness.test(20.0)).error == "the account is not accepted"
+        tending.cancel()
+        await asyncio.gather(tending, return_exceptions=True)
+
+
+class Distracted(LoopChannel):
+    """Something arrives as it is told to end, so that it goes on, as `asyncio.wait_for` does."""
+
+    ended: asyncio.Event
+
+    async def run(self) -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+async def test_a_channel_that_did_not_hear_that_it_is_to_end_is_told_again(tmp_path: Path) -> None:
+    async with bench(tmp_path) as one:
+        channel = Distracted(one.platform.settings("loop"), one.around())
+        channel.ended = asyncio.Event()
+        line = Line(
+            "distracted", lambda: channel, monotonic=one.time, sleep=one.time.sleep,
+            random=lambda: 1.0, came_up=lambda: None,
+        )  # fmt: skip
+        tending = asyncio.create_task(line.tend())
+        await one.reaches(lambda: line.state == "up", "the connection")
+        tending.cancel()
+        await asyncio.gather(tending, return_exceptions=True)
+        assert channel.ended.is_set()
+
+
+class Overslept(LoopChannel):
+    """Stands still in its first proof until all patience is over."""
+
+    time: MovedTime
+    asked = 0
+
+    async def probe(self) -> None:
+        self.asked += 1
+        if self.asked == 1:
+            self.time.now += 1_000.0
+            raise HermesError("the connection was closed")
+
+
+async def test_a_test_that_stood_still_until_its_time_was_over_tries_once_more(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as one:
+        await proven(one)
+        channel = Overslept(one.platform.settings("loop"), one.around())
+        channel.time = one.time
+        line = Line(
+            "slept", lambda: channel, monotonic=one.time, sleep=one.time.sleep, random=lambda: 1.0,
+            came_up=lambda: None,
+        )  # fmt: skip
+        liveness = Liveness(
+            line, "Slept", one.ledger, lambda: one.settings, one._announce,
+            clock=one.time, sleep=one.time.sleep, random=lambda: 1.0,
+        )  # fmt: skip
+        tending = asyncio.create_task(line.tend())
+        await one.reaches(lambda: line.state == "up", "the connection")
+        tested = asyncio.create_task(liveness.test(20.0))
+        await one.reaches(tested.done, "the answer")
+        assert tested.result().error == ""
         tending.cancel()
         await asyncio.gather(tending, return_exceptions=True)
 
@@ -298,7 +388,7 @@ async def test_a_proof_that_the_channel_breaks_off_is_asked_for_again(tmp_path: 
             came_up=lambda: None,
         )  # fmt: skip
         liveness = Liveness(
-            line, "Loop", store.gateway, lambda: one.settings, one._announce,
+            line, "Loop", one.ledger, lambda: one.settings, one._announce,
             clock=time, sleep=time.sleep, random=lambda: 1.0,
         )  # fmt: skip
         tasks = [asyncio.create_task(line.tend()), asyncio.create_task(liveness.tend())]

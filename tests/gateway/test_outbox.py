@@ -14,7 +14,8 @@ from hermes_agent.gateway.outbox import ATTEMPTS, Outbox
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.loop_channel import manifest
-from tests.support.moved_time import MovedTime, until
+from tests.support.moved_time import MovedTime, settled, until
+from tests.support.patience import PATIENCE
 
 HERE = Chat("loop", "here")
 THERE = Chat("loop", "there")
@@ -54,6 +55,7 @@ class Post:
         self.ledger = store.gateway
         self.time = time
         self.wire: Wire = Wire()
+        self.sending: asyncio.Task[None]
         self.up = True
         self.well = True
         self.bugs: list[Exception] = []
@@ -93,7 +95,7 @@ class Post:
         await until(lambda: len(self.wire.sent) >= count, f"{count} messages: {self.wire.sent}")
 
     async def becomes(self, *states: str) -> Sequence[Delivery]:
-        deadline = asyncio.get_running_loop().time() + 20
+        deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             rows = (await self.ledger.deliveries())[::-1]
             if (now := [row.state for row in rows]) == list(states):
@@ -107,12 +109,12 @@ async def post(folder: Path, **about: Any) -> AsyncIterator[Post]:
     time = MovedTime()
     async with opened(folder, clock=time) as store:
         made = Post(store, time, manifest("loop", **about))
-        sending = asyncio.create_task(made.outbox.tend())
+        made.sending = asyncio.create_task(made.outbox.tend())
         try:
             yield made
         finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            made.sending.cancel()
+            await asyncio.gather(made.sending, return_exceptions=True)
 
 
 async def test_order_is_kept_in_a_chat_and_chats_do_not_wait_for_each_other(
@@ -375,7 +377,11 @@ async def test_what_is_being_sent_at_the_end_is_sent(tmp_path: Path) -> None:
         one.wire.gate.clear()
         await one.put("a")
         await one.becomes("sending")
-        asyncio.get_running_loop().call_later(0.05, one.wire.gate.set)
+        one.sending.cancel()
+        await settled()
+        assert not one.sending.done()
+        one.wire.gate.set()
+        await asyncio.gather(one.sending, return_exceptions=True)
     async with opened(tmp_path) as store:
         (row,) = await store.gateway.deliveries()
         assert (row.state, row.receipt, row.doubtful) == ("sent", "r1", False)

@@ -17,8 +17,7 @@ from hermes_agent.gateway.channel import (
     Settings,
     Surroundings,
 )
-
-POLL_SECONDS = 5.0
+from tests.support.patience import PATIENCE
 
 
 def manifest(name: str, **more: Any) -> Manifest:
@@ -117,7 +116,8 @@ class LoopChannel:
             try:
                 writer.write(json.dumps({**asked, "account": self._account}).encode() + b"\n")
                 await writer.drain()
-                line = await asyncio.wait_for(reader.readline(), POLL_SECONDS)
+                async with asyncio.timeout(PATIENCE):
+                    line = await reader.readline()
             except (ConnectionError, TimeoutError):
                 line = b""
             if not line:

@@ -32,6 +32,8 @@ class LoopPlatform:
         self.down = False
         self.retry_after = 0.02
         self.troubles: dict[str, int] = {}
+        self._ahead: dict[str, float] = {}
+        """How far off the next trouble of each kind is."""
         self._keys: dict[tuple[str, str], str] = {}
         self._numbers: dict[str, int] = {}
         self._changed = asyncio.Event()
@@ -83,7 +85,13 @@ class LoopPlatform:
                 await asyncio.sleep(0.01)
 
     def _happens(self, what: str, share: float) -> bool:
-        happens = share > 0 and self.chance.random() < share
+        """As often as its share says on the whole, and never longer away than twice as long: a
+        storm has all troubles, in whatever order its messages come."""
+        if share <= 0:
+            return False
+        left = self._ahead.get(what, self.chance.uniform(0, 2)) - share
+        happens = left <= 0
+        self._ahead[what] = left + self.chance.uniform(0, 2) if happens else left
         if happens:
             self.troubles[what] = self.troubles.get(what, 0) + 1
         return happens
@@ -136,10 +144,12 @@ class LoopPlatform:
         if account in self.deaf or not waiting:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), LONGEST_POLL)
-        found = [] if account in self.deaf else list(waiting[:50])
-        if found and self._happens("twice", self.twice):
-            found.insert(0, found[0])
-        return {"status": 200, "updates": found}
+        found = [] if account in self.deaf else waiting[:50]
+        updates = [
+            one for found_one in found
+            for one in [found_one] * (1 + self._happens("twice", self.twice))
+        ]  # fmt: skip
+        return {"status": 200, "updates": updates}
 
     def _keep(self, asked: Update) -> str:
         account = asked["account"]

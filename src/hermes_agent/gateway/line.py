@@ -119,8 +119,9 @@ class Line:
 
     async def _close(self, channel: Channel, running: asyncio.Task[None]) -> None:
         """A channel that hangs while it is closed is left behind."""
-        running.cancel()
-        await asyncio.wait({running}, timeout=CLOSE_SECONDS)
+        for _ in range(2):  # the first is lost where something arrives in the same moment
+            running.cancel()
+            await asyncio.wait({running}, timeout=CLOSE_SECONDS / 2)
         if running.done() and not running.cancelled() and (error := running.exception()):
             log.debug("%s ended: %s", self.name, error)
         try:

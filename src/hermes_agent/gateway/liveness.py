@@ -94,15 +94,18 @@ class Liveness:
 
     async def test(self, patience: float) -> Proof:
         """Whether it can be proven to hear, of a channel that may just have begun; one that was
-        refused is tried anew. A failure has no consequences."""
+        refused is tried anew. A failure has no consequences. Whoever stood still until the time
+        was over tries once more: what failed meanwhile says nothing about the channel."""
         deadline = self._clock() + patience
         if self._line.state in ("refused", "missing"):
             self._line.restart()
-        while error := await self._probe():
-            if self._line.state in ("refused", "missing") or self._clock() >= deadline:
+        while True:
+            last = self._clock() >= deadline
+            if not (error := await self._probe()):
+                return await self.prove()
+            if self._line.state in ("refused", "missing") or last:
                 return replace(self.proof, tried=self._clock(), error=error)
             await self._sleep(LOOK_SECONDS)
-        return await self.prove()
 
     async def _probe(self) -> str:
         """What is wrong; empty when it is proven to hear."""
