@@ -6,8 +6,8 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import Arrived, Chat, Identity, Person, person_of
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.people import attributed, plain_name
-from tests.support.house import script, until
-from tests.support.pad import Room, room
+from tests.support.house import script
+from tests.support.pad import HELD, Room, room
 
 
 async def taken(r: Room) -> list[str]:
@@ -181,13 +181,15 @@ async def test_files_go_with_the_message_or_into_the_folder(tmp_path: Path) -> N
 
 
 async def test_an_edit_counts_only_while_the_first_was_not_read(tmp_path: Path) -> None:
-    async with room(tmp_path, script(tmp_path, "m", {"say": "Hello", "wait": 0.3})) as r:
+    async with room(tmp_path, script(tmp_path, "m", {"calls": [HELD]}, {"say": "Hello"})) as r:
         await r.know("ada")
         await r.say("first", id="m1")
+        await r.is_held()
         await r.say("second", id="m2")
         edited = await r.say("the second", kind="edited", id="m2/1", reply_to="m2")
         assert edited.state == "done"
         assert (await r.say("1st", kind="edited", id="m1/1", reply_to="m1")).state == "ignored"
+        await r.let_go()
         await r.rest()
         assert await taken(r) == ["first", "second", "(edited) the second"]
         assert (await r.say("3rd", kind="edited", id="m2/2", reply_to="m2")).state == "ignored"
@@ -296,24 +298,15 @@ async def test_codes_are_not_given_in_groups(tmp_path: Path) -> None:
 async def busy(tmp_path: Path, how: str) -> tuple[list[str], list[str], list[str]]:
     """Two messages, the second while the first is worked on; what was taken, how turns ended and
     what was answered."""
-    go = {
-        "tool": "terminal",
-        "with": {"command": "touch begun; until [ -e go ]; do sleep 0.02; done"},
-    }
-    model = script(tmp_path, "m", {"calls": [go]}, {"say": "answered"})
+    model = script(tmp_path, "m", {"calls": [HELD]}, {"say": "answered"})
     async with room(tmp_path, model, policy="sandbox") as r:
         await r.know("ada")
         await r.say(f"/{how}")
         await r.say("first")
         (session,) = await r.runtime.store.sessions()
-        work = Path(session.workspace)
-
-        async def begun() -> bool:
-            return (work / "begun").exists()
-
-        await until(begun)
+        await r.is_held()
         await r.say("second")
-        (work / "go").touch()
+        await r.let_go()
         await r.rest()
         events = await r.house.journal(session)
     kinds = []

@@ -1,6 +1,7 @@
 """What sessions say reaches their chats: answers, drafts, questions, failures."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
 from hermes_agent.gateway.asking import Asking
 from hermes_agent.gateway.channel import SendError
 from tests.support.house import script, until
-from tests.support.pad import MANIFEST, Room, room
+from tests.support.pad import HELD, MANIFEST, Room, room
+from tests.support.patience import PATIENCE
 
 RULES = """\
 version: 1
@@ -29,6 +31,13 @@ rules:
 def asking(folder: Path, *more: dict[str, Any]) -> str:
     touch = {"tool": "terminal", "with": {"command": "touch made"}}
     return script(folder, "m", {"calls": [touch]}, *(more or ({"say": "It is made"},)))
+
+
+def turns(folder: Path, *made: dict[str, Any]) -> str:
+    """A model that has another script for each message."""
+    path = folder / "turns.json"
+    path.write_text(json.dumps({"turns": list(made)}))
+    return f"scripted/{path}"
 
 
 def rule(folder: Path, ask: str) -> None:
@@ -99,11 +108,13 @@ async def test_an_answer_is_shown_while_it_is_written_and_then_stands_in_its_pla
     tmp_path: Path,
 ) -> None:
     words = " ".join(f"word{n}" for n in range(200))
-    async with room(tmp_path, script(tmp_path, "m", {"say": words, "wait": 1.0}), pace=0.02) as r:
+    model = script(tmp_path, "m", {"calls": [HELD]}, {"say": words})
+    async with room(tmp_path, model, pace=0.02) as r:
         await r.know("ada")
-        (session,) = [await talk(r)]
+        session = await talk(r)
         bus = r.runtime.bus
         await r.say("go")
+        await r.is_held()
         for piece in (
             "word0 ",
             "word1 ",
@@ -112,6 +123,7 @@ async def test_an_answer_is_shown_while_it_is_written_and_then_stands_in_its_pla
         ):
             bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived(piece)))
         await r.hears("word0 word1")
+        await r.let_go()
         await r.hears("word199")
         await r.rest()
         drafts = [one for one in r.pad.every if one.text.endswith(" …")]
@@ -130,7 +142,7 @@ async def talk(r: Room) -> str:
 
 
 async def test_a_platform_that_takes_no_drafts_gets_the_answer(tmp_path: Path) -> None:
-    model = script(tmp_path, "m", {"say": "Hello", "wait": 0.3})
+    model = script(tmp_path, "m", {"calls": [HELD]}, {"say": "Hello"})
     async with room(tmp_path, model, pace=0.01) as r:
         await r.know("ada")
         session = await talk(r)
@@ -138,9 +150,16 @@ async def test_a_platform_that_takes_no_drafts_gets_the_answer(tmp_path: Path) -
         before = len(r.pad.every)
         r.pad.trouble = SendError("too many", after=100.0)
         await r.say("hi")
+        await r.is_held()
         for _ in range(20):
             r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
             await asyncio.sleep(0)
+
+        async def tried() -> bool:
+            return r.pad.refused > 0
+
+        await until(tried)
+        await r.let_go()
 
         async def told() -> bool:
             return bool(await r.runtime.store.gateway.deliveries(key=f"{session}/"))
@@ -316,22 +335,29 @@ async def test_a_message_beside_the_answer_is_not_taken_for_it_when_handled_agai
 
 
 async def test_a_draft_that_hangs_holds_up_no_other_chat(tmp_path: Path) -> None:
-    model = script(tmp_path, "m", *[{"say": "Hello", "wait": 0.3}] * 2)
-    async with room(tmp_path, model, pace=0.01) as r:
+    hello = {"say": "Hello"}
+    told = turns(
+        tmp_path,
+        {"when": "hold on", "replies": [{"calls": [HELD]}, hello]},
+        {"when": "hi", "replies": [hello]},
+    )
+    async with room(tmp_path, told, pace=0.01, patience=PATIENCE) as r:
         await r.know("ada")
         await r.know("bob")
         session = await talk(r)
         released, hangs = asyncio.Event(), asyncio.Event()
 
         async def hang(outgoing: Outgoing) -> None:
-            if outgoing.text.endswith(" …"):
+            if outgoing.text.endswith(" …") and outgoing.chat.chat == "with-ada":
                 hangs.set()
                 await released.wait()
 
         r.pad.slow = hang
-        await r.say("hi")
+        await r.say("hold on")
+        await r.is_held()
         r.runtime.bus.publish(ev.Recorded(session, 0, 0.0, ev.TextArrived("He ")))
         await hangs.wait()
+        await r.let_go()
         await until_idle(r)
         await r.say("hi", "bob")
         await r.hears("Hello", "with-bob")

@@ -14,12 +14,19 @@ from hermes_agent.core.messages import Media
 from hermes_agent.core.private import Ids
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
 from hermes_agent.gateway.router import Dealt, Router
+from hermes_agent.gateway.streaming import PATIENCE
 from hermes_agent.gateway.telling import Telling
 from tests.support.house import House, house, until
 
 MANIFEST = Manifest(
     "pad", "Pad", "A pad of paper", "", edits=True, buttons=True, typing=True, groups=True
 )
+
+HELD = {
+    "tool": "terminal",
+    "with": {"command": "touch begun; until [ -e go ]; do sleep 0.02; done"},
+}
+"""A call of a scripted model that is under way until `Room.let_go`."""
 
 
 class Pad:
@@ -35,6 +42,8 @@ class Pad:
         self.hung: asyncio.Event | None = None
         """Where there is one, typing waits for it, whoever loses patience."""
         self.trouble: SendError | None = None
+        self.refused = 0
+        """How often it came to trouble."""
 
     def channel(self, _name: str) -> Channel:
         return self
@@ -48,6 +57,7 @@ class Pad:
 
     async def send(self, outgoing: Outgoing, _key: str) -> str:
         if self.trouble is not None:
+            self.refused += 1
             raise self.trouble
         if self.slow is not None:
             await self.slow(outgoing)
@@ -138,6 +148,20 @@ class Room:
         await until(there)
         return next(text for text in self.texts(chat) if part in text)
 
+    async def is_held(self) -> Path:
+        """Wait until the one session is in the call `HELD`; the folder of it."""
+
+        async def begun() -> bool:
+            return (folder / "begun").exists()
+
+        (session,) = await self.runtime.store.sessions()
+        folder = Path(session.workspace)
+        await until(begun)
+        return folder
+
+    async def let_go(self) -> None:
+        ((await self.is_held()) / "go").touch()
+
     async def rest(self) -> None:
         """Until nothing works and nothing waits to be sent."""
 
@@ -174,6 +198,7 @@ async def room(
     manifest: Manifest = MANIFEST,
     channel: dict[str, Any] | None = None,
     pace: float = 60.0,
+    patience: float = PATIENCE,
     telling: bool = True,
     policy: str = "sandbox",
     **more: Any,
@@ -183,7 +208,7 @@ async def room(
         pad = Pad(replace(manifest, name="pad"))
         router = Router(h.runtime, pad, Ids.open(h.runtime.home.path))
         made = Room(h, pad, router)
-        tells = Telling(h.runtime, pad, router.ids, router.recent, pace)
+        tells = Telling(h.runtime, pad, router.ids, router.recent, pace, patience)
         tasks = [asyncio.create_task(_carry(made))]
         tasks += [asyncio.create_task(tells.tend())] if telling else []
         try:

@@ -44,8 +44,11 @@ class Draft:
 class Drafts:
     """Those of all chats, by session."""
 
-    def __init__(self, runtime: "Runtime", live: Live, pace: float = PACE) -> None:
+    def __init__(
+        self, runtime: "Runtime", live: Live, pace: float = PACE, patience: float = PATIENCE
+    ) -> None:
         self._runtime = runtime
+        self._patience = patience
         self._live = live
         self._pace = pace
         self._drafts: dict[str, Draft] = {}
@@ -100,7 +103,7 @@ class Drafts:
     async def _finished(self, draft: Draft) -> str:
         draft.over.set()
         if draft.task is not None:  # a message that is on its way is waited for
-            done, _ = await asyncio.wait({draft.task}, timeout=PATIENCE)
+            done, _ = await asyncio.wait({draft.task}, timeout=self._patience)
             if not done:
                 draft.task.cancel()
         return draft.id
@@ -136,14 +139,14 @@ class Drafts:
         outgoing = Outgoing(draft.bond.chat, text, edit=draft.id, kind="reply")
         try:
             draft.sent += 1
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 id = await channel.send(outgoing, f"{draft.key}/{draft.sent}")
             draft.id = draft.id or id
         except TimeoutError:
             log.info("a draft on %s takes too long", draft.bond.chat.channel)
             draft.broken = True
         except SendError as error:
-            if error.after is not None and error.after <= PATIENCE:
+            if error.after is not None and error.after <= self._patience:
                 await _is_over(draft, error.after)
             else:
                 draft.broken = True

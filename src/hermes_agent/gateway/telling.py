@@ -16,7 +16,7 @@ from hermes_agent.gateway.asking import Asking
 from hermes_agent.gateway.channel import Channel
 from hermes_agent.gateway.live import Live
 from hermes_agent.gateway.saying import rows
-from hermes_agent.gateway.streaming import PACE, Drafts
+from hermes_agent.gateway.streaming import PACE, PATIENCE, Drafts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +49,14 @@ class Telling:
         ids: Ids,
         recent: "Mapping[str, str] | None" = None,
         pace: float = PACE,
+        patience: float = PATIENCE,
     ) -> None:
-        """`recent` are the platform's ids of messages by their keys."""
+        """`recent` are the platform's ids of messages by their keys; `pace` and `patience` are
+        those of drafts."""
         self._runtime = runtime
         self._live = live
         self._recent = recent if recent is not None else {}
-        self._drafts = Drafts(runtime, live, pace)
+        self._drafts = Drafts(runtime, live, pace, patience)
         self._asking = Asking(runtime, live, ids)
         self._news: asyncio.Queue[ev.Recorded | None] = asyncio.Queue()
         self._queues: dict[str, deque[ev.Recorded | None]] = {}
