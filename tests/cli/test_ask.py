@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.cli.restarting import restarting
 from tests.support.cli import PATIENCE, House, Pane, wait_until
 
 
@@ -204,6 +205,20 @@ def test_an_open_question_goes_on_over_a_restart(house: House) -> None:
     wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
     house.wait_for_command(house.api.get("/v1/sessions/talk")["id"])
     assert house.run("restart").returncode == 0
+    said, told = asking.communicate(timeout=PATIENCE)
+    assert said.strip() == "A little work was done.", told
+    assert (house.work / "little.txt").read_text() == "once\n"
+
+
+def test_a_restart_that_takes_long_is_waited_for(house: House) -> None:
+    asking = start_ask(house, "work a little", "--name", "talk")
+    wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
+    house.wait_for_command(house.api.get("/v1/sessions/talk")["id"])
+    with restarting(str(house.home)):
+        house.good("down")
+        with pytest.raises(subprocess.TimeoutExpired):
+            asking.wait(5)  # longer than for one that was only stopped
+        house.good("up")
     said, told = asking.communicate(timeout=PATIENCE)
     assert said.strip() == "A little work was done.", told
     assert (house.work / "little.txt").read_text() == "once\n"

@@ -1,5 +1,7 @@
 """`hermes approvals` and `hermes parked`: what waits for a person, and the person's word."""
 
+import subprocess
+import sys
 from typing import Any
 
 from hermes_agent.cli.show import question_lines
@@ -38,6 +40,25 @@ def test_an_effect_that_is_refused_does_not_run(house: House) -> None:
     house.good("approvals", "answer", question(house)["id"], "no")
     the_end(house, session)
     assert not (house.work / "made.txt").exists()
+
+
+ANSWERING = """
+import sys
+from hermes_agent.cli.client import Api
+from hermes_agent.cli.pick import settle
+
+api = Api()
+settle(api, lambda: api.post(sys.argv[1], {"answer": "yes"}))
+"""
+
+
+def test_an_answer_waits_for_a_runtime_that_died_to_be_there_again(house: House) -> None:
+    session = house.send("write a file", policy="careful", interactive=True)
+    path = f"/v1/questions/{question(house)['id']}"
+    house.kill_runtime()
+    subprocess.run([sys.executable, "-c", ANSWERING, path], env=house.environ, check=True)
+    assert the_end(house, session)["text"] == "The file is **written**."
+    assert (house.work / "made.txt").read_text() == "written\n"
 
 
 def test_an_answer_that_is_none_is_named(house: House) -> None:

@@ -55,7 +55,7 @@ def answer_question(api: Api, beginning: str, answer: str, name: str = "") -> di
         answer = SHORT.get(answer.lower(), answer.lower())
     body: dict[str, object] = {"answer": answer, "by": name or myself()}
     told: dict[str, Any] = settle(
-        lambda: api.post(f"/v1/questions/{quote(question['id'], safe='')}", body)
+        api, lambda: api.post(f"/v1/questions/{quote(question['id'], safe='')}", body)
     )
     return told
 

@@ -162,7 +162,7 @@ def answering(api: "Api", events: "Stream") -> Callable[[Event], None]:
         if chosen is not None:
             with suppress(NotFound):  # somebody or the clock was quicker, and the turn goes on
                 body: dict[str, object] = {"answer": chosen, "by": myself()}
-                settle(lambda: api.post(f"/v1/questions/{question['id']}", body))
+                settle(api, lambda: api.post(f"/v1/questions/{question['id']}", body))
 
     return answer
 

@@ -8,13 +8,16 @@ from typing import Any, TypeVar
 from hermes_agent.cli.client import Api, Gone
 from hermes_agent.cli.connection import Connection
 from hermes_agent.cli.prompt import Stream
+from hermes_agent.cli.restarting import is_restarted
 from hermes_agent.core.errors import Degraded, HermesError
 
 TRIES = 5
 """How often in a row a runtime may die without getting further before we give up."""
 
-RESTART_SECONDS = 3.0
-"""How long to wait for a runtime that was stopped on purpose: it may be a restart."""
+RESTART_LOOKS = 60
+LOOK_SECONDS = 0.05
+"""How often to look for a runtime that was stopped on purpose, and how far apart: a service manager
+may start it again. For one that `hermes restart` has stopped it is looked as long as that works."""
 
 Event = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -101,11 +104,14 @@ class Following:
 
     def _wait_for_the_next(self) -> None:
         """A runtime that is restarted comes back by itself; one that is stopped does not."""
-        deadline = time.monotonic() + RESTART_SECONDS
-        while time.monotonic() < deadline:
-            if self._api.is_up():
+        looks = RESTART_LOOKS
+        comes = True
+        while comes:
+            comes = looks > 0 or is_restarted(self._api.home)
+            if self._api.is_up():  # looked for last: a restart that is over has brought it up
                 return
-            time.sleep(0.05)
+            looks -= 1
+            time.sleep(LOOK_SECONDS)
         raise HermesError(
             "the runtime was stopped; the turn goes on when it is started again",
             f"`hermes up` starts it, `hermes chat --session {self._session}` goes on",

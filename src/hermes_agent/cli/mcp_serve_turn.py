@@ -225,7 +225,7 @@ async def answer(api: Api, question: Event, said: ElicitResult, by: str) -> str:
     body: dict[str, object] = {"answer": answer_of(question, said), "by": by}
     path = f"/v1/questions/{quote(question['id'], safe='')}"
     try:
-        await run_sync(settle, lambda: api.post(path, body))
+        await run_sync(settle, api, lambda: api.post(path, body))
     except NotFound:
         return ""  # somebody or the clock was quicker, and the turn goes on
     except HermesError as error:

@@ -64,7 +64,9 @@ def _runs(api: Api) -> list[dict[str, Any]]:
 def decide(api: Api, beginning: str, decision: str) -> dict[str, Any]:
     effect = pick(api.get("/v1/parked"), "effect", beginning, "parked effect")["effect"]
     body: dict[str, object] = {"decision": decision}
-    told: dict[str, Any] = settle(lambda: api.post(f"/v1/parked/{quote(effect, safe='')}", body))
+    told: dict[str, Any] = settle(
+        api, lambda: api.post(f"/v1/parked/{quote(effect, safe='')}", body)
+    )
     return told
 
 

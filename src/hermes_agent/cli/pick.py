@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hermes_agent.cli.client import Gone
+from hermes_agent.cli.client import Api
 from hermes_agent.core.errors import NotFound
 
 TRIES = 30
@@ -37,11 +37,14 @@ def pick(rows: Sequence[dict[str, Any]], key: str, beginning: str, what: str) ->
     raise NotFound(f"no {what} {beginning!r}", f"`hermes {command}` lists them")
 
 
-def settle(act: Callable[[], Any]) -> Any:
-    """A runtime that is just being started lists what it has not taken up yet: give it a moment."""
+def settle(api: Api, act: Callable[[], Any]) -> Any:
+    """A runtime that is just being started lists what it has not taken up yet: give it a moment
+    once it answers. One that died is started again, however long that takes."""
+    from hermes_agent.cli.follow import reach
+
     for _ in range(TRIES):
         try:
-            return act()
-        except (NotFound, Gone):
+            return reach(api, act)
+        except NotFound:
             time.sleep(PAUSE)
-    return act()
+    return reach(api, act)

@@ -5,6 +5,7 @@ import argparse
 from hermes_agent.cli import up
 from hermes_agent.cli.client import Api
 from hermes_agent.cli.down import stop
+from hermes_agent.cli.restarting import restarting
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,5 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    stop(Api())
-    return up.run(options)
+    api = Api()
+    with restarting(api.home):
+        stop(api)
+        return up.run(options)
