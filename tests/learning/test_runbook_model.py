@@ -1,6 +1,7 @@
 """A runbook in the place of a model, as a function of the messages."""
 
 from collections.abc import Sequence
+from time import thread_time
 
 import msgspec
 import pytest
@@ -262,9 +263,10 @@ def test_what_was_seen_is_held_against_what_was_expected(
     assert difference(expect, found) == told
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", ".*.*.*.*=", r"(\w+\s?)*:$"])
 def test_no_pattern_takes_longer_than_its_text_is_long(pattern: str) -> None:
     book = load(f"steps: [{{run: x, expect: {{output: '{pattern}'}}}}]", {})
     found = Seen(0, "a" * 100_000 + "!")
+    began = thread_time()  # what it works, not how long the machine lets it wait
     assert difference(book.steps[0].expect, found).startswith("saw no such output")
+    assert thread_time() - began < 20

@@ -23,6 +23,8 @@ from hermes_agent.models.keys.sources import Source, described, sources
 from hermes_agent.models.keys.tokens import Token, keep_token
 from hermes_agent.models.speaking import Credential
 from hermes_agent.policy.secrets import Secrets, parse
+from tests.support.moved_time import LoopTime, until
+from tests.support.patience import PATIENCE
 
 SERVICE = Service(key_variables=("TEST_API_KEY", "TEST_KEY"))
 LOGIN = DeviceLogin("https://x.test/device", "https://x.test/token", "client")
@@ -83,7 +85,7 @@ class World:
         given = {"PATH": os.environ["PATH"], **(environ or {})}
         return sources("test", service, written, given, self.home, self.learn, self.clock)
 
-    def command(self, text: str, limit: float = 30.0) -> CommandSource:
+    def command(self, text: str, limit: float = PATIENCE) -> CommandSource:
         environ = {"PATH": os.environ["PATH"]}
         return CommandSource(
             "command 1 of test", text, environ, self.home, self.learn, self.clock, limit
@@ -368,35 +370,37 @@ async def test_a_command_that_prints_no_key_is_refused_without_quoting_it(
 async def test_a_command_that_takes_too_long_is_killed_with_what_it_started(
     world: World,
 ) -> None:
-    pid = world.home / "pid"
-    found = world.command(f"sleep 600 & echo $! > {pid}; wait", limit=2)
-    with pytest.raises(ModelError, match=r"no key in 2 seconds"):
-        await found.credential()
-    assert await gone(int(pid.read_text()))
+    pid, time = world.home / "pid", LoopTime()
+    found = world.command(f"sleep 6000 & echo $! > {pid}; wait", limit=1000)
+    asking = asyncio.create_task(found.credential())
+    await until(lambda: pid.exists() and pid.read_text().strip())
+    time.put_forward(1000)
+    with pytest.raises(ModelError, match=r"no key in 1000 seconds"):
+        await asking
+    await gone(int(pid.read_text()))
 
 
 async def test_a_command_that_nobody_waits_for_is_killed(world: World) -> None:
     pid = world.home / "pid"
-    asking = asyncio.create_task(world.command(f"echo $$ > {pid}; sleep 600").credential())
-    while not (pid.exists() and pid.read_text().strip()):
-        await asyncio.sleep(0.01)
+    command = world.command(f"echo $$ > {pid}; sleep 6000", limit=6000)
+    asking = asyncio.create_task(command.credential())
+    await until(lambda: pid.exists() and pid.read_text().strip())
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert await gone(int(pid.read_text()))
+    await gone(int(pid.read_text()))
 
 
-async def gone(pid: int) -> bool:
+async def gone(pid: int) -> None:
     """Wait until the process has ended; whoever adopted it may not have buried it yet."""
-    stat_file = Path(f"/proc/{pid}/stat")
-    for _ in range(1000):
+
+    def ended() -> bool:
         try:
-            if stat_file.read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except (FileNotFoundError, ProcessLookupError):
             return True
-        await asyncio.sleep(0.01)
-    return False
+
+    await until(ended, "the end of the process")
 
 
 async def test_a_command_reads_nothing_from_the_terminal(world: World) -> None:

@@ -130,6 +130,7 @@ def guard(folder: Path, command: str) -> None:
                     if free(users):
                         stop(daemon)
                         clear(folder)
+                        alive.close()  # before whoever waits to start one looks for a guard
                         return
 
 
