@@ -12,7 +12,10 @@ from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.protocols import Command
 from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals.far import FarTerminal
+from hermes_agent.terminals.spool import Spool
 from hermes_agent.terminals.transport import Channel, Done
+from tests.support.moved_loop import move, run_moved
+from tests.support.moved_time import settled
 from tests.support.terminals import FarPlace, Shell, lives, until
 from tests.support.transports import SubprocessTransport
 
@@ -28,8 +31,11 @@ class Weather(SubprocessTransport):
         self.clear = asyncio.Event()
         """Unset: what is sent is held up."""
         self.clear.set()
+        self.held = 0
+        self.late = 0.0
 
     async def ready(self) -> None:
+        await asyncio.sleep(self.late)
         if self.away:
             raise HermesError("no road", "wait")
 
@@ -62,7 +68,9 @@ class Snapping:
 
     async def write(self, data: bytes) -> None:
         self._parting = self._way.part and data.startswith(b"begin")
-        await self._way.clear.wait()
+        if not self._way.clear.is_set():
+            self._way.held += 1
+            await self._way.clear.wait()
         await self._channel.write(data)
         if self._way.snap and data.startswith(b"begin"):
             self._snapped, self._way.snap = True, False
@@ -157,12 +165,13 @@ async def test_a_command_that_cannot_be_reached_for_its_limit_is_lost_and_found_
     place: Place, terminal: FarTerminal, shell: Shell
 ) -> None:
     work = Path(place.workspace)
-    command = shell.command("echo > begun; sleep 0.4; echo line >> log; echo done", limit=0.3)
-    running = asyncio.create_task(terminal.run(command))
-    await until((work / "begun").exists)
-    await place.ways[0].storm()
-    assert (await running).state == "lost"
-    await until((work / "log").exists)
+    await shell.says("true")
+    place.ways[0].part = True
+    wait = "until [ -e go ]; do sleep 0.02; done"
+    command = shell.command(f"{wait}; echo line >> log; echo done", limit=0.3)
+    assert (await terminal.run(command)).state == "lost"
+    (work / "go").touch()
+    await until(lambda: Spool(place.spool).end(command.id) is not None)
     place.ways[0].away = False
     found = await terminal.recover(command)
     assert not isinstance(found, str)
@@ -195,6 +204,39 @@ async def test_a_command_runs_once_when_the_way_is_cut_while_it_is_handed_in(
     assert (Path(place.workspace) / "log").read_text() == "line\n"
 
 
+async def test_the_time_of_a_command_does_not_begin_before_it_is_taken(
+    place: Place, shell: Shell
+) -> None:
+    """To make the place may take longer than the command may."""
+    place.ways[0].late = 0.6
+    state = await shell("sleep 300", limit=0.5)
+    assert state.state == "timeout"
+    assert state.seconds >= 0.5
+
+
+def test_a_cancelled_command_is_stopped_though_the_place_takes_long_to_answer(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        place = Place(tmp_path, TerminalSettings())
+        terminal = place.open()
+        command = Command("a-1", "echo > begun; sleep 300", 600)
+        running = asyncio.create_task(terminal.run(command))
+        await until((tmp_path / "work" / "begun").exists)
+        place.ways[0].clear.clear()
+        running.cancel()
+        await until(lambda: place.ways[0].held > 0)
+        move(60.0)
+        await settled()
+        place.ways[0].clear.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await terminal.follow(command.id)).state == "stopped"
+        await place.destroy()
+
+    run_moved(main())
+
+
 async def test_following_goes_on_when_the_way_was_cut(
     place: Place, terminal: FarTerminal, shell: Shell
 ) -> None:
@@ -217,7 +259,7 @@ async def test_a_request_that_was_given_up_while_it_was_sent_puts_no_answer_out_
     await terminal.write("three", b"333")
     place.ways[0].clear.clear()
     asked = asyncio.create_task(terminal.stat("one"))
-    await asyncio.sleep(0.05)
+    await until(lambda: place.ways[0].held > 0)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked

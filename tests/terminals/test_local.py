@@ -1,8 +1,10 @@
 """The terminal of this machine: what commands are given, what is refused, what is kept."""
 
 import asyncio
+import itertools
 import os
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -123,6 +125,20 @@ async def test_input_that_nobody_reads_is_given_up(place: LocalPlace, shell: She
         await terminal.send(job.id, "x" * 1_000_000)
 
 
+async def test_a_command_is_started_and_stopped_to_the_end_on_a_machine_that_stands_still(
+    place: LocalPlace,
+) -> None:
+    """Whenever somebody looks at the clock, a minute is over."""
+    minutes = itertools.count()
+    terminal = LocalTerminal(
+        str(place.workspace), place.spool, TerminalSettings(),
+        clock=lambda: time.time() + 60 * next(minutes),
+    )  # fmt: skip
+    job = await terminal.run(Command("a-1", "sleep 300", background=True))
+    assert (job.state, job.background) == ("running", True)
+    assert (await terminal.run(Command("a-2", "sleep 300", timeout=30))).state == "timeout"
+
+
 async def test_a_terminal_serves_one_event_loop_after_another(place: LocalPlace) -> None:
     terminal = place.open()
 
@@ -201,10 +217,14 @@ def test_a_file_that_may_not_be_replaced_stays_as_it_was(tmp_path: Path) -> None
 async def test_a_foreground_command_without_a_limit_has_the_setting_s(tmp_path: Path) -> None:
     place = LocalPlace(tmp_path, TerminalSettings(timeout_seconds=0.2))
     terminal = place.open()
+    command, told = Command("a-1", "echo begun; sleep 300"), []
     try:
-        state = await terminal.run(Command("a-1", "echo begun; sleep 300"))
+        running = asyncio.create_task(LocalPlace(tmp_path).open().run(command, told.append))
+        await until(lambda: told == ["begun\n"])
+        state = await terminal.run(command)
         job = await terminal.run(Command("a-2", "sleep 300", background=True))
         assert (state.state, state.stdout) == ("timeout", "begun\n")
+        assert await running == state
         assert (await terminal.follow(job.id, wait=0.4)).state == "running"
     finally:
         await place.destroy()

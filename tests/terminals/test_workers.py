@@ -14,6 +14,8 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.tools import ToolResult
+from tests.support.moved_loop import move, run_moved
+from tests.support.moved_time import settled
 from tests.support.sandboxes import Kind, marked
 from tests.support.terminals import until
 from tests.support.workshops import SMALL, Shop
@@ -161,13 +163,17 @@ async def test_more_calls_than_may_be_are_refused(shop: Shop) -> None:
     assert worked.trouble.startswith("it made more than 5 calls\nTraceback")
 
 
-async def test_time_in_which_a_program_waits_for_tools_does_not_count(shop: Shop) -> None:
+def test_time_in_which_a_program_waits_for_tools_does_not_count(shop: Shop) -> None:
     async def call(tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        await asyncio.sleep(2.5)
+        move(SMALL.seconds + 1)
+        await settled()
         return ToolResult("done")
 
-    worked = await shop.run("print(terminal())", msgspec.structs.replace(SMALL, seconds=2), call)
-    assert worked.output == "done\n"
+    async def main() -> None:
+        worked = await shop.run("print(terminal())", call=call)
+        assert (worked.output, worked.limit) == ("done\n", "")
+
+    run_moved(main())
 
 
 async def test_a_function_of_the_program_is_called_and_gives_its_value(either: Shop) -> None:

@@ -14,10 +14,11 @@ from hermes_agent.terminals.output import News, excerpt
 from hermes_agent.terminals.spool import check_command, check_id
 from hermes_agent.terminals.spot import Facts, Report, Spot, Unreached, Why
 
-CLAIM_SECONDS = 0.05
+CLAIM_SECONDS = LOOK_SECONDS = 0.05
 AGAIN_SECONDS = 2.0
-STOP_SECONDS = 15.0
 START_SECONDS = 30.0
+START_LOOKS, STOP_LOOKS = 1000, 300
+"""Counted, not timed: while this machine stood still, nobody could have done anything."""
 AWAY_SECONDS = (0.1, 5.0)
 """The first and the longest pause between tries to reach a place to which the way is cut."""
 PAUSES = (0.05, 0.5)
@@ -48,7 +49,7 @@ class _Watch:
         self.limit = limit
         self.news = news
         # Counted by a clock that nobody sets; only what passed before a restart is the wall's.
-        self.handed = time.monotonic()
+        self.handed = 0.0  # once the place is there: to make it may take longer than the limit
         self.began = 0.0
         self.told = 0.0
         self.looks = 0
@@ -61,7 +62,9 @@ class _Watch:
     def left(self, facts: Facts) -> float:
         if facts.kind and not self.began:
             self.began = time.monotonic() - facts.seconds
-        return (self.began or self.handed) + self.limit - time.monotonic()
+        if not self.began:  # nobody has taken it yet, and its own time has not begun
+            return self.handed + max(self.limit, START_SECONDS) - time.monotonic()
+        return self.began + self.limit - time.monotonic()
 
 
 class KeptTerminal:
@@ -238,6 +241,7 @@ class KeptTerminal:
         if facts is None or self._wants_handing_in(watch, facts):
             facts = await self._spot.begin(watch.command)
             watch.told = time.monotonic()
+            watch.handed = watch.handed or watch.told
         watch.facts = facts
         if facts.code is not None or (facts.kind and facts.phase == "lost"):
             return False
@@ -281,21 +285,18 @@ class KeptTerminal:
         return await self._started(command, facts)
 
     async def _started(self, command: Command, facts: Facts) -> CommandState:
-        id = command.id
-        deadline = self._clock() + START_SECONDS
-        while not facts.begun and facts.code is None:
-            if self._clock() > deadline or (facts.kind and facts.phase == "lost"):
+        for looks in range(START_LOOKS):
+            if facts.begun or facts.code is not None or (facts.kind and facts.phase == "lost"):
                 break
-            await asyncio.sleep(0.002)
-            facts = await self._spot.look(id)
-        return await self._state(id)
+            await asyncio.sleep(min(0.002 * 1.02**looks, LOOK_SECONDS))
+            facts = await self._spot.look(command.id)
+        return await self._state(command.id)
 
     async def _end(self, id: str, why: Why) -> None:
         """Stop a command the hard way if need be, and wait until that is done."""
         await self._spot.stop(id, why)
-        deadline = self._clock() + STOP_SECONDS
-        while self._clock() < deadline and not self._destroyed:
-            if (await self._spot.wait(id, 0.05)).code is not None:
+        for _ in range(STOP_LOOKS):
+            if self._destroyed or (await self._spot.wait(id, LOOK_SECONDS)).code is not None:
                 break
 
     @contextlib.asynccontextmanager
@@ -304,20 +305,21 @@ class KeptTerminal:
             yield
         except asyncio.CancelledError:
             if not self._left:
-                # Cancelled twice, the wait ends but the stopping goes on; see `_settle`.
+                # Cancelled twice, or slow, the wait ends but the stopping goes on; see `_settle`.
                 stopping = asyncio.create_task(self._end_cancelled(id))
                 self._stopping.add(stopping)
                 stopping.add_done_callback(self._stopping.discard)
-                await asyncio.shield(stopping)
+                for _ in range(STOP_LOOKS):
+                    if (await asyncio.wait({stopping}, timeout=LOOK_SECONDS))[0]:
+                        break
             raise
 
     async def _end_cancelled(self, id: str) -> None:
         # A place that cannot be reached keeps the command; its state says so later.
-        with contextlib.suppress(ConnectionError, Unreached, TimeoutError):
-            async with asyncio.timeout(STOP_SECONDS):
-                facts = await self._again(lambda: self._spot.look(id))
-                if facts.known and facts.code is None:
-                    await self._again(lambda: self._end(id, "stopped"))
+        with contextlib.suppress(ConnectionError, Unreached):
+            facts = await self._again(lambda: self._spot.look(id))
+            if facts.known and facts.code is None:
+                await self._again(lambda: self._end(id, "stopped"))
 
     async def _settle(self) -> None:
         """Let earlier commands end that are being stopped."""
