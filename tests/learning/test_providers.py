@@ -1,5 +1,6 @@
 """What every memory provider does, over a local server that speaks the service's own wire."""
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,8 @@ from tests.support import fake_honcho, fake_mem0
 from tests.support.fake_honcho import FakeHoncho
 from tests.support.fake_mem0 import FakeMem0
 from tests.support.model_server import Raw
+from tests.support.moved_time import LoopTime, until
+from tests.support.patience import PATIENCE
 
 JSON = {"content-type": "application/json"}
 HANGS = Raw([b'{"results": ['], 200, JSON, end="hang")
@@ -38,7 +41,7 @@ class Setting:
             raise NotFound(f"no secret called {name!r}", "write it down")
         return self.known[name]
 
-    def open(self, seconds: float = 30.0, **changed: str) -> Provider:
+    def open(self, seconds: float = PATIENCE, **changed: str) -> Provider:
         settings = {"provider": self.name, "address": self.server.root, **changed}
         self.known.setdefault(f"{self.name.upper()}_API_KEY", self.key)
         return open_provider(
@@ -132,9 +135,12 @@ async def test_a_wrong_key_is_said_and_never_shown(there: Setting) -> None:
 @pytest.mark.parametrize("trouble", [HANGS, SILENT], ids=["half an answer", "no answer"])
 async def test_a_slow_service_is_given_up_after_its_time(there: Setting, trouble: Raw) -> None:
     there.server.answer_next(trouble)
-    provider = there.open(seconds=0.2)
-    with pytest.raises(HermesError, match=f"{there.name}: .*(took longer than|nothing for) 0.2 s"):
-        await provider.recall("anything", 5)
+    provider, time = there.open(seconds=200), LoopTime()
+    asking = asyncio.ensure_future(provider.recall("anything", 5))
+    await until(lambda: there.server.requests)
+    time.put_forward(200)
+    with pytest.raises(HermesError, match=f"{there.name}: .*(took longer than|nothing for) 200 s"):
+        await asking
     await provider.close()
 
 

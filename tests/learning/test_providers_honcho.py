@@ -24,7 +24,7 @@ def no_secret(name: str) -> str:
 @asynccontextmanager
 async def opened(server: FakeHoncho) -> AsyncIterator[Provider]:
     settings = MemorySettings(
-        provider="honcho", address=server.root, workspace="anna", timeout_seconds=30
+        provider="honcho", address=server.root, workspace="anna", timeout_seconds=PATIENCE
     )
     provider = open_provider(settings, (lambda _name: KEY) if server.key else no_secret)
     yield provider

@@ -10,6 +10,7 @@ from hermes_agent.core.settings import MemorySettings
 from hermes_agent.learning.providers import open_provider
 from tests.support.fake_mem0 import KEY, FakeMem0, ask_sdk
 from tests.support.model_server import Raw
+from tests.support.patience import PATIENCE
 
 SAID = [("user", "The staging host is kestrel"), ("assistant", "Noted")]
 CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -28,7 +29,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 
 def settings(server: FakeMem0) -> MemorySettings:
     return MemorySettings(
-        provider="mem0", address=server.root, workspace="anna", timeout_seconds=30
+        provider="mem0", address=server.root, workspace="anna", timeout_seconds=PATIENCE
     )
 
 

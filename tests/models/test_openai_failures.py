@@ -1,3 +1,4 @@
+import asyncio
 import json
 import socket
 from datetime import UTC, datetime, timedelta
@@ -9,10 +10,10 @@ from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Reply
 from tests.models.helpers import KEY, chat, chunks, reply, request
 from tests.support.model_server import Raw
+from tests.support.moved_time import LoopTime, until
 from tests.support.openai_server import FAILURES, OpenAIServer, text_chunk
+from tests.support.patience import PATIENCE
 
-PATIENT, IMPATIENT = 120.0, 0.3
-"""The latter only where nothing is going to come: a loaded machine may be this slow."""
 HANGING = ("silent", "stall")
 
 KINDS = {
@@ -27,9 +28,13 @@ KINDS = {
 async def failure(how: str | Raw, retry_after: float | str | None = None) -> ModelError:
     async with OpenAIServer() as server:
         server.fail_next(how, retry_after=retry_after)
-        model = chat(server.url, silence=IMPATIENT if how in HANGING else PATIENT)
+        model = chat(server.url, silence=PATIENCE)
+        time, asking = LoopTime(), asyncio.create_task(chunks(model, request("go")))
+        if how in HANGING:
+            await until(lambda: server.requests)
+            time.put_forward(PATIENCE)
         with pytest.raises(ModelError) as raised:
-            await chunks(model, request("go"))
+            await asking
         await model.close()
     return raised.value
 
@@ -87,13 +92,30 @@ async def test_a_pause_in_milliseconds_is_read() -> None:
 
 
 async def test_a_pause_until_a_date_is_measured_by_the_services_clock() -> None:
-    now = datetime.now(UTC)
-    later = format_datetime(now + timedelta(seconds=40), usegmt=True)
-    seconds = (await failure("429", retry_after=later)).retry_after
-    assert seconds is not None
-    assert 20 < seconds <= 41
-    earlier = format_datetime(now - timedelta(seconds=40), usegmt=True)
-    assert (await failure("429", retry_after=earlier)).retry_after == 0.0
+    now = datetime(2031, 5, 1, 12, tzinfo=UTC)  # which is not ours
+    later, earlier = now + timedelta(seconds=40), now - timedelta(seconds=40)
+    assert await pause_until(later, now) == 40.0
+    assert await pause_until(earlier, now) == 0.0
+
+
+async def pause_until(date: datetime, now: datetime) -> float | None:
+    """How long a service is left alone whose clock says `now`."""
+    said = {"Date": now, "Retry-After": date}
+    rows = [f"{name}: {format_datetime(at, usegmt=True)}" for name, at in said.items()]
+    head = ("HTTP/1.1 429 Too Many Requests", "Content-Length: 0", "Connection: close", *rows)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(("\r\n".join(head) + "\r\n\r\n").encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        model = chat(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        with pytest.raises(ModelError) as raised:
+            await chunks(model, request("go"))
+        await model.close()
+    return raised.value.retry_after
 
 
 async def test_a_page_instead_of_an_answer_is_shown_as_plain_text() -> None:
@@ -103,7 +125,7 @@ async def test_a_page_instead_of_an_answer_is_shown_as_plain_text() -> None:
 
 
 async def test_silence_names_its_length() -> None:
-    assert "nothing for 0.3 seconds" in (await failure("silent")).message
+    assert f"nothing for {PATIENCE:g} seconds" in (await failure("silent")).message
 
 
 async def test_a_slow_service_that_keeps_sending_is_waited_for() -> None:
