@@ -72,6 +72,7 @@ class GuardingProxy:
         self._failed: dict[str, str] = {}
         self._server: asyncio.Server | None = None
         self._tasks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._closed = False
         self.address = ""
         self.secret = secrets.token_urlsafe(24)
         self._password = base64.b64encode(f"{USER}:{self.secret}".encode()).decode()
@@ -86,7 +87,11 @@ class GuardingProxy:
         self.address = f"{host}:{port}"
 
     async def close(self) -> None:
+        self._closed = True
         if self._server is not None:
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())
+            await asyncio.sleep(0)  # a server that is closed loses whom it lets in at the moment
             self._server.close()
         tasks = list(self._tasks)
         for task, writer in self._tasks.items():
@@ -95,6 +100,9 @@ class GuardingProxy:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closed:  # it was let in just before, and nobody would end it any more
+            writer.transport.abort()
+            return
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks[task] = writer
         task.add_done_callback(self._tasks.pop)
