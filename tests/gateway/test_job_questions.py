@@ -1,7 +1,6 @@
 """Jobs that must ask: the question goes to their people, and the run waits in sight. And titles of
 sessions whose first message begins with words of ours."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,9 @@ from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings import ApprovalSettings
 from tests.gateway.test_telling import asking, rule
 from tests.support.house import script, until
-from tests.support.pad import Room, room
+from tests.support.moved_loop import move, run_moved
+from tests.support.moved_time import MovedTime
+from tests.support.pad import HELD, Room, room
 
 
 async def begun(r: Room, *deliver: str, origin: str = "", **more: Any) -> Run:
@@ -29,7 +30,8 @@ async def in_state(r: Room, run: Run, state: str, error: str = "") -> Run:
 
 async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
-    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
+    ticks = MovedTime()
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}, ticks=ticks) as r:
         await r.know("ada", name="ada")
         await r.say("/queue", "ada")
         run = await begun(r, "pad:with-ada", timeout=3.0)
@@ -40,13 +42,36 @@ async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_pat
         (shown,) = (await r.runtime.status())["jobs"]["running"]
         assert shown["waits"] == waits.error
         assert not any("touch" in one for one in r.texts("ops"))
-        await asyncio.sleep(3.5)  # as long as people take: that is not the job's time
+        ticks.now += 3.5  # as long as people take: that is not the job's time
         assert (await r.press("Yes", "ada")).state == "done"
         done = await in_state(r, run, "done")
         assert (done.error, done.output) == ("", "It is made")
         await r.hears("It is made", "with-ada")
         session = await r.runtime.store.session(done.session)
         assert session.title == "maker"
+
+
+async def test_the_time_until_the_answer_is_none_of_the_work_after_it(tmp_path: Path) -> None:
+    rule(tmp_path, "ask")
+    ticks = MovedTime()
+    model = asking(tmp_path, {"calls": [HELD]}, {"say": "It is made"})
+    async with room(tmp_path, model, channel={"home": "ops"}, ticks=ticks) as r:
+        await r.know("ada", name="ada")
+        run = await begun(r, timeout=100.0)
+        await r.hears("touch made", "ops")
+        await in_state(r, run, "running", "it waits for an answer")
+        ticks.now += 300.0
+        await r.press("Yes", "ada", chat="ops")
+        await r.is_held()
+        ticks.now += 20.0
+
+        async def counted() -> bool:
+            now = await r.runtime.store.jobs.run(run.id)
+            return (now.heartbeat or 0.0) - (now.began or 0.0) >= 20.0
+
+        await until(counted)
+        await r.let_go()
+        assert (await in_state(r, run, "done")).output == "It is made"
 
 
 async def test_a_place_where_nobody_may_answer_is_not_asked_but_the_home_is(
@@ -76,12 +101,18 @@ async def test_a_group_in_which_an_owner_writes_is_asked(tmp_path: Path) -> None
         assert not any("touch" in one for one in r.texts("ops"))
 
 
-async def test_a_job_that_nobody_answers_goes_on_without_it(tmp_path: Path) -> None:
+def test_a_job_that_nobody_answers_goes_on_without_it(tmp_path: Path) -> None:
+    run_moved(unanswered(tmp_path))
+
+
+async def unanswered(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
-    soon = ApprovalSettings(timeout_seconds=0.2)
+    settings = ApprovalSettings(timeout_seconds=600.0)
     model = asking(tmp_path, {"say": "I did without"})
-    async with room(tmp_path, model, channel={"home": "ops"}, approvals=soon) as r:
+    async with room(tmp_path, model, channel={"home": "ops"}, approvals=settings) as r:
         run = await begun(r)
+        await r.hears("touch made", "ops")
+        move(600.0)
         assert (await in_state(r, run, "done")).output == "I did without"
         await r.hears("Nobody answered in time", "ops")
 

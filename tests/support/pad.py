@@ -24,7 +24,7 @@ MANIFEST = Manifest(
 
 HELD = {
     "tool": "terminal",
-    "with": {"command": "touch begun; until [ -e go ]; do sleep 0.02; done"},
+    "with": {"command": "echo > begun; until [ -e go ]; do sleep 0.02; done"},
 }
 """A call of a scripted model that is under way until `Room.let_go`."""
 

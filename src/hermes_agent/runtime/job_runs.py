@@ -311,6 +311,7 @@ class RunWorker:
     async def _wait_or_go_on(
         self, job: Job, waiting: Mapping[str, str], asked: Mapping[str, str]
     ) -> None:
+        self._worked.count(waits=self._waits)  # up to now it did what it did before
         self._waits = bool(waiting or asked)
         if waiting and self._run.state == "running":
             tools = ", ".join(dict.fromkeys(waiting.values()))
