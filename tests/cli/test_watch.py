@@ -6,10 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from hermes_agent.cli.watch import unit_text
+from hermes_agent.cli.watch import Showing, unit_text
 from tests.support.cli import House, wait_until
 from tests.support.patience import PATIENCE
 
@@ -169,6 +170,35 @@ def test_what_was_handed_over_to_people_is_not_forgotten(house: House) -> None:
     assert "inc-1" not in house.json("status")["watch"]["escalated"]
 
 
+def read_until(stream: IO[str], *words: str) -> str:
+    """Lines of a program that goes on, until they have all of the words."""
+    said = ""
+    while not all(word in said for word in words):
+        line = stream.readline()
+        assert line, f"it has ended: {said}"
+        said += line
+    return said
+
+
+def test_what_happened_before_the_first_look_is_shown(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up = house.work / "up"
+    up.touch()
+    add(house, "web", f"test -f {up}", "--every", "3600")
+    house.good("watch", "run", "web")
+    began, shown = time.time(), house.api.get("/v1/checks")["checks"]
+    up.unlink()
+    assert house.run("watch", "run", "web").returncode == 1
+    id = house.json("incidents", "declare", "the shop is slow")["id"]
+    house.good("incidents", "close", id, "--why", "it is not")
+    showing = Showing(house.api, began, shown)
+    showing.look()
+    said = capsys.readouterr().out
+    assert "web fails" in said
+    assert "the shop is slow" in said
+
+
 def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> None:
     up = house.work / "up"
     up.touch()
@@ -180,13 +210,9 @@ def test_watching_shows_what_happens_and_leaves_the_runtime_up(house: House) -> 
     )  # fmt: skip
     try:
         assert watching.stdout is not None
-        wait_until(lambda: house.json("watch", "list")[0]["state"].get("ok"), "it holds")
+        said = read_until(watching.stdout, "holds")
         up.unlink()
-        said = ""
-        deadline = time.monotonic() + PATIENCE
-        while "declared" not in said or "web fails" not in said:
-            assert time.monotonic() < deadline, said
-            said += watching.stdout.readline()
+        said += read_until(watching.stdout, "declared", "web fails")
         watching.send_signal(signal.SIGINT)
         rest = watching.communicate(timeout=PATIENCE)[0]
     finally:

@@ -270,12 +270,13 @@ WantedBy=default.target
 
 def _watch(options: argparse.Namespace) -> int:
     api = started()
+    began = time.time()
     found = api.get("/v1/checks")
     if options.json:
         print_json(rows_of(found))
         return 1 if found["problems"] else 0
     print(checks_text(found, time.time()), flush=True)
-    showing = Showing(api)
+    showing = Showing(api, began, found["checks"])
     try:
         while True:
             showing.look()
@@ -287,16 +288,17 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 class Showing:
-    """What happens, as it happens. A runtime that goes away is waited for, or started again."""
+    """What happens after `checks` stood as they were shown, as it happens. A runtime that goes away
+    is waited for, or started again."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, began: float, checks: list[Row]) -> None:
         from hermes_agent.cli.incident_view import View
 
         self._api = api
-        self._began = time.time()
-        self._view = View(sys.stdout, self._began)
+        self._began = began
+        self._view = View(sys.stdout, began)
         self._feeds: dict[str, Any] = {}
-        self._states: dict[str, bool | None] | None = None
+        self._states: dict[str, bool | None] = _states(checks)
         self._away = False
 
     def look(self) -> None:
@@ -334,10 +336,8 @@ class Showing:
     def _tell_checks(self, checks: list[Row]) -> None:
         from hermes_agent.cli.incident_view import Said
 
-        now = {row["name"]: row["state"].get("ok") for row in checks}
+        now = _states(checks)
         before, self._states = self._states, now
-        if before is None:
-            return
         for row in checks:
             ok = now[row["name"]]
             if ok is not None and ok != before.get(row["name"]):
@@ -353,3 +353,7 @@ class Showing:
         words += [f"{waiting} wait for people"] if waiting else []
         standing = f" · {open[-1].standing}" if open else ""
         self._view.status(", ".join(words) + standing, time.time())
+
+
+def _states(checks: list[Row]) -> dict[str, bool | None]:
+    return {row["name"]: row["state"].get("ok") for row in checks}
