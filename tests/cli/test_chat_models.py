@@ -119,17 +119,17 @@ def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path)
 
 
 def test_a_chat_shows_that_the_model_thinks(house: House) -> None:
-    # What passes before the chat listens is not shown: the thought comes after some signs of life.
-    thought = chunk({"reasoning_content": "I wonder about zebras"})
-    thinking = Raw.events(*[b": here\n\n"] * 30, thought, end="hang")
-    with OpenAIServer([thinking], in_order=True) as server:
-        server.chunk_delay = 0.1
+    # What passes before the chat listens is not shown: it listens once it has shown an answer.
+    thinking = Raw.events(chunk({"reasoning_content": "I wonder about zebras"}), end="hang")
+    with OpenAIServer([ANSWER, thinking], in_order=True) as server:
         served(house, server, service={"quirks": ["reasoning_content"]})
         command = [sys.executable, "-m", "hermes_agent", "chat"]
         pane = Pane(house.work, command, house.environ)
         try:
             pane.shows("idle")
             pane.enter("hello")
+            pane.shows("Good day.")
+            pane.enter("and now?")
             pane.shows("thinking … I wonder about zebras")
             pane.press("C-c")
             pane.shows("interrupted; what was done is kept")

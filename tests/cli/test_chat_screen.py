@@ -27,6 +27,13 @@ def open_chat(house: House) -> Iterator[Open]:
         yield start
 
 
+def talk(chat: Pane) -> None:
+    """Say something first. What a command prints before the chat listens is not shown, and it
+    listens once it has shown an answer."""
+    chat.enter("hello")
+    chat.shows("Good day to you.")
+
+
 def test_a_conversation_is_streamed_and_rendered_once(house: House, open_chat: Open) -> None:
     house.script.write_text(
         'delay: 0.02\nturns: [{replies: [{say: "First **bold** words.\\n\\n- one\\n- two\\n\\n'
@@ -73,6 +80,7 @@ def test_a_question_is_answered_by_the_number_of_a_choice(open_chat: Open) -> No
 
 def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open) -> None:
     chat = open_chat()
+    talk(chat)
     chat.enter("work long")
     chat.shows("│ begun")
     chat.enter("and this too")
@@ -90,11 +98,13 @@ def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open
 
 def test_a_long_turn_survives_the_death_of_the_runtime(house: House, open_chat: Open) -> None:
     house.script.write_text(
-        "turns: [{replies: [{calls: [{tool: terminal, with: {command: "
+        "turns: [{when: hello, replies: [{say: Good day to you.}]}, "
+        "{replies: [{calls: [{tool: terminal, with: {command: "
         "'echo begun; while [ ! -e go ]; do sleep 0.1; done; echo ran >> runs'}}]}, "
         "{say: It ran to its end.}]}]"
     )
     chat = open_chat()
+    talk(chat)
     chat.enter("begin")
     chat.shows("│ begun")
     house.kill_runtime()

@@ -117,7 +117,7 @@ def test_a_raised_budget_holds_for_the_next_message_without_a_restart(at_home: H
 
 
 def test_status_says_which_models_are_left_alone(house: House, server: OpenAIServer) -> None:
-    served(house, server, circuit_failures=1)
+    served(house, server, circuit_failures=1, circuit_seconds=3600)
     house.good("up")
     assert "trouble" not in house.good("status")
     server.fail_next("500")

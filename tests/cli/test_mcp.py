@@ -110,7 +110,7 @@ def test_one_logs_in_and_out(house: House) -> None:
         )
         assert login.stdin is not None
         assert login.stderr is not None
-        guard = threading.Timer(60, login.kill)
+        guard = threading.Timer(PATIENCE, login.kill)
         guard.start()
         while not (address := login.stderr.readline().strip()).startswith("http"):
             assert login.poll() is None

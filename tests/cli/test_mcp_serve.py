@@ -330,19 +330,34 @@ async def test_two_clients_at_once_get_their_own_answers(house: House) -> None:
     assert len({data_of(result)["session"] for result in told}) == 4
 
 
+HELD = """
+turns:
+  - when: work long
+    replies:
+      - calls: [{tool: terminal, with: {command: "echo begun; sleep 300"}}]
+  - when: work until told
+    replies:
+      - calls: [{tool: terminal, with: {command: "while [ ! -e go ]; do sleep 0.1; done"}}]
+      - say: The work was done.
+"""
+
+
 async def test_taking_one_request_back_leaves_the_others(house: House) -> None:
+    house.script.write_text(HELD)
     with served(house) as server:
         async with Client(http_transport(server)) as one, Client(http_transport(server)) as other:
             asking = asyncio.create_task(one.call_tool("ask", {"prompt": "work long"}))
             session = await at_work(house)
-            little = asyncio.create_task(other.call_tool("ask", {"prompt": "work a little"}))
+            held = asyncio.create_task(other.call_tool("ask", {"prompt": "work until told"}))
             await eventually(lambda: len(house.api.get("/v1/status")["working"]) == 2, "both")
             asking.cancel()
-            told = await little
             await eventually(
                 lambda: house.api.get(f"/v1/sessions/{session}")["state"] == "idle", "the end"
             )
-    assert data_of(told)["text"] == "A little work was done."
+            assert not held.done()
+            (house.work / "go").touch()
+            told = await held
+    assert data_of(told)["text"] == "The work was done."
 
 
 async def test_work_goes_on_without_being_waited_for(house: House) -> None:
@@ -445,7 +460,7 @@ async def test_a_turn_that_fails_says_why(house: House) -> None:
 async def test_only_the_token_opens_the_door(house: House) -> None:
     own = "a-token-of-my-own-choosing"
     with served(house, HERMES_MCP_TOKEN=own) as server:
-        async with httpx2.AsyncClient() as plain:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as plain:
             for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": own}):
                 answer = await plain.post(server.url, headers=headers, json={})
                 assert answer.status_code == 401

@@ -15,6 +15,7 @@ import yaml
 from hermes_agent.core import events as ev
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import Api
+from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 
 TOKEN = "a-long-enough-token"
@@ -30,7 +31,7 @@ SCRIPT = {
              "calls": [{"tool": "terminal", "with": {"command": "echo hi"}}]},
             {"say": "It says hi."},
         ]},
-        {"when": "slow", "replies": [{"say": "at last", "wait": 30}]},
+        {"when": "slow", "replies": [{"say": "never", "wait": 86_400}]},
         {"when": "harm", "replies": [
             {"calls": [{"tool": "terminal", "with": {"command": "rm -rf precious"}}]},
             {"say": "done with it"},
@@ -68,7 +69,7 @@ async def served(folder: Path, **gateway: Any) -> AsyncIterator[tuple[Runtime, s
 async def api(tmp_path: Path) -> AsyncIterator[tuple[Runtime, openai.AsyncOpenAI]]:
     async with (
         served(tmp_path) as (runtime, url),
-        openai.AsyncOpenAI(api_key=TOKEN, base_url=url, max_retries=0) as client,
+        openai.AsyncOpenAI(api_key=TOKEN, base_url=url, max_retries=0, timeout=PATIENCE) as client,
     ):
         yield runtime, client
 
@@ -313,7 +314,7 @@ async def test_strangers_get_nothing(api: Served) -> None:
             await stranger.chat.completions.create(
                 model="hermes", messages=[{"role": "user", "content": "work"}]
             )
-    async with httpx.AsyncClient() as bare:
+    async with httpx.AsyncClient(timeout=PATIENCE) as bare:
         answer = await bare.get(f"{client.base_url}models")
         assert (answer.status_code, "server" in answer.headers) == (401, False)
         assert (
@@ -333,18 +334,22 @@ async def test_models_are_listed(api: Served) -> None:
 
 async def test_whoever_goes_away_stops_the_turn(api: Served) -> None:
     runtime, client = api
-    with pytest.raises(openai.APITimeoutError):
-        await client.with_options(timeout=0.5).chat.completions.create(
+    asking = asyncio.create_task(
+        client.chat.completions.create(
             model="hermes", messages=[{"role": "user", "content": "be slow"}]
         )
+    )
+    await until(lambda: runtime.working, "the turn")
+    asking.cancel()  # the client hangs up
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await until(lambda: not runtime.working, "its end")
     stream = await client.chat.completions.create(
         model="hermes", messages=[{"role": "user", "content": "slow again"}], stream=True
     )
     await anext(aiter(stream))
     await stream.close()
-    async with asyncio.timeout(PATIENCE):
-        while runtime.working:
-            await asyncio.sleep(0.02)
+    await until(lambda: not runtime.working, "the end of both")
     assert [one.turns for one in await runtime.store.sessions()] == [1, 1]
 
 
