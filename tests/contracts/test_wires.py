@@ -27,6 +27,7 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from tests.support.model_server import ModelServer, Raw
+from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Heard, WireUnderTest
 
@@ -165,7 +166,7 @@ def request(*messages: Any, **more: Any) -> Request:
     return Request(PROMPT, messages or (UserMessage("hi"),), session="s1", **more)
 
 
-def quick(wire: WireUnderTest, root: str, silence: float = 30.0) -> Any:
+def quick(wire: WireUnderTest, root: str, silence: float = PATIENCE) -> Any:
     return wire.open(msgspec.structs.replace(wire.endpoint(root), silence=silence))
 
 
@@ -271,7 +272,7 @@ async def test_every_failure_has_a_name_and_tells_no_key(
     kinds = set()
     for failure in wire.failures:
         server.answer_next(failure.raw)
-        speaker = quick(wire, server.root, 0.3 if failure.kind == "timeout" else 30.0)
+        speaker = quick(wire, server.root, 0.3 if failure.kind == "timeout" else PATIENCE)
         with pytest.raises(ModelError) as caught:
             await finish(speaker, wire)
         await speaker.close()
@@ -338,10 +339,7 @@ async def test_a_listener_that_leaves_ends_the_connection(
         assert isinstance(chunk, Delta | Thinking)
         break
     await chunks.aclose()
-    for _ in range(500):
-        if server.left_early:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: server.left_early, "the connection to end")
     assert server.left_early == 1
     await speaker.close()
 

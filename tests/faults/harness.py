@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +168,8 @@ class Case:
 
     def kill(self) -> None:
         if self.pid and is_alive(self.pid):
-            os.kill(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it was about to die by itself
+                os.kill(self.pid, signal.SIGKILL)
         wait_until(lambda: self.died, "the runtime to die")
 
     def send(self, key: str) -> bool:

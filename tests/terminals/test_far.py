@@ -158,7 +158,9 @@ async def test_a_background_command_that_was_begun_is_not_said_to_have_failed(
     await until(lambda: place.ways[0].away)
     place.ways[0].away = False
     assert (await starting).state == "running"
-    assert (Path(place.workspace) / "log").read_text() == "line\n"
+    log = Path(place.workspace) / "log"
+    await until(lambda: log.exists() and log.stat().st_size > 0)
+    assert log.read_text() == "line\n"
 
 
 async def test_a_command_that_cannot_be_reached_for_its_limit_is_lost_and_found_later(

@@ -16,6 +16,7 @@ from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals import files
 from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.terminals.output import NEWS_BYTES, News, beyond, excerpt, piece
+from tests.support.patience import PATIENCE
 from tests.support.terminals import LocalPlace, Shell, until
 
 
@@ -266,8 +267,8 @@ async def test_a_command_that_fills_the_disk_has_an_end(
     terminal = cramped.open()
     await terminal.run(Command("first", "true"))
     fill = "echo a; cat /dev/zero > big 2>/dev/null; (exit 7)"
-    await terminal.run(Command("fill", fill, background=background, timeout=20))
-    done = await terminal.follow("fill", wait=20)
+    await terminal.run(Command("fill", fill, background=background, timeout=PATIENCE))
+    done = await terminal.follow("fill", wait=PATIENCE)
     assert (done.state, done.code) == ("exited", 7)
     assert os.statvfs(cramped.spool).f_bfree == 0
     with pytest.raises(OSError, match="No space left"):

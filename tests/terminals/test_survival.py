@@ -221,6 +221,26 @@ async def test_many_keepers_started_at_once_leave_one(
     assert await shell.says("echo still") == "still\n"
 
 
+ENDING = """#!/bin/sh
+if [ "$4 $5" = "start keep" ] && [ ! -e {mark} ]; then touch {mark}; exit 0; fi
+exec {bash} "$@"
+"""
+
+
+async def test_a_keeper_that_ended_before_anybody_came_is_started_again(
+    place: LocalPlace, tmp_path: Path
+) -> None:
+    """Whoever had started it stood still for longer than a shell may be idle."""
+    mark = tmp_path / "ended"
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "bash").write_text(ENDING.format(mark=mark, bash=shutil.which("bash")))
+    (programs / "bash").chmod(0o755)
+    shell = Shell(place.open({"PATH": f"{programs}:{os.environ['PATH']}"}))
+    assert await shell.says("echo hi") == "hi\n"
+    assert mark.exists()
+
+
 async def test_a_snapshot_cut_off_in_the_middle_is_not_used(
     place: LocalPlace, shell: Shell
 ) -> None:

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -399,6 +400,17 @@ async def test_a_lock_that_another_process_holds_for_a_moment_is_waited_for(shop
     asyncio.get_running_loop().call_later(0.2, held.close)
     assert (await shop.workshop.run("name", "print(1)")).output == "1\n"
     assert shop.left() == []
+
+
+async def test_a_lock_is_waited_for_though_this_process_stands_still_meanwhile(shop: Shop) -> None:
+    held = lock_of(shop, "name").open("wb")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    running = asyncio.create_task(shop.workshop.run("name", "print(1)"))
+    for _ in range(8):
+        await asyncio.sleep(0.02)
+        time.sleep(0.3)  # noqa: ASYNC251 - so that more time passes than we are awake
+    held.close()
+    assert (await running).output == "1\n"
 
 
 async def test_a_program_that_another_process_runs_is_not_run_beside_it(shop: Shop) -> None:

@@ -60,7 +60,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("how", BOMBS)
 async def test_a_program_that_multiplies_is_contained(either: Shop, how: str) -> None:
-    worked = await either.run(BOMBS[how], msgspec.structs.replace(SMALL, seconds=20))
+    worked = await either.run(BOMBS[how], SMALL)
     assert (worked.ok, worked.limit) == (False, "processes")
     assert worked.trouble.startswith("it started more than 16 processes\nTraceback")
 
@@ -203,7 +203,7 @@ DEATHS = {
 
 @pytest.mark.parametrize("how", DEATHS)
 async def test_a_program_that_dies_is_told_so(either: Shop, how: str) -> None:
-    worked = await either.run(DEATHS[how], msgspec.structs.replace(SMALL, seconds=20))
+    worked = await either.run(DEATHS[how], SMALL)
     assert (worked.ok, worked.limit) == (False, "died")
     assert worked.trouble.startswith(("it died without a word", "it closed its way"))
 

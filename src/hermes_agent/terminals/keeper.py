@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +15,8 @@ from hermes_agent.terminals.spool import Spool, process_lives
 
 SCRIPT = Path(__file__).with_name("keeper.sh")
 PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
-START_SECONDS = 30.0
+START_LOOKS, AGAIN_LOOKS = 1000, 150
+"""Between two there are at most 50 ms."""
 TOO_OLD = 3
 """What `keeper.sh` exits with under a bash before 5.0."""
 
@@ -102,15 +102,14 @@ class Keeper:
 
     async def ready(self) -> None:
         """Link to the keeper, starting one where there is none."""
-        if self.attach():
-            return
-        await self.launch("keep", f"{max(self._idle, 0.05):.3f}")
-        deadline = time.monotonic() + START_SECONDS
-        while not self.attach():
-            if time.monotonic() > deadline:
-                log = self._spool.folder / "log"
-                raise HermesError("the shell did not start", f"look into {log}")
-            await asyncio.sleep(0.002)
+        for looks in range(START_LOOKS):
+            if self.attach():
+                return
+            if looks % AGAIN_LOOKS == 0:  # one to which nobody came in time has ended
+                await self.launch("keep", f"{max(self._idle, 0.05):.3f}")
+            else:
+                await asyncio.sleep(min(0.002 * 1.02**looks, 0.05))
+        raise HermesError("the shell did not start", f"look into {self._spool.folder / 'log'}")
 
     async def launch(self, mode: str, *arguments: str) -> None:
         """Run a part of `keeper.sh` detached from this process: it lives on when we do not."""

@@ -29,9 +29,9 @@ OWN_PROCESSES = 2
 SCRATCH_SHARE = 4
 """The part of its memory, one in so many, that a program may fill with files."""
 LOOK_SECONDS = 0.1
-LOCK_SECONDS = 1.0
-"""How long another process may tidy up where a program is to run."""
-LOCK_PAUSE = 0.02
+LOCK_PAUSE, LOCK_LOOKS = 0.02, 50
+"""How long another process may tidy up where a program is to run: a second in which we are awake;
+had this machine stood still for that long, so had the other process."""
 START = ("/usr/bin/env", "PYTHONHASHSEED=0", PYTHON, "-P", "-s", "-S")
 """Python with nothing of the user's, as `-I` is, but for the seed: sets have the same order in a
 program that is run again. The sandbox has no other variables of Python's."""
@@ -154,18 +154,16 @@ def _place(limits: WorkLimits) -> SandboxPlace:
 
 async def _lock(path: Path) -> BinaryIO:
     """The file, locked. Another process that tidies up holds it for a moment only."""
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
+    for _ in range(LOCK_LOOKS):
         file = path.open("wb")
         if _locked(path, file):
             return file
         file.close()
-        if time.monotonic() > end:
-            raise HermesError(
-                "the same program runs already, in another process",
-                f"wait for its end, or end the process that has {path} open",
-            )
         await asyncio.sleep(LOCK_PAUSE)
+    raise HermesError(
+        "the same program runs already, in another process",
+        f"wait for its end, or end the process that has {path} open",
+    )
 
 
 def _locked(path: Path, file: BinaryIO) -> bool:
