@@ -112,6 +112,11 @@ def test_an_interrupt_that_outlives_the_runtime_stops_the_far_command(
     wait_until(lambda: not _sleeps(sleeper), "the command to be stopped")
 
 
+def _written(path: Path) -> str:
+    """What a command has written by now: a file is there before its line is."""
+    return path.read_text().strip() if path.exists() else ""
+
+
 def _sleeps(shell: int) -> bool:
     children = Path(f"/proc/{shell}/task/{shell}/children")
     return children.exists() and bool(children.read_text().split())
@@ -139,8 +144,8 @@ def test_a_session_that_is_deleted_leaves_nothing_on_its_machine(far: Case, serv
     far.start()
     assert far.send("m1")
     far.finish()
-    wait_until((far.work / "pid").exists, "the command to run")
-    sleeper = int((far.work / "pid").read_text())
+    wait_until(lambda: _written(far.work / "pid"), "the command to run")
+    sleeper = int(_written(far.work / "pid"))
     folder = spool(server, far)
     assert far.api.delete(f"/v1/sessions/{far.session}")["left"] == []
     assert not folder.exists()

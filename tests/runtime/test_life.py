@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Generator
 from contextlib import suppress
@@ -279,11 +278,9 @@ def test_who_waits_for_a_slow_start_is_told(tmp_path: Path) -> None:
     finally:
         pane.close()
     hermes(home, "down")
-    go.unlink()
-    late = threading.Timer(7.0, go.touch)
-    late.start()
+    late = "import sys, time\nif sys.orig_argv[-1] == 'serve':\n    time.sleep(7)\n"
+    (slow / "sitecustomize.py").write_text(late)
     aside = hermes(home, "up", PYTHONPATH=str(slow))  # who reads it is a program
-    late.join()
     hermes(home, "down")
     assert shown.count("slow to start") == 1
     assert (aside.returncode, aside.stderr) == (0, "")

@@ -369,7 +369,7 @@ async def test_a_crowd_that_says_nothing_takes_only_so_much_room(tmp_path: Path)
         host, _, port = here.runtime.incidents.listener.address.rpartition(":")
         with ExitStack() as crowd:
             for _ in range(MOST_AT_ONCE + 1):
-                last = crowd.enter_context(socket.create_connection((host, int(port)), PATIENCE))
+                last = crowd.enter_context(socket.create_connection((host, int(port)), 10))
             assert await asyncio.to_thread(_hears, last) == b"", "there is no more room"
 
 
