@@ -636,7 +636,7 @@ async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Pat
 
     async def late() -> None:
         clock.now += 900.0
-        pass_time(900.0)
+        await pass_time(900.0)
         await never()
 
     model = Paid(facts(1.0, 1.0), pause=late)

@@ -524,7 +524,7 @@ async def test_the_time_of_a_second_question_begins_when_it_is_put(tmp_path: Pat
             while len(await b.events(ev.Asked)) < number:
                 await asyncio.sleep(0.005)
             clock.now += 600.0
-            pass_time(600.0)
+            await pass_time(600.0)
         await running
         recorded = await b.store.events(b.session.id)
     asked = [(one.event.expires - one.time) for one in recorded if isinstance(one.event, ev.Asked)]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 BREATH = 0.05
 """The most that passes between two looks at the clock."""
+STEPS = 1_000
 
 
 class _Restless(selectors.DefaultSelector):
@@ -40,8 +41,16 @@ class AwakeLoop(asyncio.SelectorEventLoop):
 FACTORIES: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {"awake": AwakeLoop}
 
 
-def pass_time(seconds: float) -> None:
-    """So much time is over, for whoever waits on the running loop."""
+async def pass_time(seconds: float) -> None:
+    """So much time passes for whoever waits on the running loop, little by little, so that those
+    count it, too, who do not count standing still."""
+    for _ in range(STEPS):
+        _running().move(seconds / STEPS)
+        await asyncio.sleep(0)
+
+
+def stand_still(seconds: float) -> None:
+    """When this returns so much time is over in which nobody on the running loop did anything."""
     _running().move(seconds)
 
 

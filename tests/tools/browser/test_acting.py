@@ -10,7 +10,7 @@ from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.tools import Permit, ToolResult
 from hermes_agent.runtime.absent import UnavailableTerminal
 from hermes_agent.tools.browser.tools import browser_act
-from tests.support.awake_loop import pass_time
+from tests.support.awake_loop import stand_still
 from tests.support.pages import Asked, Page, Session, Site, goes_to, html, ref
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -384,7 +384,7 @@ async def test_a_page_is_not_at_rest_because_all_of_us_stood_still(
     served: Site, here: Session
 ) -> None:
     async def data(_asked: Asked) -> Page:
-        pass_time(10.0)
+        stand_still(10.0)
         await asyncio.sleep(0.1)
         return Page(b"loaded words", ("Content-Type: text/plain",))
 

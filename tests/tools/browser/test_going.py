@@ -227,7 +227,7 @@ async def test_a_page_that_does_not_answer_is_given_up(served: Site, here: Sessi
     opening = asyncio.create_task(impatient.open(served.add("/silent", silent)))
     async with asyncio.timeout(PATIENCE):
         await asked.wait()
-    pass_time(901.0)
+    await pass_time(950.0)
     with no_time(), pytest.raises(ToolError, match="longer than 900 seconds") as late:
         await opening
     assert late.value.retry == "same"
@@ -248,7 +248,7 @@ async def test_a_page_that_hangs_is_left_for_a_new_one(served: Site, here: Sessi
     click = asyncio.create_task(impatient.act("click", ref(page, 'button "Hang"')))
     async with asyncio.timeout(PATIENCE):
         await clicked.wait()
-    pass_time(901.0)
+    await pass_time(950.0)
     with pytest.raises(ToolError, match="the page hangs"):
         await click
     with pytest.raises(ToolError, match="the page crashed"):

@@ -56,7 +56,7 @@ async def test_a_call_lives_as_long_as_it_tells_of_its_progress(desk: Desk) -> N
     task = asyncio.create_task(desk.call("odd__plain", act="steps", steps=6))
     await until(desk, "called plain")
     for step in range(1, 7):
-        pass_time(600.0)
+        await pass_time(600.0)
         desk.go(str(step))
         while len(desk.caller.heard) < step and not task.done():
             await asyncio.sleep(0.01)
@@ -70,7 +70,7 @@ async def test_a_call_that_is_silent_too_long_is_cancelled_and_its_outcome_unkno
     desk.odd(timeout_seconds=900.0)
     task = asyncio.create_task(desk.call("odd__plain", act="wait"))
     await until(desk, "called plain")
-    pass_time(901.0)
+    await pass_time(901.0)
     with pytest.raises(OutcomeUnknown, match="nothing was heard of plain of odd for 900 seconds"):
         await task
     await until(desk, "heard notifications/cancelled")
