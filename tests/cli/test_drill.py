@@ -1,7 +1,9 @@
 """`hermes drill` as a person runs it: something is broken for real, and healed without a model."""
 
 import argparse
+import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
@@ -113,15 +115,18 @@ def test_while_a_box_is_judged_its_check_raises_nothing(house: House) -> None:
     words = ["run", "crashed_service", "--variant", "killed", "--seed", "5", "--no-learning"]
     given = {name: value for name, value in house.environ.items() if value}
     watched: dict[str, int] = {}
+    reading, writing = os.pipe2(os.O_DIRECT)  # with room for one thing said: whoever says the next
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)  # waits until we have looked
     with subprocess.Popen(
         [sys.executable, "-m", "hermes_agent", "drill", *words],
-        cwd=house.work, env=given, stdout=subprocess.PIPE, text=True,
+        cwd=house.work, env=given, stdout=writing, text=True,
     ) as process:  # fmt: skip
-        assert process.stdout is not None
-        for line in process.stdout:
-            for word in ("believes", "judged"):
-                if word in line:
-                    watched.setdefault(word, len(list((house.home / "checks").iterdir())))
+        os.close(writing)
+        with os.fdopen(reading) as told_so_far:
+            for line in told_so_far:
+                for word in ("believes", "judged"):
+                    if word in line:
+                        watched.setdefault(word, len(list((house.home / "checks").iterdir())))
     assert (process.returncode, watched) == (0, {"believes": 1, "judged": 0})
 
 
