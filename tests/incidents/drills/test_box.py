@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +143,33 @@ def test_processes_and_memory_are_bounded(own: Box) -> None:
         assert len(probe.processes()) < 600
         own.run("dd if=/dev/zero of=/tmp/big bs=1M count=100 status=none", check=False)
         assert probe.space("/").total < 40_000_000
+
+
+def test_what_came_while_whoever_waits_stood_still_has_come(own: Box) -> None:
+    waits = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from hermes_agent.incidents.drills.box import Box
+        Box(Path(sys.argv[1])).wait("file:/tmp/late", 2.0)
+        """
+    )
+    with (
+        Probe(own) as probe,
+        subprocess.Popen([sys.executable, "-c", waits, str(own.folder)]) as process,
+    ):
+        while not any("/tmp/late" in one.command for one in probe.processes()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        own.run("touch /tmp/late")
+        time.sleep(2.5)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait() == 0
+
+
+def test_what_does_not_come_is_told(own: Box) -> None:
+    with pytest.raises(HermesError, match="file:/tmp/never did not come in the box"):
+        own.wait("file:/tmp/never", 0.2)
 
 
 def test_it_outlives_whoever_made_it_and_is_found_and_removed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """An episode proves itself, or it counts for nothing and says why."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.crashed_service import drill as crashed
 from hermes_agent.incidents.drills.episode import Discarded, Episode
 from hermes_agent.incidents.drills.format import Case, find
+from hermes_agent.incidents.drills.probe import Probe
 
 
 def altered(**parts: object) -> Case:
@@ -35,6 +37,22 @@ def test_what_cannot_be_broken_is_discarded(inject: object, why: str, tmp_path: 
             episode.prepare()
         assert episode.box.alive
     assert not (tmp_path / "box").exists()
+
+
+def test_who_stood_still_until_the_time_was_over_looks_once_more(tmp_path: Path) -> None:
+    looks: list[float] = []
+
+    def healthy(probe: Probe, plan: object) -> list[str]:
+        looks.append(time.monotonic())
+        if len(looks) == 1:
+            time.sleep(0.3)
+            return ["no answer in time"]
+        assert isinstance(plan, crashed.Plan)
+        return crashed.healthy(probe, plan)
+
+    with Episode(altered(healthy=healthy), tmp_path / "box", patience=0.2) as episode:
+        episode.boot()
+        assert len(looks) == 2
 
 
 def test_a_machine_that_is_gone_is_not_healed(tmp_path: Path) -> None:

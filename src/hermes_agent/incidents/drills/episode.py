@@ -61,7 +61,9 @@ class Grade(Struct, frozen=True):
 
 
 class Episode:
-    def __init__(self, case: Case, folder: Path) -> None:
+    def __init__(self, case: Case, folder: Path, patience: float = SETTLE_SECONDS) -> None:
+        """`patience`: how long health and the fault may take to show before it begins."""
+        self._patience = patience
         self.case = case
         self.box = Box(folder)
         self.world = case.world
@@ -142,7 +144,7 @@ class Episode:
             return Verdict(False, ("the whole machine is gone",))
         if settle is None:
             settle = self.case.drill.about.settle
-        wrong = self._until(lambda: self.case.healthy(self.probe), settle)
+        wrong = self._until(lambda: self.case.healthy(self.probe), settle, again=False)
         if not wrong:
             time.sleep(again)
             wrong = self.case.healthy(self.probe)
@@ -170,10 +172,17 @@ class Episode:
             self._probe.close()
         self.box.remove()
 
-    def _until(self, look: Callable[[], list[str]], seconds: float = SETTLE_SECONDS) -> list[str]:
-        """What is wrong at the end of the patience; empty as soon as nothing is."""
-        deadline = time.monotonic() + seconds
-        while (wrong := look()) and time.monotonic() < deadline:
+    def _until(
+        self, look: Callable[[], list[str]], seconds: float | None = None, *, again: bool = True
+    ) -> list[str]:
+        """What is wrong at the end of the patience; empty as soon as nothing is. `again`: it is
+        looked once more after the end, since the machine may have stood still until then."""
+        deadline = time.monotonic() + (self._patience if seconds is None else seconds)
+        while wrong := look():
+            if time.monotonic() >= deadline:
+                if not again:
+                    break
+                again = False
             time.sleep(POLL_SECONDS)
         return wrong
 
