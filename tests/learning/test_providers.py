@@ -135,12 +135,22 @@ async def test_a_wrong_key_is_said_and_never_shown(there: Setting) -> None:
 @pytest.mark.parametrize("trouble", [HANGS, SILENT], ids=["half an answer", "no answer"])
 async def test_a_slow_service_is_given_up_after_its_time(there: Setting, trouble: Raw) -> None:
     there.server.answer_next(trouble)
-    provider, time = there.open(seconds=200), LoopTime()
+    provider, clock = there.open(seconds=200), LoopTime()
     asking = asyncio.ensure_future(provider.recall("anything", 5))
     await until(lambda: there.server.requests)
-    time.put_forward(200)
+    await clock.put_forward(400)
     with pytest.raises(HermesError, match=f"{there.name}: .*(took longer than|nothing for) 200 s"):
         await asking
+    await provider.close()
+
+
+async def test_an_answer_that_came_while_we_stood_still_came_in_time(there: Setting) -> None:
+    provider, clock = there.open(), LoopTime()
+    there.server.first_delay = 0.1
+    asking = asyncio.ensure_future(provider.recall("anything", 5))
+    await until(lambda: there.server.requests)
+    clock.stand_still(2 * PATIENCE)
+    assert await asking == ()
     await provider.close()
 
 

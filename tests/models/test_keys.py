@@ -370,14 +370,24 @@ async def test_a_command_that_prints_no_key_is_refused_without_quoting_it(
 async def test_a_command_that_takes_too_long_is_killed_with_what_it_started(
     world: World,
 ) -> None:
-    pid, time = world.home / "pid", LoopTime()
+    pid, clock = world.home / "pid", LoopTime()
     found = world.command(f"sleep 6000 & echo $! > {pid}; wait", limit=1000)
     asking = asyncio.create_task(found.credential())
     await until(lambda: pid.exists() and pid.read_text().strip())
-    time.put_forward(1000)
+    await clock.put_forward(2000)
     with pytest.raises(ModelError, match=r"no key in 1000 seconds"):
         await asking
     await gone(int(pid.read_text()))
+
+
+async def test_a_key_that_was_printed_while_we_stood_still_is_taken(world: World) -> None:
+    go, clock = world.home / "go", LoopTime()
+    found = world.command(f"touch {go}.begun; until [ -e {go} ]; do sleep 0.01; done; echo k")
+    asking = asyncio.create_task(found.credential())
+    await until((world.home / "go.begun").exists)
+    clock.stand_still(2 * PATIENCE)
+    go.touch()
+    assert (await asking).secret == "k"
 
 
 async def test_a_command_that_nobody_waits_for_is_killed(world: World) -> None:

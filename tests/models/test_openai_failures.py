@@ -32,7 +32,7 @@ async def failure(how: str | Raw, retry_after: float | str | None = None) -> Mod
         time, asking = LoopTime(), asyncio.create_task(chunks(model, request("go")))
         if how in HANGING:
             await until(lambda: server.requests)
-            time.put_forward(PATIENCE)
+            await time.put_forward(2 * PATIENCE)
         with pytest.raises(ModelError) as raised:
             await asking
         await model.close()

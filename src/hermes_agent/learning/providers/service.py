@@ -1,7 +1,7 @@
 """What every memory service needs: one way to ask it, bounded in time, and a rest for one that
 fails, so that a turn never waits twice for the same trouble."""
 
-import asyncio
+import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
 from hermes_agent.models.circuits import Circuit
 from hermes_agent.models.wires.http import Answer, Wire, shown
@@ -41,7 +42,8 @@ class Service:
         if not (key.isascii() and key.isprintable()):
             raise UsageError(f"the key of {name} has characters that no key has")
         self._name = name
-        self._wire = Wire(url, {"content-type": "application/json", **headers}, seconds)
+        # A whole call has its time; what it waits for inside has none of its own.
+        self._wire = Wire(url, {"content-type": "application/json", **headers}, math.inf)
         self._key = key
         self._seconds = seconds
         self._clock = clock
@@ -61,7 +63,7 @@ class Service:
             raise self._resting()
         probe = self._circuit.enter(self._clock())
         try:
-            async with asyncio.timeout(self._seconds):
+            async with awake(self._seconds):
                 yield
         except TimeoutError:
             said = f"{self.url} took longer than {self._seconds:g} s"

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.models.keys.checks import Learn, checked
@@ -162,7 +163,7 @@ async def run_program(
     try:
         # Shielded: a start that is cancelled half-way leaves a process that nobody can end.
         process = await asyncio.shield(starting)
-        async with asyncio.timeout(limit):
+        async with awake(limit):
             stdout, stderr = await process.communicate()
         ended = True
     except OSError as error:

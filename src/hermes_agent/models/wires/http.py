@@ -1,15 +1,15 @@
 """HTTP as every wire format uses it: one client, server-sent events, failures with a name."""
 
-import asyncio
 import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hermes_agent import __version__
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.shared import sensible_pause
 
@@ -27,9 +27,6 @@ KNOWN_CHARS = 8
 
 MOST_BYTES = 64_000_000
 """More than this is no answer of a model, whatever it is."""
-
-PARTS = 10
-"""In how many parts a short time is waited for."""
 
 
 _NOT_WANTED = ("httpx._main", "httpcore._async.http2", "httpcore._sync.http2")
@@ -249,21 +246,10 @@ def shown(body: bytes) -> str:
 async def within(seconds: float, pieces: AsyncIterator[bytes]) -> list[bytes]:
     """What still arrives in so many seconds; no failure, since nothing more is needed."""
     arrived: list[bytes] = []
-
-    async def read() -> None:
-        with suppress(ModelError):
+    try:
+        async with awake(seconds):
             async for piece in pieces:
                 arrived.append(piece)  # noqa: PERF401  what came before the trouble counts
-
-    reading = asyncio.ensure_future(read())
-    try:
-        # In parts: when this process stands still it is not the service that takes long, and what
-        # came meanwhile has yet to be read.
-        for _ in range(PARTS):
-            if reading in (await asyncio.wait({reading}, timeout=seconds / PARTS))[0]:
-                reading.result()
-                break
-    finally:
-        reading.cancel()
-        await asyncio.wait({reading})
+    except (TimeoutError, ModelError):
+        pass
     return arrived

@@ -1,0 +1,42 @@
+"""Only the time counts in which we are awake."""
+
+import asyncio
+import time
+
+import pytest
+
+from hermes_agent.core.awake import awake
+
+
+async def test_what_takes_longer_is_ended() -> None:
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        async with awake(0.2):
+            await asyncio.Event().wait()
+    assert time.monotonic() - began >= 0.2
+
+
+async def test_what_came_while_we_stood_still_came_in_time() -> None:
+    arrived = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.call_soon(time.sleep, 1.0)
+    async with awake(0.5):
+        await asyncio.sleep(0)
+        loop.call_soon(arrived.set)
+        await arrived.wait()
+        for _ in range(5):  # nor does what is done with it take long
+            await asyncio.sleep(0.001)
+
+
+async def test_nobody_is_ended_who_is_done() -> None:
+    async with awake(0.05):
+        pass
+    await asyncio.sleep(0.2)
+
+
+async def test_a_limit_inside_ends_what_is_inside_of_it_alone() -> None:
+    async with awake(1000):
+        with pytest.raises(TimeoutError):
+            async with awake(0.01):
+                await asyncio.Event().wait()
+        await asyncio.sleep(0)
