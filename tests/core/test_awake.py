@@ -24,14 +24,14 @@ async def test_what_came_while_we_stood_still_came_in_time() -> None:
         await asyncio.sleep(0)
         loop.call_soon(arrived.set)
         await arrived.wait()
-        for _ in range(5):  # nor does what is done with it take long
-            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # nor does what is done with it take long
+    assert arrived.is_set()
 
 
 async def test_nobody_is_ended_who_is_done() -> None:
     async with awake(0.05):
         pass
-    await asyncio.sleep(0.2)
+    assert await asyncio.sleep(0.2, "undisturbed") == "undisturbed"
 
 
 async def test_a_limit_inside_ends_what_is_inside_of_it_alone() -> None:
