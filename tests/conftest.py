@@ -1,13 +1,15 @@
 """What every test gets: no environment of the developer's, and a check of what it journalled."""
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.support.awake_loop import AwakeLoop
 from tests.support.prefix import check_prefixes
 
 # The same examples every time, so that a change is what turns a test red;
@@ -21,6 +23,11 @@ def pytest_configure() -> None:
     # Who is begun in the background does not hear of Ctrl-C, nor do its children; tests press it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """What has a time limit is not late because the machine stood still; tests let time pass."""
+    return {"awake": AwakeLoop}
 
 
 @pytest.fixture(scope="session", autouse=True)

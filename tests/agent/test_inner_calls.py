@@ -17,6 +17,7 @@ from hermes_agent.core.settings import LoopSettings, Settings
 from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.toolbox import load_tools
+from tests.support.awake_loop import stand_still
 from tests.support.patience import PATIENCE
 from tests.support.turns import Bench, bench
 
@@ -570,6 +571,29 @@ async def test_a_program_that_takes_another_way_does_nothing_more(tmp_path: Path
     assert finished[effect].text.startswith("[the runtime died while this program ran")
     assert f"{effect}.4" not in finished
     assert parked == []
+
+
+async def test_a_program_is_not_astray_because_all_of_us_stood_still(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    async def threads(context: ToolContext, plan: list[list[Step]]) -> ToolResult:
+        assert context.call is not None
+        second = asyncio.ensure_future(context.call("act", plan[0][1][1]))
+        await asyncio.sleep(0)
+        stand_still(60.0)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        first = await context.call("act", plan[0][0][1])
+        return ToolResult(f"{first.text}\n{(await second).text}")
+
+    plan = [[act("a"), act("b")]]
+    twin = Tool("program", threads, "Two at once", recover=_again, origin="builtin")
+    async with bench(tmp_path, scripted(plan), tools=[twin, acting(ran)]) as b:
+        await Died(b, plan).write((act("a"), "ended"))
+        await (await resume(b))
+        done = outer(b, await b.events(ev.CallFinished))
+    assert done.text == "it gave a\ndid b"
+    assert ran == ["b"]
 
 
 async def test_a_program_that_takes_another_way_may_still_look(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings import ApprovalSettings
 from tests.gateway.test_telling import asking, rule
+from tests.support.awake_loop import pass_time
 from tests.support.house import script, until
-from tests.support.moved_loop import move, run_moved
 from tests.support.moved_time import MovedTime
 from tests.support.pad import HELD, Room, room
 
@@ -101,18 +101,14 @@ async def test_a_group_in_which_an_owner_writes_is_asked(tmp_path: Path) -> None
         assert not any("touch" in one for one in r.texts("ops"))
 
 
-def test_a_job_that_nobody_answers_goes_on_without_it(tmp_path: Path) -> None:
-    run_moved(unanswered(tmp_path))
-
-
-async def unanswered(tmp_path: Path) -> None:
+async def test_a_job_that_nobody_answers_goes_on_without_it(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
     settings = ApprovalSettings(timeout_seconds=600.0)
     model = asking(tmp_path, {"say": "I did without"})
     async with room(tmp_path, model, channel={"home": "ops"}, approvals=settings) as r:
         run = await begun(r)
         await r.hears("touch made", "ops")
-        move(600.0)
+        await pass_time(600.0)
         assert (await in_state(r, run, "done")).output == "I did without"
         await r.hears("Nobody answered in time", "ops")
 

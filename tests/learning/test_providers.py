@@ -12,10 +12,11 @@ from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings import MemorySettings
 from hermes_agent.learning.providers import FENCED_CHARS, Provider, fenced, open_provider
 from tests.support import fake_honcho, fake_mem0
+from tests.support.awake_loop import pass_time, stand_still
 from tests.support.fake_honcho import FakeHoncho
 from tests.support.fake_mem0 import FakeMem0
 from tests.support.model_server import Raw
-from tests.support.moved_time import LoopTime, until
+from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 
 JSON = {"content-type": "application/json"}
@@ -135,21 +136,21 @@ async def test_a_wrong_key_is_said_and_never_shown(there: Setting) -> None:
 @pytest.mark.parametrize("trouble", [HANGS, SILENT], ids=["half an answer", "no answer"])
 async def test_a_slow_service_is_given_up_after_its_time(there: Setting, trouble: Raw) -> None:
     there.server.answer_next(trouble)
-    provider, clock = there.open(seconds=200), LoopTime()
+    provider = there.open(seconds=200)
     asking = asyncio.ensure_future(provider.recall("anything", 5))
     await until(lambda: there.server.requests)
-    await clock.put_forward(400)
+    await pass_time(400)
     with pytest.raises(HermesError, match=f"{there.name}: .*(took longer than|nothing for) 200 s"):
         await asking
     await provider.close()
 
 
 async def test_an_answer_that_came_while_we_stood_still_came_in_time(there: Setting) -> None:
-    provider, clock = there.open(), LoopTime()
+    provider = there.open()
     there.server.first_delay = 0.1
     asking = asyncio.ensure_future(provider.recall("anything", 5))
     await until(lambda: there.server.requests)
-    clock.stand_still(2 * PATIENCE)
+    stand_still(2 * PATIENCE)
     assert await asking == ()
     await provider.close()
 

@@ -23,7 +23,8 @@ from hermes_agent.models.keys.sources import Source, described, sources
 from hermes_agent.models.keys.tokens import Token, keep_token
 from hermes_agent.models.speaking import Credential
 from hermes_agent.policy.secrets import Secrets, parse
-from tests.support.moved_time import LoopTime, until
+from tests.support.awake_loop import pass_time, stand_still
+from tests.support.moved_time import until
 from tests.support.patience import PATIENCE
 
 SERVICE = Service(key_variables=("TEST_API_KEY", "TEST_KEY"))
@@ -370,22 +371,22 @@ async def test_a_command_that_prints_no_key_is_refused_without_quoting_it(
 async def test_a_command_that_takes_too_long_is_killed_with_what_it_started(
     world: World,
 ) -> None:
-    pid, clock = world.home / "pid", LoopTime()
+    pid = world.home / "pid"
     found = world.command(f"sleep 6000 & echo $! > {pid}; wait", limit=1000)
     asking = asyncio.create_task(found.credential())
     await until(lambda: pid.exists() and pid.read_text().strip())
-    await clock.put_forward(2000)
+    await pass_time(2000)
     with pytest.raises(ModelError, match=r"no key in 1000 seconds"):
         await asking
     await gone(int(pid.read_text()))
 
 
 async def test_a_key_that_was_printed_while_we_stood_still_is_taken(world: World) -> None:
-    go, clock = world.home / "go", LoopTime()
+    go = world.home / "go"
     found = world.command(f"touch {go}.begun; until [ -e {go} ]; do sleep 0.01; done; echo k")
     asking = asyncio.create_task(found.credential())
     await until((world.home / "go.begun").exists)
-    clock.stand_still(2 * PATIENCE)
+    stand_still(2 * PATIENCE)
     go.touch()
     assert (await asking).secret == "k"
 

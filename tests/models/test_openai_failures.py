@@ -9,8 +9,9 @@ import pytest
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Reply
 from tests.models.helpers import KEY, chat, chunks, reply, request
+from tests.support.awake_loop import pass_time
 from tests.support.model_server import Raw
-from tests.support.moved_time import LoopTime, until
+from tests.support.moved_time import until
 from tests.support.openai_server import FAILURES, OpenAIServer, text_chunk
 from tests.support.patience import PATIENCE
 
@@ -29,10 +30,10 @@ async def failure(how: str | Raw, retry_after: float | str | None = None) -> Mod
     async with OpenAIServer() as server:
         server.fail_next(how, retry_after=retry_after)
         model = chat(server.url, silence=PATIENCE)
-        time, asking = LoopTime(), asyncio.create_task(chunks(model, request("go")))
+        asking = asyncio.create_task(chunks(model, request("go")))
         if how in HANGING:
             await until(lambda: server.requests)
-            await time.put_forward(2 * PATIENCE)
+            await pass_time(2 * PATIENCE)
         with pytest.raises(ModelError) as raised:
             await asking
         await model.close()

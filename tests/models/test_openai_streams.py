@@ -1,7 +1,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +22,7 @@ from hermes_agent.core.messages import (
 from hermes_agent.core.services import Quirk, Service
 from hermes_agent.models.wires.listening import TAIL_SECONDS
 from tests.models.helpers import chat, chunks, endpoint, reply, request, speaking
+from tests.support.awake_loop import stand_still
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import OpenAIServer, chunk, text_chunk
 from tests.support.patience import PATIENCE
@@ -62,15 +62,15 @@ async def test_a_token_count_that_came_while_we_stood_still_is_read() -> None:
         yield event({"choices": [], "usage": USAGE})
         yield DONE
 
-    def stand_still() -> None:
+    def standing_still() -> None:
         stands_still.set()
-        time.sleep(TAIL_SECONDS + 0.5)
+        stand_still(TAIL_SECONDS + 0.5)
 
     async with OpenAIServer([Raw(pieces())], in_order=True) as server:  # type: ignore[arg-type]
         model = chat(server.url)
         stream = model.stream(request("go"))
         assert await anext(stream) == Delta("whole")
-        asyncio.get_running_loop().call_later(0.05, stand_still)
+        asyncio.get_running_loop().call_later(0.05, standing_still)
         last = await anext(stream)
         await model.close()
     assert isinstance(last, Reply)

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings import WatchSettings
 from hermes_agent.core.skills import Check, Expect
+from hermes_agent.runtime.check_runner import CheckRunner
 from hermes_agent.runtime.door import MOST_AT_ONCE, Visitor
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
@@ -77,6 +79,22 @@ async def test_a_check_comes_to_something_whatever_happens(
         assert outcome.refused is ("gate" in said or "terminal" in said)
         left = here.runtime.home.terminals
         assert not left.exists() or list(left.glob("check-*")) == []
+
+
+async def test_no_terminal_is_blamed_for_a_time_in_which_everything_stood_still(
+    tmp_path: Path,
+) -> None:
+    class Hasty(CheckRunner):
+        enter_seconds = 1.0
+
+    begun = tmp_path / "begun"
+    async with house(tmp_path, policy="sandbox") as here:
+        what = check(f"touch {begun}; echo fine", timeout=2.0)
+        running = asyncio.create_task(Hasty(here.runtime).run(what))
+        await until(lambda: asyncio.to_thread(begun.exists))
+        time.sleep(4.0)  # noqa: ASYNC251  # everything stands still
+        outcome = await running
+    assert (outcome.ok, outcome.detail) == (True, "")
 
 
 async def test_a_check_has_a_shell_of_its_own_each_time(tmp_path: Path) -> None:

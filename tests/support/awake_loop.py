@@ -6,7 +6,7 @@ answered. That a limit is over when both wake says nothing about the code that h
 import asyncio
 import selectors
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 BREATH = 0.05
@@ -36,9 +36,6 @@ class AwakeLoop(asyncio.SelectorEventLoop):
 
     def move(self, seconds: float) -> None:
         self._now += seconds
-
-
-FACTORIES: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {"awake": AwakeLoop}
 
 
 async def pass_time(seconds: float) -> None:

@@ -41,26 +41,6 @@ class MovedTime:
         self.now = end
 
 
-class LoopTime:
-    """The running loop's own clock, which can be put forward: a limit is over though nobody has
-    waited for it, and not before what it bounds has begun."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._real, self._ahead = self._loop.time, 0.0
-        self._loop.time = lambda: self._real() + self._ahead  # type: ignore[method-assign]
-
-    def stand_still(self, seconds: float) -> None:
-        """So much is over at once, in which nobody on the loop did anything."""
-        self._ahead += seconds
-
-    async def put_forward(self, seconds: float) -> None:
-        """Little by little, so that those count it, too, who do not count standing still."""
-        for _ in range(1_000):
-            self._ahead += seconds / 1_000
-            await asyncio.sleep(0)
-
-
 async def settled() -> None:
     """Whoever can go on without waiting for the world has done so."""
     for _ in range(20):

@@ -14,8 +14,7 @@ from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals.far import FarTerminal
 from hermes_agent.terminals.spool import Spool
 from hermes_agent.terminals.transport import Channel, Done
-from tests.support.moved_loop import move, run_moved
-from tests.support.moved_time import settled
+from tests.support.awake_loop import pass_time
 from tests.support.terminals import FarPlace, Shell, lives, until
 from tests.support.transports import SubprocessTransport
 
@@ -216,27 +215,23 @@ async def test_the_time_of_a_command_does_not_begin_before_it_is_taken(
     assert state.seconds >= 0.5
 
 
-def test_a_cancelled_command_is_stopped_though_the_place_takes_long_to_answer(
+async def test_a_cancelled_command_is_stopped_though_the_place_takes_long_to_answer(
     tmp_path: Path,
 ) -> None:
-    async def main() -> None:
-        place = Place(tmp_path, TerminalSettings())
-        terminal = place.open()
-        command = Command("a-1", "echo > begun; sleep 300", 600)
-        running = asyncio.create_task(terminal.run(command))
-        await until((tmp_path / "work" / "begun").exists)
-        place.ways[0].clear.clear()
-        running.cancel()
-        await until(lambda: place.ways[0].held > 0)
-        move(60.0)
-        await settled()
-        place.ways[0].clear.set()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert (await terminal.follow(command.id)).state == "stopped"
-        await place.destroy()
-
-    run_moved(main())
+    place = Place(tmp_path, TerminalSettings())
+    terminal = place.open()
+    command = Command("a-1", "echo > begun; sleep 300", 600)
+    running = asyncio.create_task(terminal.run(command))
+    await until((tmp_path / "work" / "begun").exists)
+    place.ways[0].clear.clear()
+    running.cancel()
+    await until(lambda: place.ways[0].held > 0)
+    await pass_time(20.0)
+    place.ways[0].clear.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await terminal.follow(command.id)).state == "stopped"
+    await place.destroy()
 
 
 async def test_following_goes_on_when_the_way_was_cut(

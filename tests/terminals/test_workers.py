@@ -15,8 +15,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.tools import ToolResult
-from tests.support.moved_loop import move, run_moved
-from tests.support.moved_time import settled
+from tests.support.awake_loop import pass_time
 from tests.support.sandboxes import Kind, marked
 from tests.support.terminals import until
 from tests.support.workshops import SMALL, Shop
@@ -164,17 +163,13 @@ async def test_more_calls_than_may_be_are_refused(shop: Shop) -> None:
     assert worked.trouble.startswith("it made more than 5 calls\nTraceback")
 
 
-def test_time_in_which_a_program_waits_for_tools_does_not_count(shop: Shop) -> None:
+async def test_time_in_which_a_program_waits_for_tools_does_not_count(shop: Shop) -> None:
     async def call(tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-        move(SMALL.seconds + 1)
-        await settled()
+        await pass_time(SMALL.seconds + 1)
         return ToolResult("done")
 
-    async def main() -> None:
-        worked = await shop.run("print(terminal())", call=call)
-        assert (worked.output, worked.limit) == ("done\n", "")
-
-    run_moved(main())
+    worked = await shop.run("print(terminal())", call=call)
+    assert (worked.output, worked.limit) == ("done\n", "")
 
 
 async def test_a_function_of_the_program_is_called_and_gives_its_value(either: Shop) -> None:

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 
 from hermes_agent.agent.fold import Conversation, OpenCall
+from hermes_agent.core.awake import awake
 from hermes_agent.core.messages import ToolCall
 
 CALL_BYTES = 1_000_000
@@ -66,7 +67,7 @@ class Program:
         while self._earlier - self._claimed and not self.astray:
             self._moved.clear()
             try:
-                async with asyncio.timeout(self._patience):
+                async with awake(self._patience):
                     await self._moved.wait()
             except TimeoutError:
                 self.astray = True

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Reach
 from hermes_agent.policy.addresses import plain
@@ -147,7 +148,7 @@ class GuardingProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name = plain(host)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with awake(PATIENCE):
                 addresses = await checked(host, self._may, self._resolver)
         except TimeoutError:
             raise self._fail(
@@ -161,7 +162,7 @@ class GuardingProxy:
         why = "it has no address"
         for address in addresses:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with awake(PATIENCE):
                     made = await asyncio.open_connection(address, port, limit=HEAD_BYTES)
             except TimeoutError:
                 why = "it does not answer"

@@ -7,6 +7,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import WatchedCheck
@@ -29,6 +30,8 @@ LEFT = "check-*"
 
 
 class CheckRunner:
+    enter_seconds = ENTER_SECONDS
+
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self._mine: set[str] = set()
@@ -40,14 +43,15 @@ class CheckRunner:
         whose it is, where no person has written it down."""
         check = watched.check
         timeout = check.timeout or TIMEOUT
+        limit = timeout + self.enter_seconds
         began = time.monotonic()
         try:
-            async with asyncio.timeout(timeout + ENTER_SECONDS):
+            async with awake(limit):
                 by = actor or Actor("job", watched.name, "watch")
                 outcome = await self._apart(watched, policy, timeout, by)
         except TimeoutError:
             place = watched.terminal or self._runtime.settings.terminal.default
-            what = f"the terminal {place!r} did not answer within {timeout + ENTER_SECONDS:g} s"
+            what = f"the terminal {place!r} did not answer within {limit:g} s"
             outcome = Outcome(False, what, refused=True)
         except HermesError as error:
             hint = f" ({error.hint})" if error.hint else ""

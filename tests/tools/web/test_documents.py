@@ -17,6 +17,7 @@ from hermes_agent.tools.web import documents, read_office, read_pdf
 from hermes_agent.tools.web.apart import extract_apart
 from hermes_agent.tools.web.documents import extract, library
 from hermes_agent.tools.web.kinds import kind_of
+from tests.support.awake_loop import stand_still
 from tests.support.web_server import pdf
 
 ARTICLE = """<html><head><title>Tides</title><script>evil()</script></head><body>
@@ -341,6 +342,13 @@ async def test_reading_that_is_cancelled_leaves_no_process() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert readers() == []
+
+
+async def test_a_reader_is_not_slow_because_we_stood_still() -> None:
+    reading = asyncio.create_task(extract_apart(pdf("a"), "", "x.pdf"))
+    await started()
+    stand_still(31.0)
+    assert "a" in (await reading).text
 
 
 async def test_a_document_that_breaks_its_reader_breaks_nothing_else() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Proxy, Reach
 from hermes_agent.core.settings import BrowserSettings
@@ -304,7 +305,7 @@ async def launch(
     browser = Browser(wire, proxy, reaches, Downloads(folder), scratch)
     own = isinstance(wire, PipeWire)
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with awake(START_SECONDS):
             await browser.begin(own=own, local=own or is_local(settings.address))
     except (TimeoutError, ToolError, Refused, SessionLost) as error:
         why = str(error) or type(error).__name__

@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import Retry, ToolError
 from hermes_agent.tools.web.documents import Extracted, declared, extract
 from hermes_agent.tools.web.kinds import HEAD, kind_of
@@ -49,7 +50,7 @@ async def extract_apart(data: bytes, type: str, name: str, seconds: float = SECO
         env={name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)},
     )  # fmt: skip
     try:
-        async with asyncio.timeout(seconds):
+        async with awake(seconds):
             said, _ = await process.communicate(order + b"\n" + data)
     except TimeoutError:
         raise ToolError(
