@@ -45,10 +45,10 @@ def test_an_effect_that_is_refused_does_not_run(house: House) -> None:
 ANSWERING = """
 import sys
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.pick import settle
+from hermes_agent.cli.follow import reach
 
 api = Api()
-settle(api, lambda: api.post(sys.argv[1], {"answer": "yes"}))
+reach(api, lambda: api.post(sys.argv[1], {"answer": "yes"}))
 """
 
 

@@ -21,6 +21,7 @@ from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.runtime.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
+from tests.support.house import house, until
 from tests.support.patience import PATIENCE
 
 
@@ -129,6 +130,20 @@ async def test_a_session_whose_policy_is_gone_fails_and_says_so(tmp_path: Path) 
         await runtime.stop()
     assert isinstance(end, ev.TurnFinished)
     assert (end.reason, end.error) == ("failed", "no policy called 'of-yesterday'")
+
+
+async def test_an_answer_to_a_turn_that_is_being_taken_up_is_heard(tmp_path: Path) -> None:
+    write = {"tool": "terminal", "with": {"command": "echo done > made"}}
+    model = script(tmp_path, {"calls": [write]}, {"say": "ok"})
+    async with house(tmp_path) as h:
+        session = await h.open(model, policy="careful")
+        await h.send(session, "go", interactive=True)
+        await until(h.runtime.store.questions)
+        (question,) = await h.runtime.store.questions()
+    async with house(tmp_path) as h:
+        await h.runtime.answer(question.id, "yes", "ada")
+        await h.idle(session)
+    assert (tmp_path / "work" / "made").read_text() == "done\n"
 
 
 async def test_a_message_to_a_session_that_is_being_deleted_is_refused(tmp_path: Path) -> None:

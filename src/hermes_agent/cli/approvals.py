@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.pick import myself, pick, settle
+from hermes_agent.cli.follow import reach
+from hermes_agent.cli.pick import myself, pick
 from hermes_agent.cli.show import question_lines
 from hermes_agent.cli.words import print_json, span
 
@@ -54,7 +55,7 @@ def answer_question(api: Api, beginning: str, answer: str, name: str = "") -> di
     if question["purpose"] != "question":
         answer = SHORT.get(answer.lower(), answer.lower())
     body: dict[str, object] = {"answer": answer, "by": name or myself()}
-    told: dict[str, Any] = settle(
+    told: dict[str, Any] = reach(
         api, lambda: api.post(f"/v1/questions/{quote(question['id'], safe='')}", body)
     )
     return told

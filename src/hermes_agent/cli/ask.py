@@ -154,7 +154,8 @@ def _tell_state(state: str, printer: Printer) -> None:
 
 def answering(api: "Api", events: "Stream") -> Callable[[Event], None]:
     """Put questions on the terminal and pass the answers on."""
-    from hermes_agent.cli.pick import myself, settle
+    from hermes_agent.cli.follow import reach
+    from hermes_agent.cli.pick import myself
     from hermes_agent.cli.prompt import put_question
 
     def answer(question: Event) -> None:
@@ -162,7 +163,7 @@ def answering(api: "Api", events: "Stream") -> Callable[[Event], None]:
         if chosen is not None:
             with suppress(NotFound):  # somebody or the clock was quicker, and the turn goes on
                 body: dict[str, object] = {"answer": chosen, "by": myself()}
-                settle(api, lambda: api.post(f"/v1/questions/{question['id']}", body))
+                reach(api, lambda: api.post(f"/v1/questions/{question['id']}", body))
 
     return answer
 

@@ -22,7 +22,6 @@ from hermes_agent.cli.client import Api, session_path
 from hermes_agent.cli.follow import Following, reach
 from hermes_agent.cli.mcp_serve_calls import Call, McpContext, whose
 from hermes_agent.cli.mcp_serve_words import answer_of, form, steps_said, turn_told
-from hermes_agent.cli.pick import settle
 from hermes_agent.cli.show import one_line
 from hermes_agent.core.errors import HermesError, NotFound
 
@@ -225,7 +224,7 @@ async def answer(api: Api, question: Event, said: ElicitResult, by: str) -> str:
     body: dict[str, object] = {"answer": answer_of(question, said), "by": by}
     path = f"/v1/questions/{quote(question['id'], safe='')}"
     try:
-        await run_sync(settle, api, lambda: api.post(path, body))
+        await run_sync(reach, api, lambda: api.post(path, body))
     except NotFound:
         return ""  # somebody or the clock was quicker, and the turn goes on
     except HermesError as error:

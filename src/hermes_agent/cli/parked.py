@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api
-from hermes_agent.cli.pick import pick, settle
+from hermes_agent.cli.follow import reach
+from hermes_agent.cli.pick import pick
 from hermes_agent.cli.show import one_line
 from hermes_agent.cli.status import parked_run
 from hermes_agent.cli.words import ago, print_json, table
@@ -64,7 +65,7 @@ def _runs(api: Api) -> list[dict[str, Any]]:
 def decide(api: Api, beginning: str, decision: str) -> dict[str, Any]:
     effect = pick(api.get("/v1/parked"), "effect", beginning, "parked effect")["effect"]
     body: dict[str, object] = {"decision": decision}
-    told: dict[str, Any] = settle(
+    told: dict[str, Any] = reach(
         api, lambda: api.post(f"/v1/parked/{quote(effect, safe='')}", body)
     )
     return told

@@ -1,15 +1,10 @@
-"""Finding what a person means by the beginning of an id, and acting on it."""
+"""Finding what a person means by the beginning of an id."""
 
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hermes_agent.cli.client import Api
 from hermes_agent.core.errors import NotFound
-
-TRIES = 30
-PAUSE = 0.1
 
 
 def myself() -> str:
@@ -35,16 +30,3 @@ def pick(rows: Sequence[dict[str, Any]], key: str, beginning: str, what: str) ->
         several = ", ".join(row[key] for row in fitting[:4])
         raise NotFound(f"{beginning!r} begins several", f"write more of it: {several}")
     raise NotFound(f"no {what} {beginning!r}", f"`hermes {command}` lists them")
-
-
-def settle(api: Api, act: Callable[[], Any]) -> Any:
-    """A runtime that is just being started lists what it has not taken up yet: give it a moment
-    once it answers. One that died is started again, however long that takes."""
-    from hermes_agent.cli.follow import reach
-
-    for _ in range(TRIES):
-        try:
-            return reach(api, act)
-        except NotFound:
-            time.sleep(PAUSE)
-    return reach(api, act)

@@ -259,7 +259,7 @@ class Desk:
         return self._doors.setdefault(session.id, asyncio.Lock())
 
     async def _add_to_turn(self, session: Session, events: Sequence[ev.Event]) -> bool:
-        worker = await self._worker_of(session)
+        worker = await self._worker_of(session.id)
         try:
             if worker is not None:
                 await worker.add(*events)
@@ -267,45 +267,53 @@ class Desk:
             return False  # it has just ended
         return worker is not None
 
-    async def _worker_of(self, session: Session) -> TurnWorker | None:
-        while session.id in self._tasks and session.id not in self._workers:
+    async def _worker_of(self, session: str) -> TurnWorker | None:
+        while session in self._tasks and session not in self._workers:
             await asyncio.sleep(0.001)  # it is just beginning
-        return self._workers.get(session.id)
+        return self._workers.get(session)
 
     async def interrupt(self, session: Session, by: str) -> bool:
         """Stop the session's turn at once; False when it has none. Written down before this
         returns: a runtime that dies now does not forget it."""
         if session.id not in self._tasks:
             await self.continue_turn(session)
-        worker = await self._worker_of(session)
+        worker = await self._worker_of(session.id)
         return worker is not None and await worker.interrupt(by)
 
     async def answer(
         self, id: str, answer: str, by: str, adopt: Adopt, names: Sequence[str] = ()
     ) -> None:
         """`names` are those that rules may know whoever answers by, beside `by`."""
-        for worker in self._workers.values():
-            if id in worker.talk.questions:
-                return await worker.people.answer(id, answer, by, adopt, names)
+        asking = next((one.session for one in await self._store.questions() if one.id == id), "")
+        worker = await self._worker_of(asking)
+        if worker is not None and id in worker.talk.questions:
+            return await worker.people.answer(id, answer, by, adopt, names)
         raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
 
     async def decide(self, effect: str, decision: str, by: str) -> None:
-        for worker in self._workers.values():
-            if any(call.effect == effect and call.parked for call in worker.talk.every):
-                return await worker.people.decide(effect, decision, by)
-        return await self._decide_for_absent(effect, decision, by)
+        parked = await self._store.parked()
+        at = next((one.session for one in parked if one.effect == effect), "")
+        worker = await self._worker_of(at)
+        if worker is None:
+            return await self._decide_for_absent(at, effect, decision, by)
+        if any(call.effect == effect and call.parked for call in worker.talk.every):
+            return await worker.people.decide(effect, decision, by)
+        raise _no_parked(effect)
 
-    async def _decide_for_absent(self, effect: str, decision: str, by: str) -> None:
+    async def _decide_for_absent(self, at: str, effect: str, decision: str, by: str) -> None:
         """Write the decision down; whoever works on the turn acts on it: a program when it comes
         back, or we, where what was missing is there again."""
-        parked = next((one for one in await self._store.parked() if one.effect == effect), None)
-        turn = await self._store.unfinished_turn(parked.session) if parked else None
-        if parked is None or turn is None or parked.session in self._tasks:
-            raise NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
+        turn = await self._store.unfinished_turn(at) if at else None
+        if turn is None or at in self._tasks:
+            raise _no_parked(effect)
         await self._store.append(turn, ev.ParkDecided(effect, as_decision(decision), by))
-        session = await self._store.session(parked.session)
+        session = await self._store.session(at)
         if self._is_ours(session):
             await self.continue_turn(session)
+
+
+def _no_parked(effect: str) -> NotFound:
+    return NotFound(f"no parked effect {effect!r}", "`hermes parked` lists them")
 
 
 @contextmanager
