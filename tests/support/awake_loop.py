@@ -38,11 +38,11 @@ class AwakeLoop(asyncio.SelectorEventLoop):
         self._now += seconds
 
 
-async def pass_time(seconds: float) -> None:
+async def pass_time(seconds: float, steps: int = STEPS) -> None:
     """So much time passes for whoever waits on the running loop, little by little, so that those
     count it, too, who do not count standing still."""
-    for _ in range(STEPS):
-        _running().move(seconds / STEPS)
+    for _ in range(steps):
+        _running().move(seconds / steps)
         await asyncio.sleep(0)
 
 
