@@ -168,6 +168,40 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
     end_keepers(home)
 
 
+CALLING = """
+import subprocess, sys
+from hermes_agent.cli.client import Absent, Api
+
+api = Api()
+message = {"text": "hi", "model": "scripted/demo", "workspace": sys.argv[1]}
+
+def stop():
+    subprocess.run([sys.executable, "-m", "hermes_agent", "down"], check=True, capture_output=True)
+
+for act in (lambda: api.get("/v1/sessions"), lambda: api.post("/v1/messages", message)):
+    api.ensure()
+    stop()
+    act()
+    stop()
+    try:
+        act()
+    except Absent:
+        print("absent")
+"""
+
+
+def test_one_that_falls_asleep_before_the_first_request_is_started_again(tmp_path: Path) -> None:
+    """Who stops it later means it."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALLING, str(tmp_path)],
+        env={**os.environ, "HERMES_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout) == (0, "absent\nabsent\n"), done.stderr
+
+
 def begin_message(slow: socket.socket, home: Path) -> bytes:
     """Hand in the first part of a message; the rest of it."""
     body = json.dumps({"text": "hello", "workspace": str(home.parent)}).encode()

@@ -33,6 +33,10 @@ class Gone(HermesError):
     """The runtime is not there, or went away in the middle."""
 
 
+class Absent(Gone):
+    """It is not there: nothing has got to it."""
+
+
 ERRORS: dict[int, type[HermesError]] = {
     400: UsageError,
     404: NotFound,
@@ -65,6 +69,8 @@ class Api:
     def __init__(self, home: str | None = None, *, timeout: float | None = None) -> None:
         self.home = home or find_home(os.environ)
         self._timeout = timeout
+        self._found = False
+        """Whether it was there just now, and nothing was asked of it since."""
 
     def get(self, path: str, **query: object) -> Any:
         return self._call("GET", path, query=query)
@@ -103,16 +109,17 @@ class Api:
 
     def is_up(self) -> bool:
         try:
-            self.get("/v1/status")
+            self._ask("GET", "/v1/status")
         except Gone:
             return False
         return True
 
     def ensure(self) -> None:
-        """Start the runtime when it is not there, and wait until it answers."""
-        if any(os.path.exists(path) for path in socket_paths(self.home)) and self.is_up():
-            return
-        start_runtime(self)
+        """Start the runtime when it is not there, and wait until it answers. It may fall asleep
+        before the next request, which then starts it again."""
+        if not any(map(os.path.exists, socket_paths(self.home))) or not self.is_up():
+            start_runtime(self)
+        self._found = True
 
     def _call(
         self,
@@ -122,9 +129,19 @@ class Api:
         query: dict[str, object] | None = None,
     ) -> Any:
         sent = None if body is None else _encoded(body)
+        target, found, self._found = _target(path, query or {}), self._found, False
+        try:
+            return self._ask(method, target, sent)
+        except Gone as gone:
+            if not found or not (method == "GET" or isinstance(gone, Absent)):
+                raise
+        start_runtime(self)
+        return self._ask(method, target, sent)
+
+    def _ask(self, method: str, target: str, sent: bytes | None = None) -> Any:
         connection = self._connect(self._timeout)
         try:
-            status = connection.ask(method, _target(path, query or {}), sent)
+            status = connection.ask(method, target, sent)
             answer = connection.read()
         except OSError as error:
             raise Gone(f"the connection to the runtime broke: {error}") from None
@@ -145,7 +162,7 @@ class Api:
                 continue
             except OSError as error:
                 raise Gone(f"cannot reach the runtime at {path}: {error}") from None
-        raise Gone(f"no runtime owns {self.home}", "`hermes up` starts it")
+        raise Absent(f"no runtime owns {self.home}", "`hermes up` starts it")
 
 
 def _target(path: str, query: dict[str, object]) -> str:
