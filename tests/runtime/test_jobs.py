@@ -347,7 +347,7 @@ async def test_an_effect_of_which_nobody_knows_makes_its_run_wait(tmp_path: Path
 
     model = script(tmp_path, "pays", {"calls": [{"tool": "pay", "with": {}}]}, {"say": "paid"})
     async with workplace(tmp_path, model, tools=(Tool("pay", pay, "Pay"),)) as place:
-        job = await place.add(name="rent", timeout=100.0)
+        job = await place.add("every 30d", name="rent", timeout=100.0)
         run = await place.by_hand(job)
         assert (run.state, run.told) == ("parked", ("parked",))
         assert run.error == "the outcome of pay is unknown: `hermes parked` lists them"
