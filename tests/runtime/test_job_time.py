@@ -1,15 +1,15 @@
 """How long a run may take, by a clock that nobody sets; and what ends it early."""
 
-import time
 from pathlib import Path
 
 from hermes_agent.core.errors import OutcomeUnknown
-from hermes_agent.core.jobs import Run
+from hermes_agent.core.jobs import JobSpec, Run, Schedule
 from hermes_agent.core.records import Inbound
 from hermes_agent.core.tools import Tool
 from tests.runtime.test_jobs import begun, says, waits
+from tests.store.helpers import opened
 from tests.support.house import script, until
-from tests.support.jobs import DAY, HOUR, Clock, Workplace, workplace
+from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
 
 
 async def alive(log: Path) -> int:
@@ -118,13 +118,18 @@ async def test_a_job_that_was_removed_while_nobody_was_there_is_not_gone_on_with
 
 
 async def test_what_waits_for_a_decision_ends_with_its_job(tmp_path: Path) -> None:
-    async with workplace(tmp_path) as place:
-        job = await place.add(script="true", script_only=True)
-        asked = await place.jobs.ask(job.id, time.time())
-        await place.jobs.claim(asked.id, time.time())
-        await place.jobs.change_run(
+    async with opened(
+        tmp_path / "home", clock=Clock()
+    ) as store:  # while no runtime looks for what is due
+        every = Schedule("every", "every 1h", seconds=HOUR, start=MONDAY)
+        spec = JobSpec("", script="true", script_only=True)
+        job = await store.jobs.add(spec, every, "test", "", MONDAY + HOUR)
+        asked = await store.jobs.ask(job.id, MONDAY)
+        await store.jobs.claim(asked.id, MONDAY)
+        await store.jobs.change_run(
             asked.id, frozenset({"claimed"}), state="parked", error="nobody can tell"
         )
+    async with workplace(tmp_path) as place:
         await place.runtime.jobs.desk.remove(job.id)
         run = await place.jobs.run(asked.id)
         assert (run.state, run.error) == (

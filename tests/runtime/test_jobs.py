@@ -309,7 +309,8 @@ async def test_trouble_is_told_elsewhere_when_its_place_is_gone(tmp_path: Path) 
 
 
 async def test_a_job_that_missed_much_hides_no_other(tmp_path: Path) -> None:
-    async with workplace(tmp_path, says(tmp_path, *["well"] * 9)) as place:
+    settings = JobSettings(zone="UTC", keep=2_000)
+    async with workplace(tmp_path, says(tmp_path, *["well"] * 9), jobs=settings) as place:
         await place.add("0 3 * * *", name="backup", catch_up="none", prompt="save")
         await place.add("* * * * *", name="often", catch_up="none", prompt="look")
         await place.pass_time(DAY - 60)
@@ -435,7 +436,7 @@ async def test_a_skill_of_a_job_is_open_in_its_turn(tmp_path: Path) -> None:
 async def test_a_removed_job_stays_removed_though_its_run_ends_later(tmp_path: Path) -> None:
     model, go = waits(tmp_path)
     async with workplace(tmp_path, model) as place:
-        job = await place.add("every 1h", name="rounds")
+        job = await place.add("every 1h", name="rounds", timeout=DAY)
         await place.pass_time(HOUR)
         (run,) = await begun(place)
         await place.pass_time(HOUR)
