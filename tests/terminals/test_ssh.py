@@ -1,10 +1,11 @@
 """The way by SSH: who is trusted, what is said when it cannot be gone, and what a cut leaves."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,8 @@ from hermes_agent.core.places import SshPlace
 from hermes_agent.core.protocols import Command
 from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.terminals.kinds import open_terminal
-from hermes_agent.terminals.ssh import SshTransport, check
+from hermes_agent.terminals.ssh import CONNECT_SECONDS, SshTransport, check
+from tests.support.awake_loop import pass_time, stand_still
 from tests.support.sshd import Sshd, shared, ssh_far_place
 from tests.support.terminals import Shell, until
 
@@ -118,6 +120,63 @@ async def test_what_is_wrong_is_a_sentence(
     server: Sshd, fields: dict[str, object], message: str
 ) -> None:
     assert message in (await refused(replace(server.place(), **fields))).message
+
+
+@contextlib.asynccontextmanager
+async def before(server: Sshd, meet: Callable[[], Awaitable[None]]) -> AsyncIterator[SshPlace]:
+    """The server behind somebody whom everybody meets first."""
+    serving: set[asyncio.Task[None]] = set()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        serving.add(task)
+        await meet()
+        inward, outward = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(carry(reader, outward), carry(inward, writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        known = server.known_hosts.with_name(f"known_hosts.{port}")
+        known.write_text(server.known_hosts.read_text().replace(f":{server.port} ", f":{port} "))
+        yield replace(server.place(), port=port, known_hosts=str(known))
+    await asyncio.gather(*serving)
+
+
+async def test_a_machine_is_not_called_away_for_the_time_in_which_we_stood_still(
+    server: Sshd,
+) -> None:
+    async def meet() -> None:
+        stand_still(2 * CONNECT_SECONDS)
+
+    async with before(server, meet) as place:
+        way = SshTransport(place, {})
+        await way.ready()
+        assert (await way.call(["echo", "hi"])).stdout == b"hi\n"
+        await way.close()
+
+
+async def test_a_machine_that_takes_a_connection_and_says_nothing_is_given_up(
+    server: Sshd,
+) -> None:
+    met = asyncio.Event()
+
+    async def meet() -> None:
+        met.set()
+        await pass_time(CONNECT_SECONDS + 1)
+
+    async with before(server, meet) as place:
+        assert "cannot be reached: no answer" in (await refused(place)).message
+    assert met.is_set()
 
 
 async def test_hosts_and_jumps_of_the_ssh_config_are_used(server: Sshd, tmp_path: Path) -> None:

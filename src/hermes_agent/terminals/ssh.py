@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import SshPlace
 from hermes_agent.terminals.transport import Channel, Done
@@ -131,8 +132,8 @@ class SshTransport:
         config = Path(place.config).expanduser() if place.config else self._home / ".ssh/config"
         given: dict[str, object] = {
             "config": [str(config)] if config.is_file() else None,
-            "connect_timeout": CONNECT_SECONDS,
-            "login_timeout": CONNECT_SECONDS,
+            "connect_timeout": 0,  # see `_connect`: its clock would count our standing still
+            "login_timeout": 0,
             "keepalive_interval": KEEPALIVE_SECONDS,
         }
         if place.config and not config.is_file():
@@ -210,7 +211,8 @@ async def _connect(
 
     name = place.host
     try:
-        return await asyncssh.connect(place.host, place.port or (), **given)
+        async with awake(CONNECT_SECONDS):
+            return await asyncssh.connect(place.host, place.port or (), **given)
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
         file = place.known_hosts or "~/.ssh/known_hosts"
         port = f"-p {options.port} " if options.port != 22 else ""
