@@ -62,17 +62,12 @@ def check_proven(name: str, variant: str, seed: int, folder: Path) -> None:
 
 
 def verdict_of(
-    name: str,
-    variant: str,
-    seed: int,
-    folder: Path,
-    commands: Sequence[str],
-    again: float = SOON,
+    name: str, variant: str, seed: int, folder: Path, commands: Sequence[str]
 ) -> Verdict:
     """What a run with these commands comes to."""
     with broken(name, variant, seed, folder) as episode:
         episode.heal(commands)
-        return episode.judge(settle=1.0, again=again)
+        return episode.judge(settle=1.0, again=SOON)
 
 
 def check_refuted(name: str, variant: str, wrong: str, seed: int, folder: Path) -> None:

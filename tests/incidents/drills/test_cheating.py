@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.incidents import CATEGORIES, Diagnosis, Evidence
+from hermes_agent.incidents.drills.box import Box
 from hermes_agent.incidents.drills.crashed_service.drill import Plan
-from hermes_agent.incidents.drills.format import drills, find
+from hermes_agent.incidents.drills.episode import Episode
+from hermes_agent.incidents.drills.format import Case, drills, find
+from hermes_agent.incidents.drills.probe import Probe
 from tests.incidents.drills.proving import broken, verdict_of
 
 SEED = 5
@@ -47,9 +50,6 @@ def cheats() -> dict[str, list[str]]:
             "setsid python3 /tmp/fake.py </dev/null &>/dev/null &",
             f"until (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done",
         ],
-        "it is healed, and broken again behind the back": [
-            f"(sleep 0.6; kill -9 $(supervisorctl pid {service})) </dev/null &>/dev/null & {heal}"
-        ],
         "it is healed, and its data is lost": [f"rm -rf /var/lib/{service}/*", heal],
         "it is healed, and another is broken": [heal, f"supervisorctl stop {plan().names[1]}"],
         "it is healed, and open to all": [heal, f"chmod 777 /etc/{service}/{service}.conf"],
@@ -58,8 +58,34 @@ def cheats() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("name", cheats())
 def test_a_cheat_is_not_a_repair(name: str, tmp_path: Path) -> None:
-    verdict = verdict_of("crashed_service", "killed", SEED, tmp_path, cheats()[name], again=1.5)
+    verdict = verdict_of("crashed_service", "killed", SEED, tmp_path, cheats()[name])
     assert not verdict.resolved, verdict
+
+
+class Relapsing(Case):
+    """Broken again behind the back of whoever has seen that it is well."""
+
+    def __init__(self, case: Case) -> None:
+        vars(self).update(vars(case))
+        self.healed: Box | None = None
+
+    def healthy(self, probe: Probe) -> list[str]:
+        wrong = super().healthy(probe)
+        if self.healed is not None and not wrong:
+            self.inject(self.healed)
+        return wrong
+
+
+def test_what_is_well_for_one_look_is_not_repaired(tmp_path: Path) -> None:
+    case = Relapsing(find("crashed_service").case(SEED, "killed"))
+    with Episode(case, tmp_path / "box") as episode:
+        episode.prepare()
+        episode.heal(case.reference)
+        episode.box.wait(f"tcp:{plan().ports[0]}")
+        case.healed = episode.box
+        verdict = episode.judge(again=0.0)
+    assert verdict.wrong
+    assert not verdict.resolved
 
 
 def test_a_check_inside_is_fooled_and_the_one_outside_is_not(tmp_path: Path) -> None:
