@@ -118,9 +118,8 @@ async def test_a_job_that_was_removed_while_nobody_was_there_is_not_gone_on_with
 
 
 async def test_what_waits_for_a_decision_ends_with_its_job(tmp_path: Path) -> None:
-    async with opened(
-        tmp_path / "home", clock=Clock()
-    ) as store:  # while no runtime looks for what is due
+    # While no runtime looks for what is due.
+    async with opened(tmp_path / "home", clock=Clock()) as store:
         every = Schedule("every", "every 1h", seconds=HOUR, start=MONDAY)
         spec = JobSpec("", script="true", script_only=True)
         job = await store.jobs.add(spec, every, "test", "", MONDAY + HOUR)

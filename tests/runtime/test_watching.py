@@ -22,11 +22,12 @@ from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
 from hermes_agent.core.settings import WatchSettings
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.runtime.check_runner import CheckRunner
+from hermes_agent.runtime.check_runner import ENTER_SECONDS
 from hermes_agent.runtime.door import MOST_AT_ONCE, Visitor
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
+from tests.support.awake_loop import stand_still
 from tests.support.house import House, house, until
 from tests.support.patience import PATIENCE
 
@@ -84,15 +85,13 @@ async def test_a_check_comes_to_something_whatever_happens(
 async def test_no_terminal_is_blamed_for_a_time_in_which_everything_stood_still(
     tmp_path: Path,
 ) -> None:
-    class Hasty(CheckRunner):
-        enter_seconds = 1.0
-
     begun = tmp_path / "begun"
     async with house(tmp_path, policy="sandbox") as here:
         what = check(f"touch {begun}; echo fine", timeout=2.0)
-        running = asyncio.create_task(Hasty(here.runtime).run(what))
+        running = asyncio.create_task(here.runtime.incidents.run_check(what))
         await until(lambda: asyncio.to_thread(begun.exists))
         time.sleep(4.0)  # noqa: ASYNC251  # everything stands still
+        stand_still(10 * ENTER_SECONDS)
         outcome = await running
     assert (outcome.ok, outcome.detail) == (True, "")
 
@@ -387,7 +386,7 @@ async def test_a_crowd_that_says_nothing_takes_only_so_much_room(tmp_path: Path)
         host, _, port = here.runtime.incidents.listener.address.rpartition(":")
         with ExitStack() as crowd:
             for _ in range(MOST_AT_ONCE + 1):
-                last = crowd.enter_context(socket.create_connection((host, int(port)), 10))
+                last = crowd.enter_context(socket.create_connection((host, int(port)), PATIENCE))
             assert await asyncio.to_thread(_hears, last) == b"", "there is no more room"
 
 
