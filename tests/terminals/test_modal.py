@@ -11,7 +11,8 @@ from modal_proto import api_pb2 as api
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import Limits, ModalPlace
-from hermes_agent.terminals.modal import DAY, ModalTransport
+from hermes_agent.terminals.modal import DAY, REACH, ModalTransport
+from tests.support.awake_loop import stand_still
 from tests.support.fake_modal import FakeModal
 from tests.support.fake_ways import NAME, SESSION
 
@@ -178,6 +179,17 @@ async def test_what_the_service_refuses_is_a_sentence_with_a_way_out(
     with pytest.raises(HermesError, match=said) as raised:
         await make().ready()
     assert hint in raised.value.hint
+
+
+async def test_the_service_is_not_called_silent_for_the_time_in_which_we_stood_still(
+    make: Make,
+) -> None:
+    transport = make()
+    asking = asyncio.create_task(transport.ready())
+    await asyncio.sleep(0)
+    stand_still(REACH + 1)
+    await asking
+    assert await said(transport, "echo hi") == "hi\n"
 
 
 async def test_a_wrong_token_is_told(service: FakeModal, tmp_path: Path) -> None:

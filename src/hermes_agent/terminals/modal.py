@@ -13,6 +13,7 @@ from modal.container_process import ContainerProcess
 from modal.experimental import image_delete
 from msgspec import structs
 
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.places import ModalPlace
 from hermes_agent.terminals.hosted import (
@@ -125,7 +126,7 @@ class ModalTransport:
     async def _service(self) -> modal.Client:
         if self._client is None:
             try:
-                async with asyncio.timeout(REACH):
+                async with awake(REACH):
                     self._client = await modal.Client.from_credentials.aio(*self._keys)
             except TimeoutError:
                 raise ConnectionError("Modal does not answer") from None
