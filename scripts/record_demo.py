@@ -13,7 +13,6 @@ import json
 import os
 import pty
 import re
-import signal
 import struct
 import sys
 import termios
@@ -40,14 +39,13 @@ Run = tuple[str, str]
 
 def record(command: list[str], width: int, height: int) -> tuple[list[Event], int]:
     """What the command prints in a terminal of that size, and its exit code."""
+    size = struct.pack("HHHH", height, width, 0, 0)
     child, terminal = pty.fork()
     if child == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, size)
         environ = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "", "LC_ALL": "C.UTF-8"}
         environ = {key: value for key, value in environ.items() if value and key != "NO_COLOR"}
-        time.sleep(0.2)  # until the size is set below
         os.execvpe(command[0], command, environ)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-    os.kill(child, signal.SIGWINCH)
     began = time.monotonic()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     events: list[Event] = []
