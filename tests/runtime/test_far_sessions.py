@@ -20,7 +20,7 @@ name: lending
 profile: sandbox
 rules:
   - id: lend
-    match: {program: [touch, printenv, tr, sleep]}
+    match: {program: [touch, printenv, tr, sleep, "["]}
     then: allow
     secrets: [LENT_TOKEN]
     reason: it is lent
@@ -159,12 +159,14 @@ def test_a_command_that_is_picked_up_after_a_death_leaves_no_secret_behind(
     (far.home / ".env").chmod(0o600)
     (far.home / "policies").mkdir()
     (far.home / "policies" / "lending.yaml").write_text(POLICY)
-    play(far, [command("touch begun; printenv LENT_TOKEN | tr 4 5; printenv LENT_TOKEN; sleep 2")])
+    told = "printenv LENT_TOKEN | tr 4 5; printenv LENT_TOKEN"
+    play(far, [command(f"touch begun; {told}; until [ -e go ]; do sleep 0.05; done")])
     far.start()
     assert far.send("m1")
     wait_until(until_running(far), "the command to run")
     far.kill()
     far.start()
+    (far.work / "go").touch()
     far.finish()
     (result,) = results(far)
     assert SECRET.replace("4", "5") in result["text"], result

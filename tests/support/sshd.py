@@ -49,7 +49,8 @@ class Sshd:
             )
         (self._folder / "authorized").write_bytes((self._folder / "key.pub").read_bytes())
         (self._folder / "authorized").chmod(0o644)
-        self.port = _free_port()
+        self._reserved = _reserved_port()
+        self.port = int(self._reserved.getsockname()[1])
         self.known_hosts = self._folder / "known_hosts"
         kind, key, *_ = (self._folder / "host.pub").read_text().split()
         self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
@@ -128,6 +129,7 @@ class Sshd:
 
     def remove(self) -> None:
         self.stop()
+        self._reserved.close()
         if self._own:
             with _users():
                 _userdel(self.user)
@@ -192,11 +194,13 @@ def _name(pid: int) -> bytes:
     return b""
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+def _reserved_port() -> socket.socket:
+    """Nobody else is given the port as long as this is open, also while the server is stopped; as
+    it does not listen, the server may."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", 0))
+    return made
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.tools.terminal import process, show, terminal
 from tests.support.calls import Caller
+from tests.support.patience import PATIENCE
 
 
 async def test_a_command_gives_its_output_and_the_shell_stays(here: Caller) -> None:
@@ -65,7 +66,7 @@ async def test_a_background_command_is_followed_fed_and_ended(here: Caller) -> N
     assert listed.text.endswith(" s  read line; echo got $line; exit 4")
     sent = await here.call(process, action="send", id="job-1", text="word\n")
     assert sent.data == {"id": "job-1", "sent": 5}
-    ended = await here.call(process, action="follow", id="job-1", wait=30)
+    ended = await here.call(process, action="follow", id="job-1", wait=PATIENCE)
     assert ended.text == "got word\n[exit code 4]"
 
 
