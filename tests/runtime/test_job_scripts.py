@@ -127,7 +127,7 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
         asked = await place.runtime.jobs.desk.ask(job.id)
 
         async def runs() -> bool:
-            return log.exists()
+            return log.exists() and log.read_text() == "once\n"
 
         await until(runs)
     spool = tmp_path / "home" / "terminals" / f"run-{asked.id}" / "local"
