@@ -39,6 +39,7 @@ from hermes_agent.cli.chat_view import Event, Piece, View, answer_to, warning
 from hermes_agent.cli.show import consent_prompt, one_line
 from hermes_agent.cli.transcript import plain
 from hermes_agent.cli.words import dollars
+from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.shown import clean
 
@@ -239,7 +240,7 @@ class Screen:
     async def _leave(self) -> None:
         """What was asked for before is still shown."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_SECONDS):
+            async with awake(LEAVE_SECONDS):
                 await self._items.join()
         self._app.exit()
 
