@@ -21,6 +21,7 @@ from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.runtime import doctor_channels
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.server import build_app
+from tests.support.awake_loop import no_time
 from tests.support.loop_channel import LoopChannel, manifest
 from tests.support.loop_platform import LoopPlatform
 from tests.support.moved_time import until
@@ -78,6 +79,16 @@ class Desk:
                 return dict(shown)
             assert asyncio.get_running_loop().time() < deadline, shown
             await asyncio.sleep(0.01)
+
+    async def set_aside(self, channel: str) -> int:
+        """The number of a message that could not be dealt with; nobody looks for new ones
+        meanwhile, and deals with it."""
+        arrived = Arrived("m", Chat(channel, "c1"), Person("p1"), "aside")
+        with no_time():
+            kept = await self.gateway.ledger.arrive(arrived)
+            assert kept is not None
+            await self.gateway.ledger.dealt(kept.number, "dead", "it failed")
+        return kept.number
 
     async def hears(self, account: str, chat: str, text: str) -> None:
         await until(lambda: text in self.platform.texts(account, chat), f"{text!r}")
@@ -212,13 +223,12 @@ async def test_routes_show_prove_and_try_again(tmp_path: Path) -> None:
             tested = (await api.post("/v1/gateway/beta/test")).json()
             assert (tested["proven_now"], tested["state"]) == (False, "refused")
             assert (await api.get("/v1/gateway")).json()["channels"]["beta"]["state"] == "refused"
-            ledger = one.gateway.ledger
-            (row,) = await ledger.enqueue(NewDelivery("k/1", Outgoing(Chat("alpha", "c"), "hi")))
-            await ledger.sending(row.id, 0)
-            await ledger.not_sent(row.id, "no such chat", None, doubtful=False)
-            kept = await ledger.arrive(Arrived("m", Chat("alpha", "c1"), Person("p1"), "aside"))
-            assert kept is not None
-            await ledger.dealt(kept.number, "dead", "it failed")
+            ledger, hi = one.gateway.ledger, Outgoing(Chat("alpha", "c"), "hi")
+            with no_time():  # else alpha may look, and send it
+                (row,) = await ledger.enqueue(NewDelivery("k/1", hi))
+                await ledger.sending(row.id, 0)
+                await ledger.not_sent(row.id, "no such chat", None, doubtful=False)
+            await one.set_aside("alpha")
             dead = (await api.get("/v1/gateway/dead")).json()
             assert [found["error"] for found in dead["deliveries"]] == ["no such chat"]
             assert [found["why"] for found in dead["arrived"]] == ["it failed"]
@@ -305,9 +315,7 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
             dropped = await api.delete(f"/v1/gateway/dead/{first.id}")
             assert dropped.json() == {"dropped": [str(first.id)]}
             assert (await api.delete(f"/v1/gateway/dead/{first.id}")).status_code == 404
-            kept = await ledger.arrive(Arrived("m", Chat("beta", "c1"), Person("p1"), "aside"))
-            assert kept is not None
-            await ledger.dealt(kept.number, "dead", "it failed")
+            number = await one.set_aside("beta")
             both = (await api.delete("/v1/gateway/dead/all")).json()["dropped"]
-            assert sorted(both) == sorted([str(second.id), f"in-{kept.number}"])
+            assert sorted(both) == sorted([str(second.id), f"in-{number}"])
         assert "left" not in await one.gateway.status()

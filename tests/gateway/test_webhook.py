@@ -15,6 +15,7 @@ from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
 from hermes_agent.gateway.people import People
 from tests.support.house import house
+from tests.support.patience import PATIENCE
 from tests.support.platforms.webhook import ALERT_TOKEN, TOKEN
 from tests.support.platforms.world import World, world
 
@@ -27,7 +28,7 @@ def signed(body: bytes, key: str = TOKEN) -> str:
 
 async def post(here: World, rest: str, body: bytes, headers: dict[str, str]) -> int:
     url = f"http://{here.platform.listen}/channels/webhook/{rest}"
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=PATIENCE) as client:
         return (await client.post(url, content=body, headers=headers)).status_code
 
 
