@@ -1,11 +1,17 @@
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.protocols import CommandState
+from hermes_agent.core.protocols import Command, CommandState
+from hermes_agent.core.settings import TerminalSettings
 from hermes_agent.core.tools import ToolResult
+from hermes_agent.terminals.local import LocalTerminal
 from hermes_agent.tools.terminal import process, show, terminal
 from tests.support.calls import Caller
 from tests.support.patience import PATIENCE
+from tests.support.terminals import until
 
 
 async def test_a_command_gives_its_output_and_the_shell_stays(here: Caller) -> None:
@@ -26,8 +32,17 @@ async def test_a_silent_success_is_said_to_be_one(here: Caller) -> None:
     assert (await here.call(terminal, command="true")).text == "[no output]"
 
 
-async def test_a_command_past_its_limit_is_stopped_and_says_so(here: Caller) -> None:
-    result = await here.call(terminal, command="echo begun; sleep 60", timeout=1)
+async def test_a_command_past_its_limit_is_stopped_and_says_so(
+    here: Caller, tmp_path: Path
+) -> None:
+    # Somebody with more patience sees it begin, and then its limit is over.
+    command, told = "echo begun; sleep 300", []
+    patient = LocalTerminal(str(here.workspace), tmp_path / "spool", TerminalSettings())
+    running = asyncio.create_task(patient.run(Command("effect-1", command, 300), told.append))
+    await until(lambda: told == ["begun\n"])
+    result = await here.call(terminal, "effect-1", command=command, timeout=0.1)
+    assert (await running).state == "timeout"
+    await patient.close()
     assert result.text.startswith("begun\n")  # bash may add "Terminated" in between
     assert "\n[timed out after " in result.text
     assert result.text.endswith(" s, stopped]")
