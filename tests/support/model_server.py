@@ -134,6 +134,12 @@ class ModelServer:
     def root(self) -> str:
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
+    @property
+    def connected(self) -> set[int]:
+        """The ports of those whose connections are open."""
+        connections: Any = list(self._server.server_state.connections)
+        return {connection.client[1] for connection in connections if connection.client}
+
     def answer_next(self, raw: Raw, times: int = 1) -> None:
         """Before everything else."""
         self._failures.extend([raw] * times)
