@@ -30,8 +30,6 @@ LEFT = "check-*"
 
 
 class CheckRunner:
-    enter_seconds = ENTER_SECONDS
-
     def __init__(self, runtime: "Runtime") -> None:
         self._runtime = runtime
         self._mine: set[str] = set()
@@ -43,7 +41,7 @@ class CheckRunner:
         whose it is, where no person has written it down."""
         check = watched.check
         timeout = check.timeout or TIMEOUT
-        limit = timeout + self.enter_seconds
+        limit = timeout + ENTER_SECONDS
         began = time.monotonic()
         try:
             async with awake(limit):
