@@ -132,8 +132,11 @@ class Wire:
                 timeout=httpx.Timeout(
                     self._silence, connect=min(self._silence, CONNECT_SECONDS), pool=None
                 ),
-                # As many calls at once as there are sessions; none waits for another.
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+                # As many calls at once as there are sessions; none waits for another. How long a
+                # connection is kept is for `clients` to say, which closes it.
+                limits=httpx.Limits(
+                    max_connections=None, max_keepalive_connections=20, keepalive_expiry=None
+                ),
                 # Plain HTTP needs no certificates and never turns into TLS: no redirects.
                 verify=_tls_context() if self._url.startswith("https:") else False,
             )
