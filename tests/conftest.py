@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import settings, strategies
 
 from tests.support.awake_loop import AwakeLoop
 from tests.support.prefix import check_prefixes
@@ -28,6 +28,13 @@ def pytest_configure() -> None:
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """What has a time limit is not late because the machine stood still; tests let time pass."""
     return {"awake": AwakeLoop}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def characters() -> None:
+    """What Hypothesis knows of them takes it seconds to gather in a new checkout: not in the time
+    of whichever example is drawn first."""
+    strategies.text().validate()
 
 
 @pytest.fixture(scope="session", autouse=True)
