@@ -56,8 +56,8 @@ class Weather(SubprocessTransport):
 
 
 class Snapping:
-    """A channel that snaps once, when a request to begin has just gone out over it (`snap`), or
-    with its answer, and then there is no other way either (`part`)."""
+    """A channel that snaps once, when a request to begin or to destroy has just gone out over it
+    (`snap`), or with the answer to the first, and then there is no other way either (`part`)."""
 
     def __init__(self, channel: Channel, way: "Weather") -> None:
         self._channel = channel
@@ -71,7 +71,7 @@ class Snapping:
             self._way.held += 1
             await self._way.clear.wait()
         await self._channel.write(data)
-        if self._way.snap and data.startswith(b"begin"):
+        if self._way.snap and data.startswith((b"begin", b"destroy")):
             self._snapped, self._way.snap = True, False
             await self._way.close()
 
@@ -346,6 +346,16 @@ async def test_destroying_leaves_no_process_and_no_file_there(
     await until(lambda: len(pids.read_text().split()) == 4)
     await terminal.destroy()
     await until(lambda: not any(lives(int(pid)) for pid in pids.read_text().split()))
+    assert not place.spool.exists()
+
+
+async def test_destroying_goes_on_when_the_way_is_cut(
+    place: Place, terminal: FarTerminal, shell: Shell
+) -> None:
+    await shell.says("true")
+    place.ways[0].snap = True
+    await terminal.destroy()
+    assert not place.ways[0].snap
     assert not place.spool.exists()
 
 

@@ -201,10 +201,16 @@ class FarSpot:
         self._destroyed = True
         try:
             if self._lasting:
-                await self._ask("destroy")
+                await self._destroy_there()
         finally:
             await self.porter.drop()
             await self._transport.destroy()
+
+    async def _destroy_there(self) -> None:
+        try:
+            await self._ask("destroy")
+        except ConnectionError:  # the way may have been cut long before: on a new one, then
+            await self._ask("destroy")
 
     async def _ask(self, verb: str, *arguments: str | bytes) -> Answer:
         return _good(await self.porter.ask(verb, *arguments))
