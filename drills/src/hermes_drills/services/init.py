@@ -1,0 +1,248 @@
+"""Process 1 of a box without supervisord. usage: init.py systemd|sysv
+
+`systemd`: a stand-in, called so in the documentation, that keeps the units below
+/etc/systemd/system and answers `systemctl` and `journalctl` of the box. `sysv`: starts the scripts
+below /etc/init.d once, and adopts what they leave."""
+
+import glob
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+UNITS = "/etc/systemd/system"
+SOCKET = "/run/systemd/private"
+JOURNAL = "/var/log/journal"
+BURST, WITHIN = 5, 10.0
+APP = ("/opt/bin/as-app",)
+
+
+class Unit:
+    def __init__(self, name):
+        self.name = name
+        self.process = None
+        self.result, self.code = "success", 0
+        self.state = "inactive"
+        self.starts = []
+        self.again = 0.0
+        self.since = time.time()
+        self.read()
+
+    def read(self):
+        self.settings, self.environment = {}, {}
+        try:
+            with open(f"{UNITS}/{self.name}.service") as file:
+                lines = file.read().splitlines()
+        except OSError:
+            return
+        for line in lines:
+            key, equals, value = line.partition("=")
+            if not equals or line.startswith("#"):
+                continue
+            if key == "Environment":
+                for pair in shlex.split(value):
+                    name, _, text = pair.partition("=")
+                    self.environment[name] = text
+            else:
+                self.settings[key] = value.strip()
+
+    @property
+    def pid(self):
+        return self.process.pid if self.process is not None else 0
+
+    def note(self, text):
+        os.makedirs(JOURNAL, exist_ok=True)
+        with open(f"{JOURNAL}/{self.name}.log", "a") as file:
+            file.write(f"{time.strftime('%b %d %H:%M:%S')} systemd[1]: {self.name}.service: {text}\n")
+
+    def start(self):
+        if self.process is not None:
+            return ""
+        if "ExecStart" not in self.settings:
+            return f"Unit {self.name}.service not found."
+        now = time.time()
+        self.starts = [one for one in self.starts if now - one < WITHIN] + [now]
+        if len(self.starts) > BURST:
+            self.fail("start-limit-hit", "Start request repeated too quickly.")
+            return f"Job for {self.name}.service failed."
+        words = shlex.split(self.settings["ExecStart"])
+        if self.settings.get("LimitNOFILE"):
+            words = ["prlimit", f"--nofile={self.settings['LimitNOFILE']}", *words]
+        if self.settings.get("LimitAS"):
+            words = ["prlimit", f"--as={self.settings['LimitAS']}", *words]
+        if self.settings.get("User", "root") != "root":
+            words = [*APP, *words]
+        os.makedirs(JOURNAL, exist_ok=True)
+        try:
+            with open(f"{JOURNAL}/{self.name}.log", "a") as log:
+                self.process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    cwd=self.settings.get("WorkingDirectory", "/"),
+                    env={**os.environ, **self.environment}, start_new_session=True,
+                )  # fmt: skip
+        except OSError as error:
+            self.fail("resources", f"Failed to start: {error}")
+            return f"Job for {self.name}.service failed: {error}"
+        self.state, self.since, self.result = "active", now, "success"
+        self.note("Started.")
+        return ""
+
+    def fail(self, result, text):
+        self.state, self.result, self.since, self.again = "failed", result, time.time(), 0.0
+        self.note(text)
+
+    def ended(self, code):
+        """Its process is gone without being asked to."""
+        self.process = None
+        how = f"code=killed, status={-code}" if code < 0 else f"code=exited, status={code}"
+        self.note(f"Main process exited, {how}")
+        self.code = code
+        wanted = self.settings.get("Restart", "no")
+        if wanted == "always" or (wanted == "on-failure" and code):
+            self.state, self.again = "activating", time.time() + 0.1
+        elif code:
+            self.fail("exit-code" if code > 0 else "signal", "Failed with result 'exit-code'.")
+        else:
+            self.state, self.since = "inactive", time.time()
+            self.note("Deactivated successfully.")
+
+    def stop(self):
+        self.again = 0.0
+        process, self.process = self.process, None
+        if process is not None:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    break
+                end = time.monotonic() + 3
+                while process.poll() is None and time.monotonic() < end:
+                    time.sleep(0.01)
+                if process.poll() is not None:
+                    break
+            self.note("Stopped.")
+        self.state, self.since, self.starts = "inactive", time.time(), []
+        return ""
+
+
+class Manager:
+    def __init__(self):
+        os.makedirs("/run/systemd/system", exist_ok=True)
+        self.units = {}
+        self.reload()
+        self.server = socket.socket(socket.AF_UNIX)
+        self.server.bind(SOCKET)
+        self.server.listen(16)
+        self.server.settimeout(0.05)
+
+    def reload(self):
+        for path in glob.glob(f"{UNITS}/*.service"):
+            name = os.path.basename(path).removesuffix(".service")
+            if name in self.units:
+                self.units[name].read()
+            else:
+                self.units[name] = Unit(name)
+        return ""
+
+    def run(self):
+        for unit in list(self.units.values()):
+            if unit.settings.get("WantedBy"):
+                unit.start()
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except TimeoutError:
+                self.tend()
+                continue
+            with client:
+                self.answer(client)
+            self.tend()
+
+    def answer(self, client):
+        try:
+            asked = json.loads(client.recv(65536))
+            said = self.done(asked["action"], asked.get("unit", ""))
+            client.sendall(json.dumps(said).encode())
+        except (OSError, ValueError):
+            return
+
+    def tend(self):
+        for unit in self.units.values():
+            if unit.process is not None and (code := unit.process.poll()) is not None:
+                unit.ended(code)
+            if unit.again and time.time() >= unit.again:
+                unit.again = 0.0
+                unit.start()
+        reap({unit.pid for unit in self.units.values()})
+
+    def done(self, action, name):
+        if action == "reload":
+            return {"error": self.reload()}
+        if action == "list":
+            return {"units": [self.facts(unit) for unit in self.units.values()]}
+        unit = self.units.get(name)
+        if unit is None:
+            return {"error": f"Unit {name}.service could not be found.", "missing": True}
+        if action == "start":
+            return {"error": unit.start()}
+        if action == "stop":
+            return {"error": unit.stop()}
+        if action == "restart":
+            unit.stop()
+            return {"error": unit.start()}
+        if action == "reset":
+            unit.state, unit.starts = "inactive" if unit.state == "failed" else unit.state, []
+            return {"error": ""}
+        return {"unit": self.facts(unit)}
+
+    def facts(self, unit):
+        path = f"{UNITS}/{unit.name}.service"
+        sub = {"active": "running", "failed": "failed", "activating": "auto-restart"}
+        return {
+            "Id": f"{unit.name}.service", "LoadState": "loaded" if unit.settings else "not-found",
+            "ActiveState": unit.state, "SubState": sub.get(unit.state, "dead"),
+            "MainPID": str(unit.pid), "Result": unit.result, "FragmentPath": path,
+            "ExecMainStatus": str(abs(unit.code)), "Restart": unit.settings.get("Restart", "no"),
+            "Description": unit.settings.get("Description", unit.name),
+            "since": unit.since,
+        }  # fmt: skip
+
+
+def reap(mine):
+    """Adopt what others left; what is ours is waited for by its unit."""
+    while True:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None or found.si_pid in mine:
+            return
+        os.waitpid(found.si_pid, os.WNOHANG)
+
+
+def sysv():
+    children = []
+    for path in sorted(glob.glob("/etc/init.d/*")):
+        if os.access(path, os.X_OK):
+            children.append(subprocess.Popen([path, "start"], stdin=subprocess.DEVNULL))
+    for child in children:
+        child.wait()
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            time.sleep(0.2)
+
+
+def main(kind):
+    if kind == "sysv":
+        sysv()
+    Manager().run()
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except ChildProcessError:
+        pass
