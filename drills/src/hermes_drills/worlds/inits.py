@@ -30,9 +30,20 @@ files = /etc/supervisor/conf.d/*.conf
 """
 _RUN = """\
 #!{python} -IS
-import sys
+import os, signal, sys
 sys.path.insert(0, "/opt/lib")
 from supervisor.{name} import main
+
+def mask(how):
+    signal.pthread_sigmask(how, [signal.SIGTERM])
+
+def child():  # else a stop right after a start is lost: supervisord's own handler eats it
+    os.setpgrp()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    mask(signal.SIG_UNBLOCK)
+
+os.register_at_fork(before=lambda: mask(signal.SIG_BLOCK), after_in_child=child,
+                    after_in_parent=lambda: mask(signal.SIG_UNBLOCK))
 main()
 """
 _AS_APP = """\
@@ -141,7 +152,7 @@ def _supervisor_entry(service: Service) -> str:
         f"[program:{service.name}]",
         f"command={_words(service).replace('%', '%%')}",
         f"directory={service.directory}",
-        f"autorestart={str(service.autorestart).lower()}",
+        f"autorestart={'unexpected' if service.autorestart else 'false'}",
         "startsecs=0",
         "startretries=3",
         "stopwaitsecs=3",
