@@ -49,8 +49,8 @@ class Mount(Struct, frozen=True):
 class Style(Struct, frozen=True):
     """How a machine is laid out. Two machines of one stack may share nothing but their purpose."""
 
-    code: Literal["releases", "opt", "local"]
-    """`/srv/NAME/releases/1.4.2` behind `current`, `/opt/NAME`, or `/usr/local/lib/NAME`."""
+    code: Literal["releases", "opt", "home"]
+    """`/srv/NAME/releases/1.4.2` behind `current`, `/opt/NAME`, or `/home/app/NAME`."""
     place: Literal["etc", "etc-file", "opt", "srv"]
     """Of configuration: /etc/NAME/NAME.conf, /etc/NAME.conf, /opt/NAME/etc, /srv/NAME/config."""
     format: Format
