@@ -1,9 +1,8 @@
 """A box: a small machine of its own in namespaces, with an init system and its programs, made
 without privileges. It outlives whoever made it, until it is removed."""
 
-import base64
 import contextlib
-import json
+import marshal
 import os
 import select
 import shlex
@@ -149,7 +148,7 @@ def boxes(folder: Path) -> list[Box]:
 
 def _launch(spec: dict[str, Any], folder: Path) -> int:
     file = os.memfd_create("box")
-    os.write(file, json.dumps(spec).encode())
+    os.write(file, marshal.dumps(spec))
     os.lseek(file, 0, os.SEEK_SET)
     heard, tell = os.pipe()
     try:
@@ -189,7 +188,7 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
         shown.append((_supervisor(), "/opt/lib/supervisor"))
     files = {
         path: {
-            "data": base64.b64encode(file.data or file.text.encode()).decode(),
+            "data": file.data or file.text.encode(),
             "mode": file.mode, "link": file.link, "size": file.size, "age": file.age,
         }
         for path, file in {**inits.files(world, PYTHON), **world.files}.items()
