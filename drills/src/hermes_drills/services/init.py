@@ -81,9 +81,13 @@ class Unit:
                 self.settings[key] = value.strip()
 
     def note(self, text):
-        os.makedirs(JOURNAL, exist_ok=True)
-        with open(f"{JOURNAL}/{self.name}.log", "a") as file:
-            file.write(f"{time.strftime('%b %d %H:%M:%S')} systemd[1]: {self.name}.service: {text}\n")
+        line = f"{time.strftime('%b %d %H:%M:%S')} systemd[1]: {self.name}.service: {text}\n"
+        try:
+            os.makedirs(JOURNAL, exist_ok=True)
+            with open(f"{JOURNAL}/{self.name}.log", "a") as file:
+                file.write(line)
+        except OSError:  # no room for it; that is no reason to go down
+            pass
 
     def start(self):
         if self.pid:
@@ -136,8 +140,8 @@ class Unit:
                 end = time.monotonic() + 3
                 try:
                     os.killpg(pid, number)
-                except ProcessLookupError:
-                    end = 0.0
+                except ProcessLookupError:  # it has no session of its own yet
+                    os.kill(pid, number)
                 while (over := ended(pid) is not None) is False and time.monotonic() < end:
                     time.sleep(0.01)
                 if over:
