@@ -150,6 +150,8 @@ class World(Struct, frozen=True):
     """Programs of this machine that it cannot do without."""
     mb: int = 192
     """How much all of its files may take."""
+    booted: bool = False
+    """Whether a real systemd boots it, which takes root; see worlds/booted.py."""
 
     def service(self, name: str) -> Service:
         return next(one for one in self.services if one.name == name)

@@ -70,7 +70,7 @@ class Box:
         self.folder.mkdir(mode=0o700, parents=True)
         (self.folder / OWNER).write_text(f"{os.getpid()} {started_at(os.getpid())}\n")
         (self.folder / "root").mkdir()
-        spec = _spec(world, self.folder / "root", limits.join(self.folder))
+        spec = _spec(world, self.folder / "root", limits.join(self.folder, managed=world.booted))
         pid = _launch(spec, self.folder)
         (self.folder / "pid").write_text(f"{pid} {started_at(pid)}\n")
         if world.style.init == "supervisord":
@@ -196,10 +196,12 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
     mine = {address for address in world.hosts.values() if address.startswith("10.77.0.")}
     return {
         "root": str(root), "groups": list(groups), "ordinary": ORDINARY, "mb": world.mb,
-        "hostname": world.hostname, "shown": shown, "hidden": [str(HERE.parent)],
+        "hostname": world.hostname, "shown": shown, "booted": world.booted,
+        "hidden": [str(HERE.parent), *(["/usr/lib/systemd/system"] if world.booted else [])],
         "mounts": [{"path": m.path, "mb": m.mb, "inodes": m.inodes} for m in world.mounts],
         "folders": dict(world.folders), "files": files, "setup": list(world.setup),
-        "init": inits.first(world, PYTHON), "environment": ENVIRONMENT,
+        "init": inits.first(world, PYTHON),
+        "environment": {**ENVIRONMENT, **({"container": "box"} if world.booted else {})},
         "addresses": sorted(mine),
     }  # fmt: skip
 

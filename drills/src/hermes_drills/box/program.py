@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
+NEWCGROUP = 0x02000000
 NOSUID, NODEV, BIND, RECURSIVE, PRIVATE = 2, 4, 4096, 16384, 1 << 18
 DETACH = 2
 SET_DUMPABLE = 4
@@ -61,7 +62,8 @@ def main() -> None:
             procs.write(str(os.getpid()))
     etc = dict(_gathered())
     os.umask(0o022)
-    who = _apart(spec["ordinary"])
+    booted = spec["booted"]
+    who = _apart(0 if booted else spec["ordinary"])
     heard, say = os.pipe()
     child = os.fork()
     if child:
@@ -74,7 +76,7 @@ def main() -> None:
     os.close(heard)
     os.close(tell)
     _lay_out(spec, who)
-    _enter(who, spec["hostname"], spec["addresses"])
+    _enter(who, spec["hostname"], spec["addresses"], user=not booted)
     _furnish(spec, etc)
     os.write(say, b"ready")
     nothing = os.open("/dev/null", os.O_RDWR)
@@ -82,7 +84,8 @@ def main() -> None:
         os.dup2(nothing, number)
     os.closerange(3, nothing + 64)
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))  # a leak stays the box's own
-    _no_groups()
+    if not booted:
+        _no_groups()
     os.execve(spec["init"][0], spec["init"], spec["environment"])  # noqa: S606
 
 
@@ -124,6 +127,9 @@ def _lay_out(spec: "dict[str, Any]", who: int) -> None:
         os.symlink(f"/proc/self/{there}", f"{root}/dev/{name}")
     for source, target in spec["shown"]:
         _show(source, root + target)
+    if spec["booted"]:
+        os.makedirs(f"{root}/sys", exist_ok=True)
+        _mount("/sys", f"{root}/sys", "", BIND | RECURSIVE)
     for top in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         if os.path.islink(f"/{top}"):
             os.symlink(os.readlink(f"/{top}"), f"{root}/{top}")
@@ -165,15 +171,17 @@ def _show(source: str, target: str) -> None:
     _good(done, f"{source} read-only")
 
 
-def _enter(who: int, hostname: str, addresses: list[str]) -> None:
+def _enter(who: int, hostname: str, addresses: list[str], *, user: bool) -> None:
     """The namespace that the box's root is root of."""
     if who:
         os.setgroups([])
         os.setresgid(who, who, who)
         os.setresuid(who, who, who)
         _libc.prctl(SET_DUMPABLE, 1, 0, 0, 0)
-    _good(_libc.unshare(NEWUSER | NEWNS | NEWNET | NEWUTS | NEWIPC), "the box's namespaces")
-    _map(who, who)
+    rest = NEWNS | NEWNET | NEWUTS | NEWIPC
+    _good(_libc.unshare(rest | NEWUSER if user else rest | NEWCGROUP), "the box's namespaces")
+    if user:
+        _map(who, who)
     _socket.sethostname(hostname)
     _loopback(addresses)
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w") as ports:

@@ -159,7 +159,7 @@ def _supervisor_entry(service: Service) -> str:
         "stopasgroup=true",
         "killasgroup=true",
         f"stdout_logfile={output_path('supervisord', service.name)}",
-        "stdout_logfile_maxbytes=1MB",
+        "stdout_logfile_maxbytes=50MB",
         "redirect_stderr=true",
     ]
     if service.environment:
@@ -193,6 +193,8 @@ def _script(service: Service) -> str:
 
 def first(world: World, python: str) -> list[str]:
     """What process 1 becomes."""
+    if world.booted:
+        return ["/usr/lib/systemd/systemd", "--unit=multi-user.target"]
     if world.style.init == "supervisord":
         return ["/opt/bin/supervisord", "-n", "-c", "/etc/supervisor/supervisord.conf"]
     return [python, "-IS", "/opt/lib/init.py", world.style.init]
@@ -224,9 +226,9 @@ def files(world: World, python: str) -> dict[str, File]:
             text = _RUN.format(python=python, name=name)
             found[f"/opt/bin/{name}"] = File(text, mode=0o755)
         found["/var/log/supervisor/supervisord.log"] = File("")
-    else:
+    elif not world.booted:
         found["/opt/lib/init.py"] = File(source("init.py"))
-    if init == "systemd":
+    if init == "systemd" and not world.booted:
         text = f"#!{python} -IS\n{source('systemctl.py')}"
         found["/opt/bin/systemctl"] = found["/opt/bin/journalctl"] = File(text, mode=0o755)
         found["/run/systemd/system/.keep"] = File("")
