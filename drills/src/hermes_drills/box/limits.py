@@ -16,38 +16,41 @@ GOING_SECONDS = 5.0
 
 
 def join(folder: Path, *, managed: bool = False) -> list[str]:
-    """Make the group of a box; none where that is not allowed here. `managed`: systemd will make
+    """Make the groups of a box; none where that is not allowed here. `managed`: systemd will make
     groups of its own below, also on a machine whose groups are of the first version."""
     name = f"drill-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
-    root = ROOT if (ROOT / "cgroup.controllers").exists() else ROOT / "systemd"
-    if root != ROOT and not managed:
-        return []
-    group = root / name
+    second = (ROOT / "cgroup.controllers").exists()
+    roots = [ROOT] if second else [ROOT / "systemd", ROOT / "unified"] if managed else []
+    made = [root / name for root in roots if root.is_dir()]
     try:
-        group.mkdir(exist_ok=True)
-        for file, value in LIMITS.items() if root == ROOT else ():
-            with contextlib.suppress(FileNotFoundError):  # a kernel that does not count swap
-                (group / file).write_text(value)
+        for group in made:
+            group.mkdir(exist_ok=True)
+            for file, value in LIMITS.items() if second else ():
+                with contextlib.suppress(FileNotFoundError):  # a kernel that does not count swap
+                    (group / file).write_text(value)
     except OSError:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        for group in made:
+            with contextlib.suppress(OSError):
+                group.rmdir()
         return []
-    (folder / NOTE).write_text(str(group))
-    return [str(group)]
+    found = [str(group) for group in made]
+    (folder / NOTE).write_text("\n".join(found))
+    return found
 
 
 def leave(folder: Path) -> None:
-    """Remove the group of a box that has ended, with whatever is still in it."""
+    """Remove the groups of a box that has ended, with whatever is still in them."""
     try:
-        group = Path((folder / NOTE).read_text())
+        groups = (folder / NOTE).read_text().splitlines()
     except FileNotFoundError:
         return
     deadline = time.monotonic() + GOING_SECONDS
-    while group.exists() and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            for path, _, _ in os.walk(group, topdown=False):
-                for line in Path(path, "cgroup.procs").read_text().split():
-                    os.kill(int(line), signal.SIGKILL)
-                Path(path).rmdir()
-            return
-        time.sleep(0.01)
+    for group in map(Path, groups):
+        while group.exists() and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                for path, _, _ in os.walk(group, topdown=False):
+                    for line in Path(path, "cgroup.procs").read_text().split():
+                        os.kill(int(line), signal.SIGKILL)
+                    Path(path).rmdir()
+                break
+            time.sleep(0.01)

@@ -182,12 +182,25 @@ def _enter(who: int, hostname: str, addresses: list[str], *, user: bool) -> None
     _good(_libc.unshare(rest | NEWUSER if user else rest | NEWCGROUP), "the box's namespaces")
     if user:
         _map(who, who)
+    else:
+        _own_groups()
     _socket.sethostname(hostname)
     _loopback(addresses)
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w") as ports:
         ports.write("0")
     _mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=620")
     os.symlink("pts/ptmx", "/dev/ptmx")
+
+
+def _own_groups() -> None:
+    """The control groups as systemd is to see them: from the box's own downwards."""
+    second = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    if second:
+        _mount("cgroup2", "/sys/fs/cgroup", "cgroup2", NOSUID | NODEV)
+        return
+    _mount("tmpfs", "/sys/fs/cgroup", "tmpfs", NOSUID | NODEV, "mode=755")
+    os.mkdir("/sys/fs/cgroup/systemd")
+    _mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", NOSUID | NODEV, "none,name=systemd")
 
 
 def _loopback(addresses: list[str]) -> None:
