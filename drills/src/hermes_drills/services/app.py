@@ -411,14 +411,14 @@ def take_lock(path):
         raise SystemExit(f"cannot start: {path} is held by process {held}") from None
 
 
-def main(path):
+def main(path, kind=Service):
     config = Config(path)
     lock = config.text("lock", "")
     _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(0))
     if lock:
         take_lock(lock)
     try:
-        service = Service(config)
+        service = kind(config)
         with open(f"/run/{service.name}.pid", "w") as file:
             file.write(f"{os.getpid()}\n")
         _thread.start_new_thread(service.sample, ())
