@@ -12,8 +12,6 @@ from hermes_drills.worlds.formats import rendered
 
 MINUTE_SECONDS = 1.0
 """How long a minute of a box's cron lasts."""
-FRESH_SECONDS = 4.0
-"""The oldest that the product of a job of each minute may be."""
 _JOB = """\
 #!/bin/sh
 # Makes {product} from what {name} keeps.
