@@ -20,13 +20,10 @@ class _Invalid(Fault):
 
     def _truth(self, world: World, at: Target, beside: tuple[str, str], evidence: str) -> Truth:
         paths = _pair(world, at)
-        copies = [
-            f"cp -p {quote(new)} {quote(path)}" for new, path in zip(beside, paths, strict=True)
-        ]
         return Truth(
             (at.service,), (self.category,), rf"{at.path}|{beside[0]}|certificate",
             rf"{evidence}|certificate verify failed", at=at,
-            notes={"paths": " ".join(paths), "undo": "; ".join(copies), "beside": beside[0]},
+            notes={"paths": " ".join(paths), "undo": _copied(beside, paths), "beside": beside[0]},
         )  # fmt: skip
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
@@ -56,12 +53,10 @@ class Expired(_Invalid):
     def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:
         pem, key = _pair(world, at)
         folder, _, name = pem.rpartition("/")
-        end = pick.choice((".new", ".renewed", "-renewed"))
         place = pick.choice((folder, f"{folder}/renewed"))
-        stem = f"{place}/{name.partition('.')[0]}"
-        beside = (f"{stem}{end}.pem", f"{stem}{end}.key")
-        box.run(f"mkdir -p {quote(place)}; cp {quote(pem)} {quote(beside[0])}; "
-                f"cp -p {quote(key)} {quote(beside[1])}")  # fmt: skip
+        stem = f"{place}/{name.partition('.')[0]}{pick.choice(('.new', '.renewed', '-renewed'))}"
+        beside = (f"{stem}.pem", f"{stem}.key")
+        box.run(_copied((pem, key), beside))
         _put(box, world, at, -90, -pick.size(1, 200) / 24)
         restart(box, world, at.service)
         return self._truth(world, at, beside, "expired|notAfter")
@@ -94,7 +89,7 @@ class NotRestarted(_Invalid):
         return (inits.restart(world, truth.at.service),)
 
 
-class NotYetValid(_Invalid):
+class NotYetValid(Expired):
     """The renewed one begins to be valid in some days; the one before it is good until then."""
 
     mechanism = "not-yet-valid"
@@ -103,19 +98,19 @@ class NotYetValid(_Invalid):
     def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:
         pem, key = _pair(world, at)
         beside = (copy_path(world.style, pem, at.service), copy_path(world.style, key, at.service))
-        for path, copy in zip((pem, key), beside, strict=True):
-            box.run(f"mkdir -p {quote(copy.rpartition('/')[0])}; cp -p {quote(path)} {quote(copy)}")
+        box.run(_copied((pem, key), beside))
         _put(box, world, at, pick.size(6, 300) / 24, 90)
         restart(box, world, at.service)
         return self._truth(world, at, beside, "not yet valid|notBefore")
 
-    def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
-        assert truth.at is not None
-        return {**super().wrong(world, truth), "restart": [inits.restart(world, truth.at.service)]}
-
 
 def _pair(world: World, at: Target) -> tuple[str, str]:
     return at.path, world.settings[at.service]["key"]
+
+
+def _copied(those: tuple[str, str], to: tuple[str, str]) -> str:
+    lines = [f"cp -p {quote(one)} {quote(path)}" for one, path in zip(those, to, strict=True)]
+    return "; ".join([f"mkdir -p {quote(to[0].rpartition('/')[0])}", *lines])
 
 
 def _put(box: Box, world: World, at: Target, first: float, last: float) -> None:
@@ -129,8 +124,7 @@ def _put(box: Box, world: World, at: Target, first: float, last: float) -> None:
 def _expired(box: Box, world: World) -> None:
     """Wait until it has read its files and shows them."""
     look = checks.answers(world).run
-    box.run(f"for n in $(seq 100); do {look} 2>&1 | grep -q expired && exit 0; sleep 0.05; done; "
-            "exit 1")  # fmt: skip
+    box.run(f"until {look} 2>&1 | grep -q expired; do sleep 0.05; done")
 
 
 FAULTS = (Expired(), NotRestarted(), NotYetValid())

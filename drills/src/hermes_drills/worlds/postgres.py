@@ -56,13 +56,11 @@ def _server(made: Builder, port: int) -> None:
         "/opt/bin/psql": File(link=program("psql")),
     }  # fmt: skip
     made.setup.append(f"tar xzf {_PACKED} -C {TOP} --no-same-owner && rm {_PACKED}")
+    command = f"{program('postgres')} -D {DATA} -c config_file={CONFIG}"
+    log = inits.output_path(made.style.init, NAME)
     made.services.append(
-        Service(
-            name=NAME, role="database", port=port, config=CONFIG,
-            command=f"{program('postgres')} -D {DATA} -c config_file={CONFIG}",
-            log=inits.output_path(made.style.init, NAME), directory=TOP,
-        )
-    )  # fmt: skip
+        Service(NAME, "database", command, port, config=CONFIG, log=log, directory=TOP)
+    )
 
 
 def program(name: str) -> str:
