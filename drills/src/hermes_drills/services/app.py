@@ -13,7 +13,8 @@ import time
 
 VERSION = "1.0.0"
 SIGNED_SECONDS = 30.0
-MOST_LOG = 1 << 30
+PAST, MOST = 240, 800
+"""Samples of half a MB: those of the last hours, and all that there is room for."""
 
 
 class Trouble(Exception):
@@ -28,8 +29,11 @@ class Config:
     def __init__(self, path):
         self.path = path
         with open(path) as file:
-            text = file.read()
-        self.values = self.parsed(text)
+            self.values = self.parsed(file.read())
+        if os.path.exists(f"{path}.local"):  # settings of this machine alone
+            with open(f"{path}.local") as file:
+                self.values |= self.parsed(file.read())
+            print(f"{path}.local overrides {path}", flush=True)
 
     def parsed(self, text):
         if self.path.endswith(".json"):
@@ -241,6 +245,7 @@ class Service:
         self.checks = config.text("signed", "no") == "yes"
         self.history = []
         self.keep = int(config.number("history_limit", "8"))
+        self.interval = config.number("interval", "0.05")
         self.keeper = self.made()
 
     def made(self):
@@ -253,31 +258,33 @@ class Service:
         if level == "DEBUG" and self.level != "debug":
             return
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level} {text}\n"
-        if not self.log_path:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            return
         try:
-            with open(self.log_path, "a") as file:
-                file.write(line)
+            if self.log_path:
+                with open(self.log_path, "a") as file:
+                    file.write(line)
+                return
         except OSError as error:
-            sys.stdout.write(f"cannot write {self.log_path}: {error}\n")
-            sys.stdout.flush()
+            line = f"cannot write {self.log_path}: {error}\n"
+        try:
+            os.write(1, line.encode())
+        except OSError:  # no room there either: the work goes on
+            pass
 
     def sample(self):
-        """Every so often, what was measured is kept, up to a bound."""
+        """Every so often, what was measured is kept, up to a bound; first that of the last hours."""
+        self.history += [bytearray(os.urandom(4096) * 128) for _ in range(self.keep or PAST)]
         while True:
-            time.sleep(0.05)
+            time.sleep(self.interval)
             if self.level == "debug":
                 state = " ".join(f"slot{n}=idle" for n in range(160))
-                for _ in range(40):
+                for _ in range(10):
                     self.say("DEBUG", f"pool state: {state}")
             try:
                 self.history.append(bytearray(os.urandom(4096) * 128))
             except MemoryError:
                 self.say("ERROR", "cannot keep a sample: out of memory (MemoryError)")
                 time.sleep(1)
-            while self.keep and len(self.history) > self.keep:
+            while len(self.history) > (self.keep or MOST):
                 self.history.pop(0)
 
     def admit(self, headers):
