@@ -50,7 +50,7 @@ def server() -> Sshd:
 @pytest.fixture
 def own_server() -> Iterator[Sshd]:
     """One that may be stopped."""
-    made = Sshd("own")
+    made = Sshd()
     yield made
     made.remove()
 
