@@ -1,5 +1,5 @@
-"""A real SSH server on this machine, with keys and a user of its own. The user is known to the server
-only, which sees its own /etc/passwd: none is added to this machine."""
+"""A real SSH server on this machine, with keys and a user of its own. Only the server, which sees an
+/etc/passwd of its own, knows that user: none is added to this machine."""
 
 import atexit
 import contextlib
@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from hermes_agent.core.places import SshPlace
@@ -149,12 +149,12 @@ class Sshd:
         return config
 
     def _write_users(self) -> None:
-        number, line = self._number, f"{self.user}:*:{self._number}"
-        passwd, group = (Path(f"/etc/{name}").read_text().splitlines() for name in ("passwd", "group"))
-        others = [one for one in passwd if one.split(":")[2] != str(number)]
-        home = f"{line}:{number}::{self.home}:/bin/bash"
-        (self._folder / "passwd").write_text("\n".join([*others, home, ""]))
-        (self._folder / "group").write_text("\n".join([*group, f"{line}:", ""]))
+        start = f"{self.user}:*:{self._number}:"
+        known = Path("/etc/passwd").read_text().splitlines()
+        users = [line for line in known if line.split(":")[2] != str(self._number)]
+        users.append(f"{start}{self._number}::{self.home}:/bin/bash")
+        (self._folder / "passwd").write_text("\n".join([*users, ""]))
+        (self._folder / "group").write_text(f"{Path('/etc/group').read_text()}{start}\n")
 
 
 @functools.cache
