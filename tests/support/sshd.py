@@ -1,5 +1,5 @@
-"""A real SSH server on this machine, with keys and a user of its own. Only the server, which sees an
-/etc/passwd of its own, knows that user: none is added to this machine."""
+"""A real SSH server on this machine, with keys and a user of its own. Only the server knows the user,
+for it sees an /etc/passwd of its own: none is added to this machine."""
 
 import atexit
 import contextlib
