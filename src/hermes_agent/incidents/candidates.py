@@ -8,12 +8,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_agent.core.command_results import Seen, difference
 from hermes_agent.core.incidents import Incident, Service
 from hermes_agent.core.skills import Check, Runbook
 from hermes_agent.incidents.facts import ServiceFacts, service_facts
 from hermes_agent.incidents.verify import Look
 from hermes_agent.incidents.world import Known, World
-from hermes_agent.learning.runbook_model import Seen, difference
 
 AT_ONCE = 8
 """Commands that are run at once."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.incidents import (
     OPEN,
@@ -42,7 +43,6 @@ from hermes_agent.incidents.verify import (
     start_of,
 )
 from hermes_agent.incidents.world import World
-from hermes_agent.learning.runbook_model import Seen
 from hermes_agent.learning.skill_words import argument_words
 
 Line = tuple[EntryKind, str, Mapping[str, Any]]

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_agent.core.command_results import Seen, difference
 from hermes_agent.core.incidents import Entry, Incident, WatchedCheck
-from hermes_agent.learning.runbook_model import Seen, difference
 
 APART_SECONDS = 2.0
 """Between the two looks that both must hold: what only flickers is not well."""

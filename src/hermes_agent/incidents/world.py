@@ -7,6 +7,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.incidents import (
     Incident,
     Incidents,
@@ -19,7 +20,6 @@ from hermes_agent.core.journal import Journal
 from hermes_agent.core.lore import Lore
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened, SkillState
-from hermes_agent.learning.runbook_model import Seen
 
 KEY = "incident:"
 """How the key of an incident's session begins; there is one session of each."""

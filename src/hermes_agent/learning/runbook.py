@@ -19,8 +19,8 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.patterns import matches
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.learning.patterns import matches
 from hermes_agent.learning.placeholders import PLACEHOLDER, SERVICE_FACTS, within
 from hermes_agent.policy.checks import near
 from hermes_agent.policy.reader import Reader

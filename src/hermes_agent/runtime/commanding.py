@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, Stopping, UsageError
 from hermes_agent.core.incidents import (
@@ -31,7 +32,6 @@ from hermes_agent.incidents.commander import COMMANDER, Commander
 from hermes_agent.incidents.report import as_json, report
 from hermes_agent.incidents.report_text import markdown
 from hermes_agent.incidents.world import KEY, Known
-from hermes_agent.learning.runbook_model import Seen
 from hermes_agent.runtime.replies import body_of, reply
 
 if TYPE_CHECKING:
