@@ -3,10 +3,12 @@ looked up, checks are run, and what was only said changes nothing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.incidents import (
     OPEN,
@@ -25,8 +27,11 @@ from hermes_agent.core.skills import Check, Expect
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.incidents.actions import did
 from hermes_agent.incidents.board import check_category, line, put, ranked
+from hermes_agent.incidents.brief import block, skills_data, skills_text
 from hermes_agent.incidents.channels import closed_text, escalated_text, resolved_text, span
 from hermes_agent.incidents.evidence import Transcript, transcript
+from hermes_agent.incidents.facts import ServiceFacts, service_facts
+from hermes_agent.incidents.looking import findings
 from hermes_agent.incidents.verify import (
     BESIDE_SECONDS,
     Held,
@@ -38,7 +43,7 @@ from hermes_agent.incidents.verify import (
     start_of,
 )
 from hermes_agent.incidents.world import World
-from hermes_agent.learning.runbook_model import Seen
+from hermes_agent.learning.skill_words import argument_words
 
 Line = tuple[EntryKind, str, Mapping[str, Any]]
 
@@ -52,11 +57,19 @@ UNDO = 10
 class Hand:
     """The incident `id`, for its session."""
 
-    def __init__(self, world: World, id: str, session: str, lock: asyncio.Lock) -> None:
+    def __init__(
+        self,
+        world: World,
+        id: str,
+        session: str,
+        lock: asyncio.Lock,
+        known: dict[str, ServiceFacts],
+    ) -> None:
         self._world = world
         self._id = id
         self._session = session
         self._lock = lock
+        self._known = known
 
     async def act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
         async with self._lock:
@@ -87,10 +100,42 @@ class Hand:
                 return await self._verify(incident, entries, seen, by)
             case "resolve":
                 return await self._resolve(incident, entries, given, seen, by)
+            case "facts":
+                return await self._facts(incident, given)
+            case "signs":
+                return await self._signs(incident)
             case "false_alarm":
                 return await self._false_alarm(incident, entries, given, seen, by)
             case _:
                 return await self._escalate(incident, given, seen, by)
+
+    async def facts(self, arguments: str) -> Mapping[str, str]:
+        incident = await self._world.incidents.incident(self._id)
+        words = argument_words(arguments)
+        named = [word.partition("=")[2] for word in words if word.startswith("service=")]
+        service = [*named, *words, incident.service][0]
+        if service not in self._known:
+            self._known.update(await service_facts([service], self.look))
+        return self._known.get(service, ServiceFacts(service)).values
+
+    async def _facts(self, incident: Incident, given: Mapping[str, Any]) -> ToolResult:
+        """How a service runs, as it is now."""
+        service = given["component"] or incident.service
+        found = await service_facts([service], self.look)
+        if service not in found:
+            raise ToolError(f"not a service name: {service!r}", retry="changed")
+        self._known.update(found)
+        own = found[service]
+        lines = [own.line, *(found[name].line for name in own.needs)]
+        return ToolResult(self._world.redact("\n".join(lines)), {"incident": self._id})
+
+    async def _signs(self, incident: Incident) -> ToolResult:
+        """Which skills are for the case as it is now."""
+        shipped = partial(self._world.look, self._session, shipped=True)
+        found = await findings(self._world, incident, self.look, shipped)
+        self._known.update(found.facts)
+        text = f"{skills_text(found)}\n\n{block(skills_data(found))}"
+        return ToolResult(self._world.redact(text), {"incident": self._id})
 
     async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
         return await self._world.look(self._session, command, timeout)

@@ -17,7 +17,9 @@ async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) 
 @tool(recover=_recover)
 async def incident(
     context: ToolContext,
-    action: Literal["hypothesis", "check_with", "verify", "resolve", "false_alarm", "escalate"],
+    action: Literal[
+        "facts", "signs", "hypothesis", "check_with", "verify", "resolve", "false_alarm", "escalate"
+    ],
     claim: str = "",
     component: str = "",
     category: str = "",
@@ -34,6 +36,9 @@ async def incident(
     output: str = "",
 ) -> ToolResult:
     """The incident that you work on.
+    `facts`: how the service `component` runs: init system, process, logs, configuration, ports,
+    what it needs, how to restart it.
+    `signs`: try again which skills are for the case as it is now.
     `hypothesis`: put `claim` on the board with `component`, `category`, `confidence`, `state`,
     `evidence` and `against`; with `id` change one. Evidence: quotes of 12 to 300 characters, word
     for word from what tools returned here or to your children.

@@ -19,9 +19,9 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.patterns import matches
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.learning.patterns import matches
-from hermes_agent.learning.placeholders import PLACEHOLDER, within
+from hermes_agent.learning.placeholders import PLACEHOLDER, SERVICE_FACTS, within
 from hermes_agent.policy.checks import near
 from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import Problem
@@ -36,9 +36,9 @@ _BOOK = ("steps", "when", "verify")
 _EXPECT = ("exit", "output", "no_output")
 
 
-def load(text: str, values: Mapping[str, str]) -> Runbook:
-    """The runbook with its placeholders filled. Raises a `UsageError` that says where it is
-    wrong."""
+def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Runbook:
+    """The runbook with its placeholders filled: values are quoted, facts are shell text already.
+    Raises a `UsageError` that says where it is wrong."""
     for name, value in values.items():
         if _CONTROL.search(value):
             raise UsageError(
@@ -53,7 +53,7 @@ def load(text: str, values: Mapping[str, str]) -> Runbook:
         raise _error(bad.problem, "quote what holds {{…}}" if braces else "") from None
     if root is None or root.is_null:
         raise UsageError("the runbook is empty", "it needs steps: a list of commands to run")
-    reader = _Reader(values)
+    reader = _Reader(values, facts or {})
     book = reader.book(root)
     if reader.problems:
         raise _error(reader.problems[0])
@@ -66,9 +66,10 @@ def _error(problem: Problem, hint: str = "") -> UsageError:
 
 
 class _Reader(Reader):
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], facts: Mapping[str, str]) -> None:
         super().__init__(_NAME)
         self._values = values
+        self._facts = facts
 
     def book(self, node: Node) -> Runbook:
         given = self.mapping(node, "a runbook", _BOOK)
@@ -161,7 +162,14 @@ class _Reader(Reader):
         def value(found: re.Match[str]) -> str:
             if found[1] in self._values:
                 return quoted(self._values[found[1]])
+            if found[1] in self._facts:
+                plain = quoted is shlex.quote
+                return self._facts[found[1]] if plain else quoted(self._facts[found[1]])
             known = tuple(self._values)
+            if found[1] in SERVICE_FACTS:
+                hint = "it is filled in for skills with hermes-incident, during an incident"
+                self.wrong(node, f"nothing is known of {found[0]} here", hint)
+                return ""
             hint = near(found[1], known) if known else "the skill declares no parameters"
             self.wrong(node, f"no parameter is called {found[1]!r}", hint)
             return ""
