@@ -22,7 +22,7 @@ from hermes_drills.worlds.checks import answers
 from msgspec import Struct
 
 from hermes_agent.incidents.candidates import Candidate, candidates_in
-from hermes_agent.learning.runbook_model import Seen
+from hermes_agent.core.command_results import Seen, difference
 
 SKILLS = Path(__file__).parents[2] / "src/hermes_agent/skills"
 HEALTHY = "healthy"
