@@ -2,6 +2,8 @@
 
 when:                                   # it is for this case only if all of these hold
   - run: systemctl is-failed {{unit}}
+define: |                               # shell functions, put before every command
+  said() { journalctl -u {{unit}} -n 50 --no-pager; }
 steps:
   - name: restart it
     run: systemctl restart {{unit}}
@@ -32,7 +34,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_CODE = 255
 _CHECK = ("run", "expect", "timeout")
 _STEP = (*_CHECK, "verify", "name")
-_BOOK = ("steps", "when", "verify")
+_BOOK = ("steps", "when", "verify", "define")
 _EXPECT = ("exit", "output", "no_output")
 
 
@@ -70,9 +72,12 @@ class _Reader(Reader):
         super().__init__(_NAME)
         self._values = values
         self._facts = facts
+        self._define = ""
 
     def book(self, node: Node) -> Runbook:
         given = self.mapping(node, "a runbook", _BOOK)
+        if "define" in given:
+            self._define = self._command(given["define"], "define").rstrip("\n") + "\n"
         if node.pairs is not None and "steps" not in given:
             self.wrong(node, "a runbook needs steps", "steps: a list of commands to run")
         steps = self.sequence(given["steps"], "steps") if "steps" in given else ()
@@ -110,15 +115,18 @@ class _Reader(Reader):
             if node.pairs is not None:
                 self.wrong(node, f"{what} needs a command", "run: the command")
             return ""
-        text = self.string(given["run"], "run")
+        return self._define + self._command(given["run"], "run")
+
+    def _command(self, node: Node, what: str) -> str:
+        text = self.string(node, what)
         if not text.strip():
-            self.wrong(given["run"], "the command is empty", "write what is to be run")
+            self.wrong(node, "the command is empty", "write what is to be run")
         for found in PLACEHOLDER.finditer(text):
             inside = within(text, found.start())
             if inside and found[1] in self._values:
                 hint = "values are quoted by themselves: write it as a word of its own"
-                self.wrong(given["run"], f"{found[0]} stands within {inside}", hint)
-        return self._filled(given["run"], text, shlex.quote)
+                self.wrong(node, f"{found[0]} stands within {inside}", hint)
+        return self._filled(node, text, shlex.quote)
 
     def _expect(self, given: Mapping[str, Node]) -> Expect:
         if "expect" not in given:
