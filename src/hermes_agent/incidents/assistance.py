@@ -6,8 +6,9 @@ from functools import partial
 
 from hermes_agent.core.command_results import Seen
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.incidents import Entry
+from hermes_agent.core.incidents import Diagnosis, Entry, Incident
 from hermes_agent.incidents.brief import block, skills_data, skills_text
+from hermes_agent.incidents.candidates import dependency_chain
 from hermes_agent.incidents.copies import (
     KEPT,
     copies_made,
@@ -17,6 +18,7 @@ from hermes_agent.incidents.copies import (
 )
 from hermes_agent.incidents.facts import ServiceFacts, service_facts
 from hermes_agent.incidents.following import Line
+from hermes_agent.incidents.lasting import Watch, not_lasting
 from hermes_agent.incidents.looking import findings
 from hermes_agent.incidents.world import COPIES, SHIPPED, World
 from hermes_agent.learning.skill_words import argument_words
@@ -71,6 +73,21 @@ class Assistance:
         said = [f"{text}; `undo` puts them back", *(f"no copy of {path}" for path in failed)]
         data = {KEPT: [{"path": x.path, "copy": x.copy, "absent": x.absent} for x in made]}
         return "\n".join(said), ("note", text, data)
+
+    async def not_lasting(self, incident: Incident, diagnosis: Diagnosis) -> list[str]:
+        """Why what holds now will not last, in lines; none where nothing speaks against it."""
+        names = [incident.service, *incident.related, diagnosis.component]
+        if not self._known:
+            self._known.update(await service_facts(filter(None, names), self._look))
+        chain = dependency_chain(names, await self._world.topology(incident), self._known)
+        watched = {name: self._known[name] for name in chain if name in self._known}
+        quotes = [one.quote for one in diagnosis.evidence]
+        return await not_lasting(
+            Watch(
+                incident.checks, watched, diagnosis.category, quotes, self._look,
+                self._world.sleep,
+            )
+        )  # fmt: skip
 
     def undo_script(self, entries: Sequence[Entry]) -> str:
         if not (copies := kept_copies(entries)):

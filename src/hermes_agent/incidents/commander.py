@@ -240,7 +240,8 @@ class Commander:
     async def _is_healed(self, incident: Incident, session: str) -> bool:
         """Whether the runbook that was worked through has mended it."""
         skill = begun(await self._world.incidents.timeline(incident.id))
-        return await healed(self._world, incident, session, skill, self._look(session))
+        known = self._facts.setdefault(incident.id, {})
+        return await healed(self._world, incident, session, skill, known)
 
     async def _last_key(self, session: str) -> str:
         """The key of the last of our messages that a turn has taken."""

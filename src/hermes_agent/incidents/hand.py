@@ -31,6 +31,7 @@ from hermes_agent.incidents.channels import closed_text, escalated_text, resolve
 from hermes_agent.incidents.copies import UNDONE
 from hermes_agent.incidents.evidence import Transcript, transcript
 from hermes_agent.incidents.facts import ServiceFacts
+from hermes_agent.incidents.lasting import LASTS
 from hermes_agent.incidents.verify import (
     BESIDE_SECONDS,
     Held,
@@ -246,17 +247,19 @@ class Hand:
         found = await seen.find_all(given["evidence"])
         if refusal := await self._why_not(incident, entries, seen):
             return await self._refuse(by, f"it is not resolved: {refusal}")
-        own, worse = await self._looked(incident, entries, twice=True)
+        own, worse = await self._looked(incident, entries, twice=False)
         failing = [held.line for held in own if not held.ok]
+        diagnosis = _diagnosis(given, category, found)
+        if not failing and not worse:
+            failing = await self._assistance.not_lasting(incident, diagnosis)
         if failing or worse:
             lines = ["it is not resolved:", *failing, *_worse(worse, seen)]
             return await self._refuse(by, "\n".join(lines))
-        diagnosis = _diagnosis(given, category, found)
         over = replace(incident, diagnosis=diagnosis, ended=self._world.clock())
         took = span(over.seconds or 0.0)
         text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
         made = all(check.name.startswith(_made_by(incident)) for check in incident.checks)
-        by_whom = MADE if made else "all checks hold, twice"
+        by_whom = MADE if made else LASTS
         held: Line = ("verified", by_whom, {"ok": True})
         shown = resolved_text(over) + (f"\n  but: {MADE}" if made else "")
         told = self._world.notices(incident, "resolved", shown)
