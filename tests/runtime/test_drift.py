@@ -176,11 +176,11 @@ async def test_a_skill_that_fits_is_named(tmp_path: Path) -> None:
     )
     async with house(tmp_path / "house") as made:
         await made.runtime.learning.book.write(
-            "permission-change-prevention", {"SKILL.md": skill.encode()}, by="person",
+            "permission-change", {"SKILL.md": skill.encode()}, by="person",
             state="given",
         )  # fmt: skip
         (found,) = (await Drift(made.runtime).run(str(repository))).findings
-    assert (found.skill, found.weight) == ("permission-change-prevention", "dangerous")
+    assert (found.skill, found.weight) == ("permission-change", "dangerous")
 
 
 async def test_hooks_and_filters_of_a_repository_are_not_run(tmp_path: Path) -> None:
