@@ -82,7 +82,7 @@ class OldInstance(_PortTaken):
         for key, value in values.items():
             text = changed(style.format, text, key, value)
         box.write(own, text)
-        return self._take(box, world, at, service.command.replace(service.config, own), own)
+        return self._take(box, world, at, f"python3 -IS {service.directory}/app.py {own}", own)
 
 
 class Neighbour(_PortTaken):
