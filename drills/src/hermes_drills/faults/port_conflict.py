@@ -104,7 +104,8 @@ class Neighbour(_PortTaken):
         restart(box, world, at.service)
         return Truth(
             (other.name, at.service), (self.category, "bad-config"),
-            rf"\b{at.port}\b|{re.escape(other.config)}", IN_USE, at=config,
+            rf"\b{at.port}\b|{re.escape(other.config)}", rf"{IN_USE}|listens on \S+:{at.port}\b",
+            at=config,
             notes={"copy": copy, "paths": copy, "taken": at.service},
         )  # fmt: skip
 
