@@ -1,7 +1,6 @@
 """Drift audits in a runtime: what is live is read on a terminal, and every command passes the
 gate."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +127,7 @@ async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
     server = shared()
     there = server.folder()
     (there / "app.conf").write_text("listen = 81\n")
-    shutil.chown(there / "app.conf", server.user)
+    server.own(there / "app.conf")
     entry = {"declared": "etc", "live": str(there)}
     repository = declare(tmp_path / "r", {"files": [entry]}, {"etc/app.conf": CONF})
     async with house(tmp_path / "house", terminals={"web-1": server.place()}) as made:

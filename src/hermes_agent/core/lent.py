@@ -251,6 +251,10 @@ class Commanded(Protocol):
         the service that they name."""
         ...
 
+    async def undo_script(self) -> str:
+        """The command that puts back the copies that were kept; a `ToolError` where none are."""
+        ...
+
 
 class Tasks(Protocol):
     """Jobs, as the agent's tool reaches them."""

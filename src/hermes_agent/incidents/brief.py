@@ -26,10 +26,13 @@ How to go about it:
    parallel; they look, you decide.
 2. Keep the board: `incident` with action `hypothesis` for each explanation, with quotes of what you
    have seen for it and against it. Look for what would refute the one you believe.
-3. Mend the cause with the smallest change that can be undone; note how. Never delete data, widen
+3. Mend the cause with the smallest change. Action `keep` copies files aside before you change them,
+   `undo` puts them all back: use it when a change did not help. Never delete data, widen
    permissions or raise limits to make a check pass.
 4. `incident` with action `verify`. If it says `worse`, undo first.
-5. End with `resolve`, `false_alarm` (nothing was wrong and you changed nothing) or `escalate` (you
+5. A restart or a deleted file is no remedy for what comes back: after `resolve` it is watched
+   whether it lasts, and refused with the reason if it does not.
+6. End with `resolve`, `false_alarm` (nothing was wrong and you changed nothing) or `escalate` (you
    do not know, may not, or must not). Your word alone ends nothing: the checks are run."""
 
 
@@ -242,6 +245,7 @@ def skills_data(found: Findings) -> dict[str, Any]:
             {
                 "skill": one.skill.name, "category": one.skill.incident, "state": one.skill.state,
                 "service": one.service, "fits": one.fits, "failed": clean(one.failed),
+                "when": one.when if one.fits else (),
             }
             for one in found.candidates
             if one.fits or one.near

@@ -40,6 +40,8 @@ class Candidate(Struct, frozen=True):
     """How many checks of its `when` held."""
     failed: str = ""
     """The first check that did not, and what was seen."""
+    when: tuple[str, ...] = ()
+    """The commands of its checks."""
 
     @property
     def near(self) -> bool:
@@ -116,7 +118,9 @@ async def try_skills(
         alone = len(books) == 1 and len(chain) > 1
         for service, book in books.items():
             depth = MACHINE if alone else chain[service]
-            tried.append((Candidate(skill, service, False, depth, len(book.when)), book))
+            when = tuple(check.run for check in book.when)
+            made = Candidate(skill, service, False, depth, len(when), when=when)
+            tried.append((made, book))
     done = await asyncio.gather(
         *(_try(one, book, ours if one.skill.shipped else shared) for one, book in tried)
     )

@@ -34,7 +34,7 @@ from hermes_agent.incidents.verify import (
     neighbours,
     start_of,
 )
-from hermes_agent.incidents.world import World
+from hermes_agent.incidents.world import SHIPPED, World
 from hermes_agent.learning.runbook_model import OPENING
 
 log = logging.getLogger("hermes.incidents")
@@ -209,8 +209,8 @@ class Commander:
             )
         return session
 
-    def _look(self, session: str, *, shipped: bool = False) -> Look:
-        return partial(self._world.look, session, shipped=shipped)
+    def _look(self, session: str, source: str = "") -> Look:
+        return partial(self._world.look, session, source=source)
 
     async def _until_over(self, id: str, session: Session) -> None:
         """Send what is to be sent next, and wait for its turn, until it is over."""
@@ -240,7 +240,8 @@ class Commander:
     async def _is_healed(self, incident: Incident, session: str) -> bool:
         """Whether the runbook that was worked through has mended it."""
         skill = begun(await self._world.incidents.timeline(incident.id))
-        return await healed(self._world, incident, session, skill, self._look(session))
+        known = self._facts.setdefault(incident.id, {})
+        return await healed(self._world, incident, session, skill, known)
 
     async def _last_key(self, session: str) -> str:
         """The key of the last of our messages that a turn has taken."""
@@ -255,9 +256,7 @@ class Commander:
         """False when all has been said."""
         look = self._look(session.id)
         if key in {"", RUNBOOK}:
-            found = await findings(
-                self._world, incident, look, self._look(session.id, shipped=True)
-            )
+            found = await findings(self._world, incident, look, self._look(session.id, SHIPPED))
             self._facts[incident.id] = dict(found.facts)
             text = await self._brief(incident, look, found)
             opened = None if key else await first_runbook(self._world, incident, found)

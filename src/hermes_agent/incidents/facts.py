@@ -238,7 +238,8 @@ class _Survey:
         return ServiceFacts(
             name, init, unit if unit.startswith("/") else "", restart, start, stop, status, pid,
             self._logs(name, tree), self._configs(name), tuple(sorted(ports)),
-            data=tuple(self._places(name, "/var/lib/", folder=True)), find_pid=find_pid, recent=recent,
+            data=tuple(self._places(name, "/var/lib/", folder=True)), find_pid=find_pid,
+            recent=recent,
         )  # fmt: skip
 
     def paths_of(self, name: str) -> list[str]:

@@ -3,7 +3,6 @@ looked up, checks are run, and what was only said changes nothing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,12 +25,13 @@ from hermes_agent.core.lent import Writer
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.incidents.actions import did
+from hermes_agent.incidents.assistance import Assistance
 from hermes_agent.incidents.board import check_category, line, put, ranked
-from hermes_agent.incidents.brief import block, skills_data, skills_text
 from hermes_agent.incidents.channels import closed_text, escalated_text, resolved_text, span
+from hermes_agent.incidents.copies import UNDONE
 from hermes_agent.incidents.evidence import Transcript, transcript
-from hermes_agent.incidents.facts import ServiceFacts, service_facts
-from hermes_agent.incidents.looking import findings
+from hermes_agent.incidents.facts import ServiceFacts
+from hermes_agent.incidents.lasting import LASTS
 from hermes_agent.incidents.verify import (
     BESIDE_SECONDS,
     Held,
@@ -43,7 +43,6 @@ from hermes_agent.incidents.verify import (
     start_of,
 )
 from hermes_agent.incidents.world import World
-from hermes_agent.learning.skill_words import argument_words
 
 Line = tuple[EntryKind, str, Mapping[str, Any]]
 
@@ -69,7 +68,7 @@ class Hand:
         self._id = id
         self._session = session
         self._lock = lock
-        self._known = known
+        self._assistance = Assistance(world, id, session, known)
 
     async def act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
         async with self._lock:
@@ -101,40 +100,29 @@ class Hand:
             case "resolve":
                 return await self._resolve(incident, entries, given, seen, by)
             case "facts":
-                return await self._facts(incident, given)
+                return self._said(await self._assistance.describe(given["component"]))
             case "signs":
-                return await self._signs(incident)
+                return self._said(await self._assistance.signs())
+            case "keep":
+                said, kept = await self._assistance.keep(entries, given["paths"])
+                return await self._keep(by, [kept], said)
+            case "undo":
+                text = f"undone: {' '.join(given['output'].split())[:500]}"
+                return await self._keep(
+                    by, [("rolled-back", text, {UNDONE: True})], given["output"]
+                )
             case "false_alarm":
                 return await self._false_alarm(incident, entries, given, seen, by)
             case _:
                 return await self._escalate(incident, given, seen, by)
 
     async def facts(self, arguments: str) -> Mapping[str, str]:
-        incident = await self._world.incidents.incident(self._id)
-        words = argument_words(arguments)
-        named = [word.partition("=")[2] for word in words if word.startswith("service=")]
-        service = [*named, *words, incident.service][0]
-        if service not in self._known:
-            self._known.update(await service_facts([service], self.look))
-        return self._known.get(service, ServiceFacts(service)).values
+        return await self._assistance.values(arguments)
 
-    async def _facts(self, incident: Incident, given: Mapping[str, Any]) -> ToolResult:
-        """How a service runs, as it is now."""
-        service = given["component"] or incident.service
-        found = await service_facts([service], self.look)
-        if service not in found:
-            raise ToolError(f"not a service name: {service!r}", retry="changed")
-        self._known.update(found)
-        own = found[service]
-        lines = [own.line, *(found[name].line for name in own.needs)]
-        return ToolResult(self._world.redact("\n".join(lines)), {"incident": self._id})
+    async def undo_script(self) -> str:
+        return self._assistance.undo_script(await self._world.incidents.timeline(self._id))
 
-    async def _signs(self, incident: Incident) -> ToolResult:
-        """Which skills are for the case as it is now."""
-        shipped = partial(self._world.look, self._session, shipped=True)
-        found = await findings(self._world, incident, self.look, shipped)
-        self._known.update(found.facts)
-        text = f"{skills_text(found)}\n\n{block(skills_data(found))}"
+    def _said(self, text: str) -> ToolResult:
         return ToolResult(self._world.redact(text), {"incident": self._id})
 
     async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
@@ -259,17 +247,19 @@ class Hand:
         found = await seen.find_all(given["evidence"])
         if refusal := await self._why_not(incident, entries, seen):
             return await self._refuse(by, f"it is not resolved: {refusal}")
-        own, worse = await self._looked(incident, entries, twice=True)
+        own, worse = await self._looked(incident, entries, twice=False)
         failing = [held.line for held in own if not held.ok]
+        diagnosis = _diagnosis(given, category, found)
+        if not failing and not worse:
+            failing = await self._assistance.not_lasting(incident, diagnosis)
         if failing or worse:
             lines = ["it is not resolved:", *failing, *_worse(worse, seen)]
             return await self._refuse(by, "\n".join(lines))
-        diagnosis = _diagnosis(given, category, found)
         over = replace(incident, diagnosis=diagnosis, ended=self._world.clock())
         took = span(over.seconds or 0.0)
         text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
         made = all(check.name.startswith(_made_by(incident)) for check in incident.checks)
-        by_whom = MADE if made else "all checks hold, twice"
+        by_whom = MADE if made else LASTS
         held: Line = ("verified", by_whom, {"ok": True})
         shown = resolved_text(over) + (f"\n  but: {MADE}" if made else "")
         told = self._world.notices(incident, "resolved", shown)

@@ -2,18 +2,21 @@
 same as before."""
 
 import re
+from functools import partial
 
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
 from hermes_agent.core.skills import Opened
 from hermes_agent.incidents.alone import RUNBOOK, stands_alone
+from hermes_agent.incidents.assistance import Assistance
 from hermes_agent.incidents.candidates import Candidate, Findings
 from hermes_agent.incidents.channels import resolved_text, span
 from hermes_agent.incidents.evidence import LEAST, MOST, Transcript, squeezed, transcript
 from hermes_agent.incidents.facts import ServiceFacts
+from hermes_agent.incidents.lasting import LASTS
 from hermes_agent.incidents.looking import got_worse
-from hermes_agent.incidents.verify import Look, look_twice
+from hermes_agent.incidents.verify import look_at_all
 from hermes_agent.incidents.world import World
 
 _SAID = r"^{what}: (.+)$"
@@ -62,20 +65,23 @@ async def _is_asked_for(world: World, incident: Incident) -> bool:
     )
 
 
-async def healed(world: World, incident: Incident, session: str, skill: str, look: Look) -> bool:
+async def healed(
+    world: World, incident: Incident, session: str, skill: str, known: dict[str, ServiceFacts]
+) -> bool:
     """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
-    when the checks hold and nothing got worse."""
+    when the checks hold, nothing got worse, and it lasts."""
+    look = partial(world.look, session)
     seen = await transcript(world.journal, session, world.results, incident.checks)
     if not incident.checks or seen.only_looked:
         return False
-    held = await look_twice(incident.checks, look, world.sleep)
+    held = await look_at_all(incident.checks, look)
     if not all(one.ok for one in held):
         await world.sleep(SETTLE_SECONDS)
-        held = await look_twice(incident.checks, look, world.sleep)
+        held = await look_at_all(incident.checks, look)
     if not all(one.ok for one in held) or await got_worse(world, incident, look):
         return False
-    known = {one.name: one.incident for one in await world.skills()}
-    category = known.get(skill) or "unknown"
+    causes = {one.name: one.incident for one in await world.skills()}
+    category = causes.get(skill) or "unknown"
     diagnosis = Diagnosis(
         _said(seen, "component") or incident.service,
         category,
@@ -84,6 +90,11 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
     )
+    watching = Assistance(world, incident.id, session, known)
+    if told := await watching.not_lasting(incident, diagnosis):
+        text = world.redact("; ".join(told))
+        await world.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
+        return False
     over = replace(incident, diagnosis=diagnosis, ended=world.clock())
     took = span(over.seconds or 0.0)
     text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
@@ -91,7 +102,7 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
         incident.id,
         [
             ("resolved", text, {"session": session, "skill": skill}),
-            ("verified", "all checks hold, twice", {"ok": True}),
+            ("verified", LASTS, {"ok": True}),
         ],
         world.notices(incident, "resolved", resolved_text(over)),
         OPEN,

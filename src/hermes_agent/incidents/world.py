@@ -21,6 +21,8 @@ from hermes_agent.core.lore import Lore
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened, SkillState
 
+SHIPPED, COPIES = "shipped-skill", "incident-copies"
+"""Sources of commands: checks of skills that ship with Hermes, and copies before a change."""
 KEY = "incident:"
 """How the key of an incident's session begins; there is one session of each."""
 
@@ -120,10 +122,10 @@ class World(Protocol):
         command: str,
         timeout: float | None,  # noqa: ASYNC109
         *,
-        shipped: bool = False,
+        source: str = "",
     ) -> Seen:
         """Run a command where the incident is, in a shell of its own and through the gate.
-        `shipped`: it is a check of a skill that ships with Hermes."""
+        `source`: by which policies know what the runtime runs of its own accord."""
         ...
 
     # skills

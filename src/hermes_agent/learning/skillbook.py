@@ -338,6 +338,8 @@ class SkillBook:
 
     async def _refuse_twins(self, name: str, files: Mapping[str, bytes]) -> None:
         skill = _parsed(files, name)
+        if skill.facts.incident:  # there is one for each cause and place, and they are much alike
+            return
         for other, score in await self.near(name, skill.facts.description, skill.body):
             if score >= DUPLICATE:
                 state = (await self._lore.skill(other)).state

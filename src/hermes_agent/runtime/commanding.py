@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 RESPONDER = "builtin/responder"
 """Goes to work where no model can be had."""
-SHIPPED = "shipped-skill"
-"""The source of checks that ship with Hermes, by which policies know them."""
 TOOLS = (
     "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
     "delegate", "skill", "write_skill", "recall", "memory", "execute_code", "incident",
@@ -240,7 +238,7 @@ class RuntimeWorld:
         command: str,
         timeout: float | None,  # noqa: ASYNC109
         *,
-        shipped: bool = False,
+        source: str = "",
     ) -> Seen:
         found = await self._runtime.store.session(session)
         check = WatchedCheck(
@@ -248,8 +246,7 @@ class RuntimeWorld:
         )
         # What people let their checks do is not for commands that a session or a skill thought of.
         written = {one.check.run for one in await self._watching.watched()}
-        source = SHIPPED if shipped else INCIDENTS
-        actor = None if command in written else Actor("user", "", source)
+        actor = None if command in written else Actor("user", "", source or INCIDENTS)
         done = await self._watching.run_check(check, found.policy, actor)
         if done.refused or done.code is None:
             return Seen(None, done.detail)

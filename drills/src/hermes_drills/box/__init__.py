@@ -1,0 +1,1 @@
+"""Boxes: small machines in namespaces of their own, made without privileges."""

@@ -1,0 +1,16 @@
+"""Errors that a person is told, with a way out."""
+
+
+class DrillError(Exception):
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}\nhint: {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(DrillError):
+    """The command line asks for something that there is not."""
+
+
+class Discarded(DrillError):
+    """An episode that did not prove itself: it counts for nothing."""
