@@ -1,6 +1,7 @@
 """Follows an incident: its timeline, and the journals of the sessions that work on it."""
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -23,6 +24,11 @@ _ENTRIES = {
     "closed": ("closed", "good"), "learned": ("learned", "good"), "report": ("report", "bold"),
 }  # fmt: skip
 _HYPOTHESES = {"confirmed": ("cause", "good"), "refuted": ("ruled out", "faint")}
+
+
+_FUNCTION = re.compile(r"\w+ ?\(\) ?[({]")
+_NAMES = re.compile(r"^(?:\w+=(?:\$\([^()]*\)|[^\s;]*) *(?:; *|$))+")
+_OPEN = re.compile(r"(\b(?:do|then|else)|[{(|&;]);")
 
 
 class Call(Struct):
@@ -57,6 +63,8 @@ class IncidentFeed:
         self.calls: dict[str, Call] = {}
         """By the effect that each is called in the journal."""
         self._replies: list[tuple[float, dict[str, Any]]] = []
+        self._asked: dict[str, dict[str, Any]] = {}
+        """Calls as the model wrote them, by their effects."""
         self._read: dict[str, int] = {}
         """How far each session's journal was read."""
         self._looks: list[str] = []
@@ -118,6 +126,9 @@ class IncidentFeed:
             rows = self._runtime.get(f"/v1/sessions/{id}/journal", after=self._read.get(id, 0))
             for row in rows:
                 self._read[id] = row["number"]
+                if row["event"]["kind"] == "replied":
+                    for index, call in enumerate(row["event"]["calls"]):
+                        self._asked[f"{id}-{row['number']}-{index}"] = call
                 self._event(row["time"], row["event"])
 
     def _event(self, time: float, event: dict[str, Any]) -> None:
@@ -126,8 +137,10 @@ class IncidentFeed:
                 self._replies.append((time, event))
             case "call_judged":
                 why = ": ".join(filter(None, (event.get("rule", ""), event["reason"])))
+                asked = self._asked.get(event["effect"], {})
+                shown = _shown(event.get("input") or asked.get("arguments", ""), event["text"])
                 allowed = event["action"] == "allow"
-                self.calls[event["effect"]] = Call(time, event["tool"], _shown(event), allowed, why)
+                self.calls[event["effect"]] = Call(time, event["tool"], shown, allowed, why)
                 if event["tool"] not in QUIET_TOOLS:
                     self._looks.append(event["effect"])
             case "call_intended" if event.get("attempt", 1) > 1 and event["effect"] in self.calls:
@@ -193,13 +206,16 @@ class IncidentFeed:
         return Line(time, word, text, tone, tuple(quotes) if state != "refuted" else ())
 
 
-def _shown(event: dict[str, Any]) -> str:
-    """A call as a person would type it."""
-    given = event.get("input")
-    if given is None:
+def _shown(given: Any, text: str) -> str:
+    """A call as a person would type it, without the functions and names that it defines first."""
+    if isinstance(given, str):
         try:
-            given = json.loads(event["text"].partition(" ")[2] or "{}")
+            given = json.loads(given or "{}")
         except ValueError:
             given = {}
     command = given.get("command") if isinstance(given, dict) else None
-    return f"$ {command}" if command else event["text"]
+    if not command:
+        return text
+    lines = [line.strip() for line in str(command).strip().splitlines()]
+    kept = [_NAMES.sub("", line) for line in lines if not _FUNCTION.match(line)]
+    return _OPEN.sub(r"\1", "$ " + "; ".join(list(filter(None, kept)) or lines))

@@ -102,7 +102,7 @@ class Runner:
         result = self._result(episode, self.feed, verdict, injected)
         self._post_outcome(result)
         results.save(self._folder, result)
-        self._say_outcome(result)
+        self.say_outcome(result)
         return result
 
     @property
@@ -184,7 +184,7 @@ class Runner:
             for one in self.runtime.get("/v1/incidents", source="drill"):
                 if one["fingerprint"] == f"check:{self.terminal}":
                     return str(one["id"])
-            self._wait("waiting for the health check")
+            self.wait("waiting for the health check")
         away = "" if episode.judge().wrong else "; the fault went away by itself"
         raise DrillError(
             f"no incident was declared within {DETECTION_SECONDS:.0f} s{away}",
@@ -196,14 +196,14 @@ class Runner:
         deadline, over = time.monotonic() + MOST_SECONDS, False
         while time.monotonic() < deadline:
             for line in feed.poll():
-                self.noticed(line, feed)
+                self.noticed(line)
             if feed.over and feed.reported:
                 return
             if feed.over and not over:
                 over, deadline = True, time.monotonic() + REPORT_SECONDS
-            self._wait(feed.status)
+            self.wait(feed.status)
 
-    def _wait(self, status: str) -> None:
+    def wait(self, status: str) -> None:
         if self.view is not None:
             self.view.status(status)
         if self._stop.wait(POLL_SECONDS):
@@ -277,11 +277,11 @@ class Runner:
         if episode.broken:
             self.say("broken", "; ".join(episode.broken), "bad")
 
-    def noticed(self, line: Line, feed: IncidentFeed) -> None:  # noqa: ARG002 the demo asks it
+    def noticed(self, line: Line) -> None:
         if self.view is not None:
             self.view.say(line)
 
-    def _say_outcome(self, result: Result) -> None:
+    def say_outcome(self, result: Result) -> None:
         cause = "the cause is right" if result.cause else f"the cause is not right ({result.said})"
         details = [f"still wrong: {said}" for said in result.wrong]
         details += [f"harm: {said}" for said in result.harm]
