@@ -11,7 +11,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from hermes_drills.compose import Case, compose, faults, missing
