@@ -6,6 +6,7 @@ from time import thread_time
 import msgspec
 import pytest
 
+from hermes_agent.core.command_results import Seen, difference, seen
 from hermes_agent.core.messages import (
     AssistantMessage,
     Message,
@@ -20,7 +21,7 @@ from hermes_agent.core.messages import (
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.skills import Expect, Runbook
 from hermes_agent.learning.runbook import load
-from hermes_agent.learning.runbook_model import OPENING, RunbookModel, Seen, difference, seen
+from hermes_agent.learning.runbook_model import OPENING, RunbookModel
 from hermes_agent.models.scripted import ScriptedModel
 
 BEGIN = UserMessage(f"{OPENING}\n\nRestart the server.")

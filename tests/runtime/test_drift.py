@@ -1,7 +1,6 @@
 """Drift audits in a runtime: what is live is read on a terminal, and every command passes the
 gate."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +127,7 @@ async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
     server = shared()
     there = server.folder()
     (there / "app.conf").write_text("listen = 81\n")
-    shutil.chown(there / "app.conf", server.user)
+    server.own(there / "app.conf")
     entry = {"declared": "etc", "live": str(there)}
     repository = declare(tmp_path / "r", {"files": [entry]}, {"etc/app.conf": CONF})
     async with house(tmp_path / "house", terminals={"web-1": server.place()}) as made:
@@ -177,11 +176,11 @@ async def test_a_skill_that_fits_is_named(tmp_path: Path) -> None:
     )
     async with house(tmp_path / "house") as made:
         await made.runtime.learning.book.write(
-            "permission-change-prevention", {"SKILL.md": skill.encode()}, by="person",
+            "permission-change", {"SKILL.md": skill.encode()}, by="person",
             state="given",
         )  # fmt: skip
         (found,) = (await Drift(made.runtime).run(str(repository))).findings
-    assert (found.skill, found.weight) == ("permission-change-prevention", "dangerous")
+    assert (found.skill, found.weight) == ("permission-change", "dangerous")
 
 
 async def test_hooks_and_filters_of_a_repository_are_not_run(tmp_path: Path) -> None:

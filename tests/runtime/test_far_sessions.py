@@ -29,7 +29,7 @@ rules:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Sshd]:
-    made = Sshd("far")
+    made = Sshd()
     yield made
     end_keepers(made.home)  # of the session that was deleted while it was away
     made.remove()

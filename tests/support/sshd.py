@@ -1,20 +1,19 @@
-"""A real SSH server on this machine, with keys of its own and, for root, a user of its own."""
+"""A real SSH server on this machine, with keys and a user of its own. Only the server knows the user,
+for it sees an /etc/passwd of its own: none is added to this machine."""
 
 import atexit
 import contextlib
-import fcntl
 import functools
 import itertools
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from hermes_agent.core.places import SshPlace
@@ -22,26 +21,33 @@ from hermes_agent.terminals import ssh
 from tests.support.terminals import FarPlace, Place
 from tests.support.transports import Way
 
-_START = "hermes-t"
 _numbers = itertools.count()
+_START = """
+for file in passwd group; do mount --bind "$0/$file" "/etc/$file"; done
+mount -t tmpfs sshd /run
+mkdir /run/sshd
+exec setpriv --ambient-caps=-all --pdeathsig=KILL "$@"
+"""
 
 
 class Sshd:
     """One server with one user; every test has a folder of its own there."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="hermes-sshd-"))
         self._folder.chmod(0o755)
         self.home = self._folder / "home"
-        self.user = pwd.getpwuid(os.getuid()).pw_name
-        self._own = os.getuid() == 0
-        if self._own:
-            self.user = f"{_START}{os.getpid()}{name}"
-            with _users():
-                _remove_leftovers()
-                self._useradd()
-        else:
-            self.home = Path.home()
+        self.home.mkdir(mode=0o700)
+        self._namespaces = ["unshare", "--mount"]
+        self._number = os.getuid()
+        if self._number == 0:
+            self._number = 30_000 + os.getpid() % 30_000
+            os.chown(self.home, self._number, self._number)
+            self.user = f"hermes-{self._number}"
+        else:  # it can let in nobody else, and needs a namespace to have a home of its own
+            self._namespaces += ["--map-current-user", "--keep-caps"]
+            self.user = pwd.getpwuid(self._number).pw_name
+        self._write_users()
         for name in ("host", "key"):
             subprocess.run(
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self._folder / name],
@@ -76,8 +82,13 @@ class Sshd:
         """A new folder that belongs to the user."""
         made = self._folder / f"work-{next(_numbers)}"
         made.mkdir()
-        shutil.chown(made, self.user)
+        self.own(made)
         return made
+
+    def own(self, path: Path) -> None:
+        """Give it to the server's user."""
+        if os.getuid() == 0:
+            os.chown(path, self._number, self._number)
 
     def start(self) -> None:
         config = self._folder / "sshd_config"
@@ -98,15 +109,14 @@ class Sshd:
             KexAlgorithms curve25519-sha256
             """
         )
-        if self._own:
-            Path("/run/sshd").mkdir(exist_ok=True)
         program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
         assert program is not None
         log = self._folder / "log"
         # It dies with the tests, however they end.
         self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", program, "-D", "-f", config, "-E", log]
-        )
+            [*self._namespaces, "sh", "-euc", _START, self._folder, program,
+             "-D", "-f", config, "-E", log]
+        )  # fmt: skip
         while True:
             with contextlib.suppress(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", self.port)).close()
@@ -130,9 +140,6 @@ class Sshd:
     def remove(self) -> None:
         self.stop()
         self._reserved.close()
-        if self._own:
-            with _users():
-                _userdel(self.user)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _config(self) -> Path:
@@ -141,13 +148,13 @@ class Sshd:
         config.touch()
         return config
 
-    def _useradd(self) -> None:
-        subprocess.run(
-            ["useradd", "-m", "-d", self.home, "-s", "/bin/bash", "-K", "MAIL_DIR=/tmp", self.user],
-            check=True,
-            capture_output=True,
-        )
-        subprocess.run(["usermod", "-p", "*", self.user], check=True, capture_output=True)
+    def _write_users(self) -> None:
+        start = f"{self.user}:*:{self._number}:"
+        known = Path("/etc/passwd").read_text().splitlines()
+        users = [line for line in known if line.split(":")[2] != str(self._number)]
+        users.append(f"{start}{self._number}::{self.home}:/bin/bash")
+        (self._folder / "passwd").write_text("\n".join([*users, ""]))
+        (self._folder / "group").write_text(f"{Path('/etc/group').read_text()}{start}\n")
 
 
 @functools.cache
@@ -201,25 +208,3 @@ def _reserved_port() -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind(("127.0.0.1", 0))
     return made
-
-
-@contextlib.contextmanager
-def _users() -> Iterator[None]:
-    """One at a time: `useradd` gives up when somebody else holds its lock."""
-    with Path("/tmp/hermes-test-users.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _remove_leftovers() -> None:
-    for entry in pwd.getpwall():
-        ours = re.fullmatch(rf"{_START}(\d+)[a-z]*", entry.pw_name)
-        if ours is not None and not Path(f"/proc/{ours[1]}").exists():
-            _userdel(entry.pw_name)
-
-
-def _userdel(user: str) -> None:
-    for _ in range(100):
-        if subprocess.run(["userdel", "-f", user], capture_output=True).returncode in (0, 6):
-            return
-        time.sleep(0.05)

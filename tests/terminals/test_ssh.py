@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -50,9 +52,15 @@ def server() -> Sshd:
 @pytest.fixture
 def own_server() -> Iterator[Sshd]:
     """One that may be stopped."""
-    made = Sshd("own")
+    made = Sshd()
     yield made
     made.remove()
+
+
+def test_the_servers_user_is_none_of_this_machines(server: Sshd) -> None:
+    homes = {entry.pw_dir for entry in pwd.getpwall()}
+    assert str(server.home) not in homes
+    assert (server.home.stat().st_uid == os.getuid()) == (os.getuid() != 0)
 
 
 def start_runtime(place: SshPlace, folder: Path, text: str) -> subprocess.Popen[bytes]:

@@ -63,11 +63,14 @@ def _where(fault: Fault, split: Split, pick: Pick) -> tuple[str, Style]:
     """A stack and a style. What is held out has a stack or a style that the first split has not."""
     among = sorted(fault.stacks or set(STACKS) - PARTICULAR)
     unseen = [name for name in among if name in HELD]
+    seen = [name for name in among if name not in HELD]
+    if split != "held" and not seen:
+        raise UsageError(f"{fault.name} has no stack in the split {split!r}")
     if split != "held":
-        return pick.choice([name for name in among if name not in HELD]), first_style(pick)
-    if unseen and pick.chance(0.3):
+        return pick.choice(seen), first_style(pick)
+    if not seen or (unseen and pick.chance(0.3)):
         return pick.choice(unseen), held_style(pick) if pick.chance(0.5) else first_style(pick)
-    return pick.choice([name for name in among if name not in HELD]), held_style(pick)
+    return pick.choice(seen), held_style(pick)
 
 
 def missing(case: Case) -> list[str]:

@@ -5,6 +5,7 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from pathlib import Path
 
 from hermes_drills.box.box import Box, Ran, TooLong
@@ -87,7 +88,8 @@ class Episode:
     def inject(self) -> None:
         case = self.case
         with _or_discarded("it could not be broken"):
-            self._truth = case.fault.inject(self.box, self.world, case.target, case.pick)
+            pick = deepcopy(case.pick)  # each episode of a case is broken in the same way
+            self._truth = case.fault.inject(self.box, self.world, case.target, pick)
             if case.split == "no-fault":
                 self._before = self._judge.snapshot(self.probe)
                 if wrong := self._until(self._unwell):

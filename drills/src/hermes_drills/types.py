@@ -49,8 +49,8 @@ class Mount(Struct, frozen=True):
 class Style(Struct, frozen=True):
     """How a machine is laid out. Two machines of one stack may share nothing but their purpose."""
 
-    code: Literal["releases", "opt", "local"]
-    """`/srv/NAME/releases/1.4.2` behind `current`, `/opt/NAME`, or `/usr/local/lib/NAME`."""
+    code: Literal["releases", "opt", "home"]
+    """`/srv/NAME/releases/1.4.2` behind `current`, `/opt/NAME`, or `/home/app/NAME`."""
     place: Literal["etc", "etc-file", "opt", "srv"]
     """Of configuration: /etc/NAME/NAME.conf, /etc/NAME.conf, /opt/NAME/etc, /srv/NAME/config."""
     format: Format
@@ -150,6 +150,8 @@ class World(Struct, frozen=True):
     """Programs of this machine that it cannot do without."""
     mb: int = 192
     """How much all of its files may take."""
+    booted: bool = False
+    """Whether a real systemd boots it, which takes root; see worlds/booted.py."""
 
     def service(self, name: str) -> Service:
         return next(one for one in self.services if one.name == name)

@@ -89,6 +89,9 @@ def encoded(code: str) -> bytes:
 
 
 def _tree(code: str) -> ast.Module:
+    if "\0" in code:  # ValueError before Python 3.11.4, SyntaxError since
+        line = code.count("\n", 0, code.index("\0")) + 1
+        raise ToolError(f"line {line}: syntax: it contains a null byte", retry="changed")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the agent's code; nobody reads them here

@@ -47,7 +47,7 @@ def type_of(node: ast.expr, depth: int = 0) -> Any:
 def _parsed(text: str, line: int) -> ast.expr:
     try:
         node = ast.parse(text, mode="eval").body
-    except (SyntaxError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: a null byte
         raise Untyped(line, f"{text!r} is no type") from None
     for inner in ast.walk(node):
         if isinstance(inner, ast.expr):

@@ -47,6 +47,7 @@ CATEGORIES: Mapping[str, str] = {
     "pool-exhausted": "all connections are taken",
     "database-lock": "transactions that wait for each other or for one that forgot them",
     "cascading-failure": "one that fell and took another with it",
+    "entry-broken": "a unit or entry that no longer starts its service",
     "job-missed": "a job that is due by the clock and does not run",
     "no-fault": "nothing is wrong: the signal was mistaken, or it passed by itself",
     "unknown": "nobody knows",

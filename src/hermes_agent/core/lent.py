@@ -210,8 +210,15 @@ class Learned(Protocol):
         """Whether this effect's change was made."""
         ...
 
-    async def open_skill(self, name: str, arguments: str, digest: str = "") -> OpenedSkill:
-        """As it is now, or as it was in the version with this digest."""
+    async def open_skill(
+        self,
+        name: str,
+        arguments: str,
+        digest: str = "",
+        facts: Mapping[str, str] | None = None,
+    ) -> OpenedSkill:
+        """As it is now, or as it was in the version with this digest. `facts`: of the service that
+        it is opened for, during an incident."""
         ...
 
     async def read_skill(self, name: str, path: str) -> str: ...
@@ -237,6 +244,15 @@ class Commanded(Protocol):
     async def act(self, action: str, given: Mapping[str, Any], by: "Writer") -> "ToolResult":
         """What came of it; a `ToolError` says what was refused, and why. An action that was done
         before by the same effect is not done again."""
+        ...
+
+    async def facts(self, arguments: str) -> Mapping[str, str]:
+        """What the placeholders of a skill that is opened with these arguments stand for: facts of
+        the service that they name."""
+        ...
+
+    async def undo_script(self) -> str:
+        """The command that puts back the copies that were kept; a `ToolError` where none are."""
         ...
 
 

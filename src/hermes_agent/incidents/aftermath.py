@@ -2,6 +2,7 @@
 says of the skills that were used."""
 
 import asyncio
+import re
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.incidents import CATEGORIES, Entry, Incident, Service
+from hermes_agent.core.incidents import CATEGORIES, Diagnosis, Entry, Incident, Service
 from hermes_agent.core.lore import Doc, Outcome, Trial
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.incidents.alone import begun, healed_alone
-from hermes_agent.incidents.brief import PREVENTION, aftermath, reminder
+from hermes_agent.incidents.brief import aftermath, reminder
 from hermes_agent.incidents.report import Report, as_json, report
 from hermes_agent.incidents.report_text import markdown
 from hermes_agent.incidents.world import World
@@ -28,6 +29,8 @@ LEARNING = "learning"
 PROVING_RUNS = 2
 """Drills with a skill that must have been resolved before it counts as proven."""
 BY = "drills"
+NAME_CHARS = 64
+"""Of the name of a skill."""
 
 
 class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,15 +112,21 @@ async def learn(world: World, incident: Incident) -> None:
         return  # it was not mended, or by people, who were not watched
     if incident.source != "drill":
         await _learn_topology(world, incident)
-    if not incident.skill and await learns(world, incident):
+    if await learns(world, incident) and not await _is_learned(world, incident.skill):
         name = await _have_written(world, incident)
         text = f"the skill {name} was written" if name else "nothing was written down"
         await world.incidents.change(incident.id, [("learned", text, {"skill": name})])
 
 
+def learned_name(found: Diagnosis) -> str:
+    """What a skill is called that an incident teaches: after the cause and what it was in."""
+    component = re.sub(r"[^a-z0-9]+", "-", found.component.lower()).strip("-")
+    return f"{found.category}-{component or 'here'}"[:NAME_CHARS].rstrip("-")
+
+
 async def _have_written(world: World, incident: Incident) -> str:
     assert incident.diagnosis is not None
-    wanted = f"{incident.diagnosis.category}{PREVENTION}"
+    wanted = learned_name(incident.diagnosis)
     known = wanted in {one.name for one in await world.lore.skills() if one.state in OFFERED}
     text = aftermath(incident, wanted, known=known, drill=incident.source == "drill")
     await world.send(incident.session, ASKED, text, (), None)
@@ -128,6 +137,11 @@ async def _have_written(world: World, incident: Incident) -> str:
     await world.send(incident.session, REMINDED, more, (), None)
     await world.end(incident.session, REMINDED)
     return await _written(world, incident.session)
+
+
+async def _is_learned(world: World, skill: str) -> bool:
+    """Whether it came out of earlier work, not with Hermes."""
+    return skill in {one.name for one in await world.skills() if not one.shipped}
 
 
 async def _written(world: World, session: str) -> str:
@@ -218,7 +232,7 @@ def _skill_of(incident: Incident, entries: Sequence[Entry]) -> str:
     for entry in entries:
         if entry.kind == "learned" and entry.data.get("skill"):
             return str(entry.data["skill"])
-    return f"{incident.diagnosis.category}{PREVENTION}" if incident.diagnosis else ""
+    return learned_name(incident.diagnosis) if incident.diagnosis else ""
 
 
 def _trial(

@@ -9,15 +9,16 @@ from msgspec.structs import replace
 from hermes_agent.core.foreign import framed
 from hermes_agent.core.incidents import Incident, Service, Signal
 from hermes_agent.incidents.board import line, ranked
+from hermes_agent.incidents.candidates import Candidate, Findings
+from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.verify import Held
-from hermes_agent.incidents.world import Known
 
 OVER = "The incident is over."
 """How the message begins after which nothing is mended any more."""
 NOT_OVER = "The incident is not over:"
-PREVENTION = "-prevention"
-"""How the name of a category's skill ends."""
 DETAIL_CHARS = 2_000
+NEAR = 8
+"""Skills of which only a part of the signs is there that are named."""
 
 HOW = """\
 How to go about it:
@@ -25,10 +26,13 @@ How to go about it:
    parallel; they look, you decide.
 2. Keep the board: `incident` with action `hypothesis` for each explanation, with quotes of what you
    have seen for it and against it. Look for what would refute the one you believe.
-3. Mend the cause with the smallest change that can be undone; note how. Never delete data, widen
+3. Mend the cause with the smallest change. Action `keep` copies files aside before you change them,
+   `undo` puts them all back: use it when a change did not help. Never delete data, widen
    permissions or raise limits to make a check pass.
 4. `incident` with action `verify`. If it says `worse`, undo first.
-5. End with `resolve`, `false_alarm` (nothing was wrong and you changed nothing) or `escalate` (you
+5. A restart or a deleted file is no remedy for what comes back: after `resolve` it is watched
+   whether it lasts, and refused with the reason if it does not.
+6. End with `resolve`, `false_alarm` (nothing was wrong and you changed nothing) or `escalate` (you
    do not know, may not, or must not). Your word alone ends nothing: the checks are run."""
 
 
@@ -57,7 +61,7 @@ def brief(
     signals: Sequence[Signal],
     held: Sequence[Held],
     services: Sequence[Service],
-    skills: Sequence[Known],
+    found: Findings,
     earlier: Sequence[Incident],
 ) -> str:
     """The message that begins the work."""
@@ -72,10 +76,11 @@ def brief(
         _said(signals),
         _checks(held),
         _topology(services),
-        _skills(skills),
+        _services(found),
+        skills_text(found),
         _earlier(earlier),
         HOW,
-        block(_data(incident, held, services, skills, earlier)),
+        block(_data(incident, held, services, found, earlier)),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -192,10 +197,61 @@ def _topology(services: Sequence[Service]) -> str:
     return "\n".join(["What is known of the services:", *lines]) if lines else ""
 
 
-def _skills(skills: Sequence[Known]) -> str:
-    words = {True: "; its signs are there", False: "; its signs are not there", None: ""}
-    lines = [f"- {one.name} ({one.state}{words[one.fits]}): {one.description}" for one in skills]
-    return "\n".join(["Skills that may fit; open one with `skill`:", *lines]) if lines else ""
+def _services(found: Findings) -> str:
+    lines = [f"- {one.line}" for one in _chained(found)]
+    return "\n".join(["How they run:", *lines]) if lines else ""
+
+
+def _chained(found: Findings) -> list[ServiceFacts]:
+    return [found.facts[name] for name in found.chain if name in found.facts]
+
+
+def skills_text(found: Findings) -> str:
+    """Which skills are for this case, in words."""
+    fitting = [one for one in found.candidates if one.fits]
+    near = [one for one in found.candidates if one.near][:NEAR]
+    lines = []
+    if fitting:
+        lines.append("Skills whose signs are there; open one with `skill`, arguments service=NAME:")
+        lines += [
+            f"- {_named(one)} ({one.skill.state}): {one.skill.description}" for one in fitting
+        ]
+    if near:
+        lines.append("Skills of whose signs a part is there, with the first that is not:")
+        lines += [f"- {_named(one)}: {clean(one.failed)}" for one in near]
+    if ruled_out := _ruled_out(found):
+        lines.append(f"Skills whose signs are not there: {', '.join(ruled_out)}")
+    if found.others:
+        lines.append("Other skills that may help:")
+        lines += [f"- {one.name} ({one.state}): {one.description}" for one in found.others]
+    return "\n".join(lines)
+
+
+def _named(one: Candidate) -> str:
+    return f"{one.skill.name} for {one.service}"
+
+
+def _ruled_out(found: Findings) -> list[str]:
+    """Skills of whose signs none is there, for any service."""
+    seen = {one.skill.name for one in found.candidates if one.fits or one.near}
+    names = dict.fromkeys(one.skill.name for one in found.candidates)
+    return [name for name in names if name not in seen]
+
+
+def skills_data(found: Findings) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "candidates": [
+            {
+                "skill": one.skill.name, "category": one.skill.incident, "state": one.skill.state,
+                "service": one.service, "fits": one.fits, "failed": clean(one.failed),
+                "when": one.when if one.fits else (),
+            }
+            for one in found.candidates
+            if one.fits or one.near
+        ],
+        "ruled_out": _ruled_out(found),
+    }  # fmt: skip
 
 
 def _earlier(earlier: Sequence[Incident]) -> str:
@@ -218,7 +274,7 @@ def _data(
     incident: Incident,
     held: Sequence[Held],
     services: Sequence[Service],
-    skills: Sequence[Known],
+    found: Findings,
     earlier: Sequence[Incident],
 ) -> dict[str, Any]:
     check: dict[str, Any] = {}
@@ -240,10 +296,8 @@ def _data(
         "services": [
             {"name": one.name, "needs": one.needs, "about": one.about} for one in services
         ],
-        "skills": [
-            {"name": one.name, "state": one.state, "description": one.description, "fits": one.fits}
-            for one in skills
-        ],
+        "facts": [msgspec.to_builtins(one) for one in _chained(found)],
+        **skills_data(found),
         "earlier": [
             {
                 "incident": one.id, "category": one.diagnosis.category,

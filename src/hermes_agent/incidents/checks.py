@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.incidents import Service, Severity, SignalSource, WatchedCheck
+from hermes_agent.core.patterns import matches
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.learning.patterns import matches
 from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import Problem
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse, scalar

@@ -19,9 +19,11 @@ from hermes_agent.incidents.aftermath import judge_uses, judged, keep_report, le
 from hermes_agent.incidents.alone import RUNBOOK, begun
 from hermes_agent.incidents.board import best_guess
 from hermes_agent.incidents.brief import again, brief
+from hermes_agent.incidents.candidates import Findings
+from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.following import follow
 from hermes_agent.incidents.hand import Hand, escalated
-from hermes_agent.incidents.looking import earlier, got_worse, near, offers
+from hermes_agent.incidents.looking import earlier, findings, got_worse, near
 from hermes_agent.incidents.report import needs_report
 from hermes_agent.incidents.runbooks import first_runbook, healed
 from hermes_agent.incidents.verify import (
@@ -32,7 +34,7 @@ from hermes_agent.incidents.verify import (
     neighbours,
     start_of,
 )
-from hermes_agent.incidents.world import Known, World
+from hermes_agent.incidents.world import SHIPPED, World
 from hermes_agent.learning.runbook_model import OPENING
 
 log = logging.getLogger("hermes.incidents")
@@ -59,6 +61,8 @@ class Commander:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._woken = asyncio.Event()
+        self._facts: dict[str, dict[str, ServiceFacts]] = {}
+        """What was found out of the services of incidents; looked up again where it is not here."""
         self._broken: dict[str, int] = {}
         """How often in a row the work on an incident broke."""
         self._reported: set[tuple[str, str]] = set()
@@ -76,7 +80,7 @@ class Commander:
     def hand(self, session: Session) -> Hand:
         """What the tool of an incident's session reaches."""
         id = session.key.partition(":")[2]
-        return Hand(self._world, id, session.id, self._lock(id))
+        return Hand(self._world, id, session.id, self._lock(id), self._facts.setdefault(id, {}))
 
     def _lock(self, id: str) -> asyncio.Lock:
         return self._locks.setdefault(id, asyncio.Lock())
@@ -205,8 +209,8 @@ class Commander:
             )
         return session
 
-    def _look(self, session: str) -> Look:
-        return partial(self._world.look, session)
+    def _look(self, session: str, source: str = "") -> Look:
+        return partial(self._world.look, session, source=source)
 
     async def _until_over(self, id: str, session: Session) -> None:
         """Send what is to be sent next, and wait for its turn, until it is over."""
@@ -236,7 +240,8 @@ class Commander:
     async def _is_healed(self, incident: Incident, session: str) -> bool:
         """Whether the runbook that was worked through has mended it."""
         skill = begun(await self._world.incidents.timeline(incident.id))
-        return await healed(self._world, incident, session, skill, self._look(session))
+        known = self._facts.setdefault(incident.id, {})
+        return await healed(self._world, incident, session, skill, known)
 
     async def _last_key(self, session: str) -> str:
         """The key of the last of our messages that a turn has taken."""
@@ -251,14 +256,17 @@ class Commander:
         """False when all has been said."""
         look = self._look(session.id)
         if key in {"", RUNBOOK}:
-            known = await offers(self._world, incident, look)
-            text = await self._brief(incident, look, known)
-            opened = None if key else await first_runbook(self._world, incident, known)
+            found = await findings(self._world, incident, look, self._look(session.id, SHIPPED))
+            self._facts[incident.id] = dict(found.facts)
+            text = await self._brief(incident, look, found)
+            opened = None if key else await first_runbook(self._world, incident, found)
             if opened is not None:
                 text, names = f"{OPENING}\n\n{text}", [opened.skill]
                 await self._send(session, RUNBOOK, text, names, opened)
             else:
-                await self._send(session, BRIEF, text, [one.name for one in known])
+                fitting = [one.skill.name for one in found.candidates if one.fits]
+                names = [*dict.fromkeys(fitting), *(one.name for one in found.others)]
+                await self._send(session, BRIEF, text, names)
         else:
             number = 1 if key == BRIEF else int(key.rpartition("-")[2]) + 1
             if number > AGAIN:
@@ -286,13 +294,13 @@ class Commander:
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return
 
-    async def _brief(self, incident: Incident, look: Look, known: Sequence[Known]) -> str:
+    async def _brief(self, incident: Incident, look: Look, found: Findings) -> str:
         return brief(
             incident,
             await self._world.incidents.signals(incident=incident.id, limit=5),
             await look_at_all(incident.checks, look),
             await near(self._world, incident),
-            known,
+            found,
             await earlier(self._world, incident),
         )
 

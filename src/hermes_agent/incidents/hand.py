@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.incidents import (
     OPEN,
@@ -24,9 +25,13 @@ from hermes_agent.core.lent import Writer
 from hermes_agent.core.skills import Check, Expect
 from hermes_agent.core.tools import ToolResult
 from hermes_agent.incidents.actions import did
+from hermes_agent.incidents.assistance import Assistance
 from hermes_agent.incidents.board import check_category, line, put, ranked
 from hermes_agent.incidents.channels import closed_text, escalated_text, resolved_text, span
+from hermes_agent.incidents.copies import UNDONE
 from hermes_agent.incidents.evidence import Transcript, transcript
+from hermes_agent.incidents.facts import ServiceFacts
+from hermes_agent.incidents.lasting import LASTS
 from hermes_agent.incidents.verify import (
     BESIDE_SECONDS,
     Held,
@@ -38,7 +43,6 @@ from hermes_agent.incidents.verify import (
     start_of,
 )
 from hermes_agent.incidents.world import World
-from hermes_agent.learning.runbook_model import Seen
 
 Line = tuple[EntryKind, str, Mapping[str, Any]]
 
@@ -52,11 +56,19 @@ UNDO = 10
 class Hand:
     """The incident `id`, for its session."""
 
-    def __init__(self, world: World, id: str, session: str, lock: asyncio.Lock) -> None:
+    def __init__(
+        self,
+        world: World,
+        id: str,
+        session: str,
+        lock: asyncio.Lock,
+        known: dict[str, ServiceFacts],
+    ) -> None:
         self._world = world
         self._id = id
         self._session = session
         self._lock = lock
+        self._assistance = Assistance(world, id, session, known)
 
     async def act(self, action: str, given: Mapping[str, Any], by: Writer) -> ToolResult:
         async with self._lock:
@@ -87,10 +99,31 @@ class Hand:
                 return await self._verify(incident, entries, seen, by)
             case "resolve":
                 return await self._resolve(incident, entries, given, seen, by)
+            case "facts":
+                return self._said(await self._assistance.describe(given["component"]))
+            case "signs":
+                return self._said(await self._assistance.signs())
+            case "keep":
+                said, kept = await self._assistance.keep(entries, given["paths"])
+                return await self._keep(by, [kept], said)
+            case "undo":
+                text = f"undone: {' '.join(given['output'].split())[:500]}"
+                return await self._keep(
+                    by, [("rolled-back", text, {UNDONE: True})], given["output"]
+                )
             case "false_alarm":
                 return await self._false_alarm(incident, entries, given, seen, by)
             case _:
                 return await self._escalate(incident, given, seen, by)
+
+    async def facts(self, arguments: str) -> Mapping[str, str]:
+        return await self._assistance.values(arguments)
+
+    async def undo_script(self) -> str:
+        return self._assistance.undo_script(await self._world.incidents.timeline(self._id))
+
+    def _said(self, text: str) -> ToolResult:
+        return ToolResult(self._world.redact(text), {"incident": self._id})
 
     async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
         return await self._world.look(self._session, command, timeout)
@@ -214,17 +247,19 @@ class Hand:
         found = await seen.find_all(given["evidence"])
         if refusal := await self._why_not(incident, entries, seen):
             return await self._refuse(by, f"it is not resolved: {refusal}")
-        own, worse = await self._looked(incident, entries, twice=True)
+        own, worse = await self._looked(incident, entries, twice=False)
         failing = [held.line for held in own if not held.ok]
+        diagnosis = _diagnosis(given, category, found)
+        if not failing and not worse:
+            failing = await self._assistance.not_lasting(incident, diagnosis)
         if failing or worse:
             lines = ["it is not resolved:", *failing, *_worse(worse, seen)]
             return await self._refuse(by, "\n".join(lines))
-        diagnosis = _diagnosis(given, category, found)
         over = replace(incident, diagnosis=diagnosis, ended=self._world.clock())
         took = span(over.seconds or 0.0)
         text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
         made = all(check.name.startswith(_made_by(incident)) for check in incident.checks)
-        by_whom = MADE if made else "all checks hold, twice"
+        by_whom = MADE if made else LASTS
         held: Line = ("verified", by_whom, {"ok": True})
         shown = resolved_text(over) + (f"\n  but: {MADE}" if made else "")
         told = self._world.notices(incident, "resolved", shown)

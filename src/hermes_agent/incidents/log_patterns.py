@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Incidents, LogPlace, Signal, Taken
+from hermes_agent.core.patterns import matches
 from hermes_agent.core.protocols import Clock
 from hermes_agent.incidents.checks import LogPattern
 from hermes_agent.incidents.keeping_on import keep_on
-from hermes_agent.learning.patterns import matches
 
 log = logging.getLogger("hermes.incidents")
 

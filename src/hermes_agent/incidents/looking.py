@@ -1,7 +1,6 @@
 """What is known that may help: skills, the services nearby, incidents like it, and how what runs
 beside it stands."""
 
-import asyncio
 import re
 from collections.abc import Sequence
 
@@ -10,13 +9,12 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import Incident, Service
 from hermes_agent.incidents.aftermath import learns
-from hermes_agent.incidents.brief import PREVENTION
+from hermes_agent.incidents.candidates import Findings, find_candidates
 from hermes_agent.incidents.verify import (
     BESIDE_SECONDS,
     Held,
     Look,
     Start,
-    fits,
     look_at_all,
     neighbours,
     start_of,
@@ -37,34 +35,23 @@ async def got_worse(world: World, incident: Incident, look: Look) -> tuple[Held,
     return start.worse(await look_at_all(near, look, BESIDE_SECONDS))
 
 
-async def offers(world: World, incident: Incident, look: Look) -> Sequence[Known]:
-    """Skills of incidents, and others that its words speak of. Whether one is for this case is
-    found out by its runbook: of proven ones, and of all in a drill, which is their proof."""
-    if not await learns(world, incident):
-        return ()
-    words = set(_words(incident))
+async def findings(world: World, incident: Incident, look: Look, shipped: Look) -> Findings:
+    """Facts of the services, and which skills are for this case. Learned skills that are not proven
+    are tried in drills only, which is their proof. `shipped`: how checks of Hermes' own skills are
+    run."""
     known = await world.skills()
-    ours = [one for one in known if one.name.endswith(PREVENTION)]
-    others = [one for one in known if one not in ours and len(words & _of(one)) >= ALIKE]
-    tried = await asyncio.gather(*(_tried(world, incident, one, look) for one in ours))
-    order = {True: 0, None: 1, False: 2}
-    return sorted([*tried, *others], key=lambda one: order[one.fits])[:SKILLS]
+    if not await learns(world, incident):
+        known = [one for one in known if one.shipped]
+    proving = incident.source == "drill"
+    tried = [one for one in known if one.incident and (proving or one.state != "candidate")]
+    words = set(_words(incident))
+    others = [one for one in known if one not in tried and len(words & _of(one)) >= ALIKE]
+    found = await find_candidates(world, incident, tried, look, shipped)
+    return replace(found, others=tuple(others[:SKILLS]))
 
 
 def _of(skill: Known) -> set[str]:
     return set(_WORD.findall(f"{skill.name} {skill.description}".lower()))
-
-
-async def _tried(world: World, incident: Incident, known: Known, look: Look) -> Known:
-    if known.state != "proven" and incident.source != "drill":
-        return known
-    try:
-        opened = await world.runbook(known.name, f"service={incident.service}")
-    except HermesError:
-        return known
-    if opened is None or opened.runbook is None or not opened.runbook.when:
-        return known
-    return replace(known, fits=await fits(opened.runbook, look))
 
 
 async def near(world: World, incident: Incident) -> Sequence[Service]:

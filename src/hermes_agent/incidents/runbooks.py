@@ -2,19 +2,22 @@
 same as before."""
 
 import re
-from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
 from hermes_agent.core.skills import Opened
 from hermes_agent.incidents.alone import RUNBOOK, stands_alone
-from hermes_agent.incidents.brief import PREVENTION
+from hermes_agent.incidents.assistance import Assistance
+from hermes_agent.incidents.candidates import Candidate, Findings
 from hermes_agent.incidents.channels import resolved_text, span
 from hermes_agent.incidents.evidence import LEAST, MOST, Transcript, squeezed, transcript
+from hermes_agent.incidents.facts import ServiceFacts
+from hermes_agent.incidents.lasting import LASTS
 from hermes_agent.incidents.looking import got_worse
-from hermes_agent.incidents.verify import Look, look_twice
-from hermes_agent.incidents.world import Known, World
+from hermes_agent.incidents.verify import look_at_all
+from hermes_agent.incidents.world import World
 
 _SAID = r"^{what}: (.+)$"
 """How a step of a runbook says what it has found out: `component` or `locus`."""
@@ -23,32 +26,35 @@ SETTLE_SECONDS = 3.0
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
-async def first_runbook(
-    world: World, incident: Incident, offered: Sequence[Known]
-) -> Opened | None:
+async def first_runbook(world: World, incident: Incident, found: Findings) -> Opened | None:
     """The one runbook that says that it is for this case and may be worked through without a
     model. Which one was chosen is written down first: a later runtime does not choose again."""
     entries = await world.incidents.timeline(incident.id)
-    chosen = [str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data]
-    arguments = f"service={incident.service}"
-    if not chosen:
-        name, text = await _choice(world, incident, offered)
-        await world.incidents.change(incident.id, [("note", text, {RUNBOOK: name})], (), OPEN)
-        chosen = [name]
-    return await world.runbook(chosen[-1], arguments) if chosen[-1] else None
+    chosen = next((entry.data for entry in reversed(entries) if RUNBOOK in entry.data), None)
+    if chosen is None:
+        one, text = await _choice(world, incident, found)
+        chosen = {RUNBOOK: one.skill.name if one else "", "service": one.service if one else ""}
+        await world.incidents.change(incident.id, [("note", text, chosen)], (), OPEN)
+    if not chosen[RUNBOOK]:
+        return None
+    service = str(chosen.get("service", "")) or incident.service
+    facts = found.facts.get(service, ServiceFacts(service))
+    return await world.runbook(str(chosen[RUNBOOK]), f"service={service}", facts.values)
 
 
-async def _choice(world: World, incident: Incident, offered: Sequence[Known]) -> tuple[str, str]:
-    """The skill, or nothing; and why. Where several fit, somebody must think."""
-    fitting = [one for one in offered if one.fits]
-    names = ", ".join(one.name for one in fitting)
+async def _choice(
+    world: World, incident: Incident, found: Findings
+) -> tuple[Candidate | None, str]:
+    """What fits of learned skills, or nothing; and why. Where several fit, somebody must think."""
+    fitting = [one for one in found.candidates if one.fits and not one.skill.shipped]
+    names = ", ".join(dict.fromkeys(one.skill.name for one in fitting))
     if not fitting or not incident.checks:
-        return "", "no proven runbook fits"
+        return None, "no proven runbook fits"
     if len(fitting) > 1:
-        return "", f"several runbooks fit, so none is worked through alone: {names}"
-    if not await _is_asked_for(world, incident) and not await stands_alone(world, fitting[0]):
-        return "", f"{names} fits, and its runbook has healed no drill alone yet"
-    return names, f"{names} is worked through without a model"
+        return None, f"several runbooks fit, so none is worked through alone: {names}"
+    if not await _is_asked_for(world, incident) and not await stands_alone(world, fitting[0].skill):
+        return None, f"{names} fits, and its runbook has healed no drill alone yet"
+    return fitting[0], f"{names} is worked through without a model"
 
 
 async def _is_asked_for(world: World, incident: Incident) -> bool:
@@ -59,19 +65,23 @@ async def _is_asked_for(world: World, incident: Incident) -> bool:
     )
 
 
-async def healed(world: World, incident: Incident, session: str, skill: str, look: Look) -> bool:
+async def healed(
+    world: World, incident: Incident, session: str, skill: str, known: dict[str, ServiceFacts]
+) -> bool:
     """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
-    when the checks hold and nothing got worse."""
+    when the checks hold, nothing got worse, and it lasts."""
+    look = partial(world.look, session)
     seen = await transcript(world.journal, session, world.results, incident.checks)
     if not incident.checks or seen.only_looked:
         return False
-    held = await look_twice(incident.checks, look, world.sleep)
+    held = await look_at_all(incident.checks, look)
     if not all(one.ok for one in held):
         await world.sleep(SETTLE_SECONDS)
-        held = await look_twice(incident.checks, look, world.sleep)
+        held = await look_at_all(incident.checks, look)
     if not all(one.ok for one in held) or await got_worse(world, incident, look):
         return False
-    category = skill.removesuffix(PREVENTION)
+    causes = {one.name: one.incident for one in await world.skills()}
+    category = causes.get(skill) or "unknown"
     diagnosis = Diagnosis(
         _said(seen, "component") or incident.service,
         category,
@@ -80,6 +90,11 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
         evidence=_evidence(seen),
         prevent=(f"see why it comes back: {skill} has healed it again",),
     )
+    watching = Assistance(world, incident.id, session, known)
+    if told := await watching.not_lasting(incident, diagnosis):
+        text = world.redact("; ".join(told))
+        await world.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
+        return False
     over = replace(incident, diagnosis=diagnosis, ended=world.clock())
     took = span(over.seconds or 0.0)
     text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
@@ -87,7 +102,7 @@ async def healed(world: World, incident: Incident, session: str, skill: str, loo
         incident.id,
         [
             ("resolved", text, {"session": session, "skill": skill}),
-            ("verified", "all checks hold, twice", {"ok": True}),
+            ("verified", LASTS, {"ok": True}),
         ],
         world.notices(incident, "resolved", resolved_text(over)),
         OPEN,

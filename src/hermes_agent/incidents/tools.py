@@ -17,7 +17,18 @@ async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) 
 @tool(recover=_recover)
 async def incident(
     context: ToolContext,
-    action: Literal["hypothesis", "check_with", "verify", "resolve", "false_alarm", "escalate"],
+    action: Literal[
+        "facts",
+        "signs",
+        "hypothesis",
+        "keep",
+        "undo",
+        "check_with",
+        "verify",
+        "resolve",
+        "false_alarm",
+        "escalate",
+    ],
     claim: str = "",
     component: str = "",
     category: str = "",
@@ -32,11 +43,16 @@ async def incident(
     needed: str = "",
     command: str = "",
     output: str = "",
+    paths: tuple[str, ...] = (),
 ) -> ToolResult:
     """The incident that you work on.
+    `facts`: how the service `component` runs: init system, process, logs, configuration, ports,
+    what it needs, how to restart it.
+    `signs`: try again which skills are for the case as it is now.
     `hypothesis`: put `claim` on the board with `component`, `category`, `confidence`, `state`,
     `evidence` and `against`; with `id` change one. Evidence: quotes of 12 to 300 characters, word
     for word from what tools returned here or to your children.
+    `keep`: copy the files `paths` aside before you change them. `undo`: put all copies back.
     `check_with`: where there is no check, a `command` (and a regular expression for its `output`)
     that fails now and holds when all is well.
     `verify`: run the checks; tells what fails, and what got worse.
@@ -50,7 +66,14 @@ async def incident(
         "claim": claim, "component": component, "category": category, "confidence": confidence,
         "state": state, "evidence": evidence, "against": against, "id": id, "locus": locus,
         "summary": summary, "prevent": prevent, "needed": needed, "command": command,
-        "output": output,
+        "output": output, "paths": paths,
     }  # fmt: skip
+    if action == "undo":  # a command of the session: it is gated, and part of the timeline
+        assert context.call is not None
+        script = await context.lent.commanded.undo_script()
+        done = await context.call("terminal", {"command": script})
+        if not done.ok:
+            raise ToolError(f"the copies were not put back: {done.text}")
+        given["output"] = done.text
     by = Writer(context.session, context.effect, context.lent.model)
     return await context.lent.commanded.act(action, given, by)

@@ -6,9 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_agent.core.command_results import Seen, difference
 from hermes_agent.core.incidents import Entry, Incident, WatchedCheck
-from hermes_agent.core.skills import Check, Runbook
-from hermes_agent.learning.runbook_model import Seen, difference
 
 APART_SECONDS = 2.0
 """Between the two looks that both must hold: what only flickers is not well."""
@@ -69,22 +68,6 @@ async def look_twice(
         return first
     await sleep(APART_SECONDS)
     return await look_at_all(checks, look)
-
-
-async def all_hold(checks: Sequence[Check], look: Look) -> bool:
-    """One after the other, for what the next would do where the first does not hold."""
-    for check in checks:
-        if difference(check.expect, await look(check.run, check.timeout)):
-            return False
-    return True
-
-
-async def fits(runbook: Runbook, look: Look) -> bool:
-    """Whether a runbook is for this case: it says when, all of that holds, and it has not been
-    done already."""
-    if not runbook.when or not await all_hold(runbook.when, look):
-        return False
-    return not runbook.verify or not await all_hold(runbook.verify, look)
 
 
 def neighbours(incident: Incident, watched: Sequence[WatchedCheck]) -> tuple[WatchedCheck, ...]:

@@ -1,12 +1,13 @@
 """What the commander needs of a runtime."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.incidents import (
     Incident,
     Incidents,
@@ -19,8 +20,9 @@ from hermes_agent.core.journal import Journal
 from hermes_agent.core.lore import Lore
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened, SkillState
-from hermes_agent.learning.runbook_model import Seen
 
+SHIPPED, COPIES = "shipped-skill", "incident-copies"
+"""Sources of commands: checks of skills that ship with Hermes, and copies before a change."""
 KEY = "incident:"
 """How the key of an incident's session begins; there is one session of each."""
 
@@ -32,8 +34,12 @@ class Known(Struct, frozen=True):
     state: SkillState
     description: str
     digest: str = ""
-    fits: bool | None = None
-    """Whether its runbook says that it is for this case; None where nobody has looked."""
+    incident: str = ""
+    """The cause of incidents that it is for; empty where it is for other work."""
+    shipped: bool = False
+    """It lies where it was installed with Hermes."""
+    record: int = 0
+    """How often it helped, less how often it did not."""
 
 
 class World(Protocol):
@@ -110,8 +116,16 @@ class World(Protocol):
         """Let the model that is built in go on; its name, or nothing where it did already."""
         ...
 
-    async def look(self, session: str, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
-        """Run a command where the incident is, in a shell of its own and through the gate."""
+    async def look(
+        self,
+        session: str,
+        command: str,
+        timeout: float | None,  # noqa: ASYNC109
+        *,
+        source: str = "",
+    ) -> Seen:
+        """Run a command where the incident is, in a shell of its own and through the gate.
+        `source`: by which policies know what the runtime runs of its own accord."""
         ...
 
     # skills
@@ -120,9 +134,9 @@ class World(Protocol):
         """All that can be used by an incident's session."""
         ...
 
-    async def runbook(self, skill: str, arguments: str) -> Opened | None:
-        """The skill as it is opened to be run; None where it has no runbook, or none for these
-        arguments."""
+    async def runbook(self, skill: str, arguments: str, facts: Mapping[str, str]) -> Opened | None:
+        """The skill as it is opened to be run, filled in with facts of the service; None where it
+        has no runbook, or none for these arguments."""
         ...
 
     async def settle(self, skill: str) -> None:

@@ -5,6 +5,12 @@ import re
 
 NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 PLACEHOLDER = re.compile(rf"(?<!\$)\{{\{{[ \t]*({NAME})[ \t]*\}}\}}")
+SERVICE_FACTS = (
+    "restart", "start", "stop", "status", "unit", "pid", "logs", "recent", "configs", "ports",
+    "data",
+)  # fmt: skip
+"""Placeholders that a skill for incidents has beside its parameters: facts of the service, filled
+in as plain shell text while an incident is worked on."""
 _BEFORE_WORD = frozenset(" \t\n;|&()<>")
 
 

@@ -2,6 +2,8 @@
 
 when:                                   # it is for this case only if all of these hold
   - run: systemctl is-failed {{unit}}
+define: |                               # shell functions, put before every command
+  said() { journalctl -u {{unit}} -n 50 --no-pager; }
 steps:
   - name: restart it
     run: systemctl restart {{unit}}
@@ -19,9 +21,9 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.patterns import matches
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.learning.patterns import matches
-from hermes_agent.learning.placeholders import PLACEHOLDER, within
+from hermes_agent.learning.placeholders import PLACEHOLDER, SERVICE_FACTS, within
 from hermes_agent.policy.checks import near
 from hermes_agent.policy.reader import Reader
 from hermes_agent.policy.schema import Problem
@@ -32,13 +34,13 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MOST_CODE = 255
 _CHECK = ("run", "expect", "timeout")
 _STEP = (*_CHECK, "verify", "name")
-_BOOK = ("steps", "when", "verify")
+_BOOK = ("steps", "when", "verify", "define")
 _EXPECT = ("exit", "output", "no_output")
 
 
-def load(text: str, values: Mapping[str, str]) -> Runbook:
-    """The runbook with its placeholders filled. Raises a `UsageError` that says where it is
-    wrong."""
+def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Runbook:
+    """The runbook with its placeholders filled: values are quoted, facts are shell text already.
+    Raises a `UsageError` that says where it is wrong."""
     for name, value in values.items():
         if _CONTROL.search(value):
             raise UsageError(
@@ -53,7 +55,7 @@ def load(text: str, values: Mapping[str, str]) -> Runbook:
         raise _error(bad.problem, "quote what holds {{…}}" if braces else "") from None
     if root is None or root.is_null:
         raise UsageError("the runbook is empty", "it needs steps: a list of commands to run")
-    reader = _Reader(values)
+    reader = _Reader(values, facts or {})
     book = reader.book(root)
     if reader.problems:
         raise _error(reader.problems[0])
@@ -66,12 +68,16 @@ def _error(problem: Problem, hint: str = "") -> UsageError:
 
 
 class _Reader(Reader):
-    def __init__(self, values: Mapping[str, str]) -> None:
+    def __init__(self, values: Mapping[str, str], facts: Mapping[str, str]) -> None:
         super().__init__(_NAME)
         self._values = values
+        self._facts = facts
+        self._define = ""
 
     def book(self, node: Node) -> Runbook:
         given = self.mapping(node, "a runbook", _BOOK)
+        if "define" in given:
+            self._define = self._command(given["define"], "define").rstrip("\n") + "\n"
         if node.pairs is not None and "steps" not in given:
             self.wrong(node, "a runbook needs steps", "steps: a list of commands to run")
         steps = self.sequence(given["steps"], "steps") if "steps" in given else ()
@@ -109,15 +115,18 @@ class _Reader(Reader):
             if node.pairs is not None:
                 self.wrong(node, f"{what} needs a command", "run: the command")
             return ""
-        text = self.string(given["run"], "run")
+        return self._define + self._command(given["run"], "run")
+
+    def _command(self, node: Node, what: str) -> str:
+        text = self.string(node, what)
         if not text.strip():
-            self.wrong(given["run"], "the command is empty", "write what is to be run")
+            self.wrong(node, "the command is empty", "write what is to be run")
         for found in PLACEHOLDER.finditer(text):
             inside = within(text, found.start())
             if inside and found[1] in self._values:
                 hint = "values are quoted by themselves: write it as a word of its own"
-                self.wrong(given["run"], f"{found[0]} stands within {inside}", hint)
-        return self._filled(given["run"], text, shlex.quote)
+                self.wrong(node, f"{found[0]} stands within {inside}", hint)
+        return self._filled(node, text, shlex.quote)
 
     def _expect(self, given: Mapping[str, Node]) -> Expect:
         if "expect" not in given:
@@ -161,7 +170,14 @@ class _Reader(Reader):
         def value(found: re.Match[str]) -> str:
             if found[1] in self._values:
                 return quoted(self._values[found[1]])
+            if found[1] in self._facts:
+                plain = quoted is shlex.quote
+                return self._facts[found[1]] if plain else quoted(self._facts[found[1]])
             known = tuple(self._values)
+            if found[1] in SERVICE_FACTS:
+                hint = "it is filled in for skills with hermes-incident, during an incident"
+                self.wrong(node, f"nothing is known of {found[0]} here", hint)
+                return ""
             hint = near(found[1], known) if known else "the skill declares no parameters"
             self.wrong(node, f"no parameter is called {found[1]!r}", hint)
             return ""

@@ -2,12 +2,12 @@
 comes next is a pure function of the messages, so a turn that is resumed goes on where it was. When
 something differs, the real model goes on and has all that was seen before its eyes."""
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
 from itertools import count, zip_longest
 
 from msgspec import Struct
 
+from hermes_agent.core.command_results import SHOWN_CHARS, Seen, difference, seen
 from hermes_agent.core.messages import (
     AssistantMessage,
     Chunk,
@@ -24,7 +24,6 @@ from hermes_agent.core.messages import (
 )
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.learning.patterns import matches
 
 OPENING = (
     "This runbook is being worked through automatically. If you read this, something differed: "
@@ -39,36 +38,8 @@ RUNBOOK_MODEL = "runbook/"
 STOPPED = "stopped: "
 NOT_FOR_THIS = "this runbook is not for this case: "
 """How reports begin that tell of no success."""
-SHOWN_CHARS = 200
-"""How much of an output a report shows."""
 
 _CALL = "runbook-"
-_EXIT = re.compile(r"\[exit code (\d+)\]")
-_RUNNING = re.compile(r"\[(?:still running after|running in the background)[^\n]*\]")
-_REWRITTEN = "[a rule changed this call to "
-_CUT = re.compile(r"^\[(?:…|\.\.\.) [\d,]+ (?:characters|bytes) left out; ", re.MULTILINE)
-_NO_OUTPUT = "[no output]"
-_UNKNOWN = "the user says that it did happen; its output is lost"
-
-
-class Seen(Struct, frozen=True):
-    """What a command came to."""
-
-    exit: int | None
-    """None where it did not come to an end of its own."""
-    output: str
-
-    @property
-    def shown(self) -> str:
-        """In a few words: the code, and the end of the output."""
-        lines = [line for line in self.output.splitlines() if line.strip()]
-        if self.exit is None:  # what is wrong stands before the advice for a model
-            lines = [line for line in lines if not line.startswith(("hint: ", "retry: "))]
-        last = lines[-1].strip() if lines else ""
-        last = last if len(last) <= SHOWN_CHARS else f"{last[: SHOWN_CHARS - 1]}…"
-        if self.exit is None:
-            return last or "nothing"
-        return f"exit {self.exit}" + (f", {last}" if last else "")
 
 
 class _Move(Struct, frozen=True):
@@ -156,36 +127,6 @@ def _new_id(messages: Sequence[Message]) -> str:
     """One that no call of the conversation has."""
     known = {call.id for one in messages if isinstance(one, AssistantMessage) for call in one.calls}
     return next(id for number in count(1) if (id := f"{_CALL}{number}") not in known)
-
-
-def seen(result: ToolMessage) -> Seen:
-    """What the tool for commands tells of one, as values."""
-    text = result.text
-    if text.startswith(_REWRITTEN):
-        text = text.partition("\n")[2]
-    head, _, last = text.rpartition("\n")
-    if result.ok:
-        lost = text == _UNKNOWN or _RUNNING.fullmatch(last) is not None
-        return Seen(None if lost else 0, "" if text == _NO_OUTPUT else text)
-    code = _EXIT.fullmatch(last)
-    return Seen(int(code[1]), head) if code else Seen(None, text)
-
-
-def difference(expect: Expect, found: Seen) -> str:
-    """How what was seen differs from what was expected; empty where it does not."""
-    if found.exit is None:
-        return f"it did not come to its end: {found.shown}"
-    if expect.exit is not None and found.exit != expect.exit:
-        return f"saw {found.shown}"
-    if expect.output and not matches(expect.output, found.output):
-        return f"saw no such output: {found.shown}"
-    if expect.no_output and matches(expect.no_output, found.output):
-        lines = found.output.splitlines()
-        hit = next((line for line in lines if matches(expect.no_output, line)), "")
-        return f"saw {(hit or found.output)[:SHOWN_CHARS]!r} in the output"
-    if expect.no_output and _CUT.search(found.output):
-        return "the output is too long to be sure what is not in it"
-    return ""
 
 
 def _since_it_began(messages: Sequence[Message]) -> list[AssistantMessage | ToolMessage]:

@@ -11,7 +11,9 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.incidents import CATEGORIES
 from hermes_agent.core.skills import Bounds
+from hermes_agent.learning.placeholders import SERVICE_FACTS
 from hermes_agent.learning.skill_folder import (
     ALL_BYTES,
     FILE_BYTES,
@@ -35,6 +37,7 @@ FOLDERS = ("references", "scripts", "templates", "assets")
 OURS = (
     "hermes-category", "hermes-tags", "hermes-platforms", "hermes-requires-tools",
     "hermes-fallback-for-tools", "hermes-parameters", "hermes-paths", "hermes-hosts",
+    "hermes-incident",
 )  # fmt: skip
 TOOLS = {
     "Bash": "terminal", "Read": "read_file", "Write": "write_file", "Edit": "patch",
@@ -75,6 +78,8 @@ class SkillFacts(Struct, frozen=True, omit_defaults=True):
     """Tools beside all of which it is not offered."""
     license: str = ""
     compatibility: str = ""
+    incident: str = ""
+    """The cause of incidents that it is for, one of `CATEGORIES`."""
 
     def fits(self, tools: "frozenset[str]", platform: str) -> bool:
         if self.platforms and platform not in self.platforms:
@@ -116,6 +121,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         fallback_for=_ours(extra.words("hermes-fallback-for-tools")),
         license=front.text("license"),
         compatibility=front.text("compatibility"),
+        incident=extra.cause(),
     )
     found += [_error(trouble) for trouble in snippet_troubles(front.body, parameters)]
     return SkillText(
@@ -214,6 +220,13 @@ class _Metadata:
             self._found.append(Problem("error", f"hermes-parameters: {error.message}", error.hint))
             return ()
 
+    def cause(self) -> str:
+        named = self.text("hermes-incident")
+        if named and named not in CATEGORIES:
+            meant = f"one of: {', '.join(CATEGORIES)}"
+            self._found.append(Problem("error", f"no cause is called {named!r}", meant))
+        return named
+
     def allowed_tools(self) -> tuple[str, ...]:
         given = self._tools
         if isinstance(given, list):
@@ -250,7 +263,7 @@ def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[Problem]:
     skill = parse(text, name)
     yield from skill.problems
     yield from _of_bounds(skill.bounds)
-    yield from _of_runbook(files, skill.parameters)
+    yield from _of_runbook(files, skill)
     if not skill.broken:
         yield from _of_words(skill)
     yield from _of_links(skill.body, files)
@@ -267,7 +280,7 @@ def _of_bounds(bounds: Bounds | None) -> Iterator[Problem]:
         yield Problem("error", said, "while they cannot be read, nothing would be allowed")
 
 
-def _of_runbook(files: Mapping[str, bytes], parameters: Sequence[Parameter]) -> Iterator[Problem]:
+def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[Problem]:
     if RUNBOOK not in files:
         return
     from hermes_agent.learning.runbook import load
@@ -277,7 +290,8 @@ def _of_runbook(files: Mapping[str, bytes], parameters: Sequence[Parameter]) -> 
         yield Problem("error", f"{RUNBOOK} is not UTF-8 text")
         return
     try:
-        load(text, {each.name: each.default or "x" for each in parameters})
+        facts = dict.fromkeys(SERVICE_FACTS, "x") if skill.facts.incident else None
+        load(text, {each.name: each.default or "x" for each in skill.parameters}, facts)
     except HermesError as error:
         yield Problem("error", f"{RUNBOOK}: {error.message}", error.hint)
 
@@ -299,6 +313,7 @@ def _of_words(skill: SkillText) -> Iterator[Problem]:
             "move details into references/",
         )
     known = {each.name for each in skill.parameters}
+    known |= set(SERVICE_FACTS) if skill.facts.incident else set()
     for name in sorted(placeholders(skill.body) - known if known else ()):
         yield Problem(
             "warning", f"{{{{{name}}}}} is no parameter", "name it in hermes-parameters, or not"

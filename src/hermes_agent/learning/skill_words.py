@@ -103,20 +103,26 @@ def snippets(body: str) -> Sequence[Snippet]:
 
 
 def with_values(
-    body: str, parameters: Sequence[Parameter], values: Mapping[str, str], arguments: str = ""
+    body: str,
+    parameters: Sequence[Parameter],
+    values: Mapping[str, str],
+    arguments: str = "",
+    facts: Mapping[str, str] | None = None,
 ) -> Filled:
-    """The text with its values. In a command they are quoted. What a value holds is never taken for
-    a command: those are found before."""
+    """The text with its values. In a command they are quoted, but for facts of a service, which are
+    shell text. What a value holds is never taken for a command: those are found before."""
     known = {each.name for each in parameters}
+    plain = {name: text for name, text in (facts or {}).items() if name not in known}
     parts: list[str] = []
     found: list[Snippet] = []
     at = length = 0
     for snippet in [*snippets(body), None]:
         end = len(body) if snippet is None else snippet.start
-        parts.append(_put(body[at:end], known, values, arguments))
+        parts.append(_put(body[at:end], known | plain.keys(), {**plain, **values}, arguments))
         length += len(parts[-1])
         if snippet is not None:
-            command = command_with_values(snippet.command, known, values, arguments)
+            command = _put(snippet.command, set(plain), plain, ALL)
+            command = command_with_values(command, known, values, arguments)
             parts.append(f"!`{command}`")
             found.append(Snippet(length, length + len(parts[-1]), command))
             length += len(parts[-1])

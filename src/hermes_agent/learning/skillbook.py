@@ -68,11 +68,8 @@ class SkillBook:
                 continue
             if known.digest == record.digest and known.facts.fits(have, self._platform):
                 facts = known.facts
-                found.append(
-                    Entry(
-                        record.name, facts.description, facts.category, record.state, record.digest
-                    )
-                )
+                about = facts.description, facts.category, record.state, record.digest
+                found.append(Entry(record.name, *about, facts.incident, known.shipped))
         return sorted(found, key=lambda each: each.name)
 
     def index(self, entries: Sequence[Entry], most_tokens: int = MOST_TOKENS) -> str:
@@ -87,10 +84,16 @@ class SkillBook:
         }
 
     async def open(
-        self, name: str, arguments: str = "", *, run: bool = False, digest: str = ""
+        self,
+        name: str,
+        arguments: str = "",
+        *,
+        run: bool = False,
+        digest: str = "",
+        facts: Mapping[str, str] | None = None,
     ) -> OpenedSkill:
         """The skill with its values, and with its runbook where that is to be run. With `digest`,
-        as it was in that version."""
+        as it was in that version. `facts`: of the service, during an incident."""
         await self._refresh()
         record = await self._usable(name)
         if digest and digest != record.digest:
@@ -106,7 +109,7 @@ class SkillBook:
             )
         text = SkillText(skill.facts, self._redact(skill.body), skill.bounds, skill.parameters)
         place = str(self._shelf.looker.place(name) or "")
-        return skillbook_text.opened(record, text, files, arguments, place, run=run)
+        return skillbook_text.opened(record, text, files, arguments, place, run=run, facts=facts)
 
     def open_files(
         self, name: str, digest: str, files: Mapping[str, bytes], arguments: str
@@ -335,6 +338,8 @@ class SkillBook:
 
     async def _refuse_twins(self, name: str, files: Mapping[str, bytes]) -> None:
         skill = _parsed(files, name)
+        if skill.facts.incident:  # there is one for each cause and place, and they are much alike
+            return
         for other, score in await self.near(name, skill.facts.description, skill.body):
             if score >= DUPLICATE:
                 state = (await self._lore.skill(other)).state

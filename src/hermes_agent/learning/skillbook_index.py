@@ -24,6 +24,9 @@ class Entry(Struct, frozen=True):
     category: str
     state: SkillState
     digest: str
+    incident: str = ""
+    """The cause of incidents that it is for."""
+    shipped: bool = False
 
 
 def index(entries: Sequence[Entry], most_tokens: int = MOST_TOKENS) -> str:

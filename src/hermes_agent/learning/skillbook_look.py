@@ -13,7 +13,7 @@ from hermes_agent.learning.skill_file import SkillFacts, SkillText, parse
 from hermes_agent.learning.skill_folder import RUNBOOK, Folder, Signature, decoded, digest
 from hermes_agent.learning.skill_front import plain_name
 
-LOCK, INDEX, INDEX_VERSION = ".lock", ".index.json", 1
+LOCK, INDEX, INDEX_VERSION = ".lock", ".index.json", 2
 SETTLED_NS = 100_000_000
 """A file that changed so shortly before it was read may change again without another time."""
 

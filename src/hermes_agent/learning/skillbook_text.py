@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
@@ -66,20 +67,26 @@ def opened(
     folder: str,
     *,
     run: bool,
+    facts: Mapping[str, str] | None = None,
 ) -> OpenedSkill:
-    """The skill as the model reads it, with its values, and what of it is in force."""
+    """The skill as the model reads it, with its values, and what of it is in force. `facts`: of
+    the service, during an incident; the runbook is then shown as it would be run."""
     values = read_arguments(skill.parameters, arguments, record.name)
-    body = with_values(skill.body, skill.parameters, values, arguments)
+    facts = facts if skill.facts.incident else None
+    body = with_values(skill.body, skill.parameters, values, arguments, facts)
     head = [f"[the skill {record.name}, version {record.version}{STATES.get(record.state, '')}]"]
     head += [f"[arguments: {arguments}]"] if arguments.strip() else []
     head += [f"[while it is active: {in_words(skill.bounds)}]"] if skill.bounds else []
     before = "\n".join(head) + "\n\n"
     text = before + body.text + _others(record.name, files, folder)
+    if facts and RUNBOOK in files:
+        shown = msgspec.json.encode(_runbook(record.name, files, values, facts)).decode()
+        text += f"\nIts runbook for this service:\n```json\n{shown}\n```\n"
     moved = tuple(
         Snippet(each.start + len(before), each.end + len(before), each.command)
         for each in body.snippets
     )
-    runbook = _runbook(record.name, files, values) if run else None
+    runbook = _runbook(record.name, files, values, facts) if run else None
     made = Opened(record.name, record.digest, skill.bounds, arguments, runbook)
     return OpenedSkill(made, text, moved)
 
@@ -162,10 +169,15 @@ def _others(name: str, files: Mapping[str, bytes], folder: str) -> str:
     return f"\n\n{how}\n" + "\n".join(lines) + where + "\n"
 
 
-def _runbook(name: str, files: Mapping[str, bytes], values: Mapping[str, str]) -> Runbook:
+def _runbook(
+    name: str,
+    files: Mapping[str, bytes],
+    values: Mapping[str, str],
+    facts: Mapping[str, str] | None,
+) -> Runbook:
     from hermes_agent.learning.runbook import load
 
     text = decoded(files.get(RUNBOOK, b"\0"))
     if text is None:
         raise UsageError(f"the skill {name!r} has no {RUNBOOK}", f"ask for it instead: /{name}")
-    return load(text, values)
+    return load(text, values, facts)

@@ -70,7 +70,9 @@ async def skill(context: ToolContext, name: str, arguments: str = "", file: str 
         return ToolResult(await learned.read_skill(name, file), {"skill": name, "file": file})
     # What was written down is what is shown, whatever has become of the skill since.
     digest = context.note.get("opened", {}).get("digest", "")
-    found = await learned.open_skill(name, arguments, digest)
+    commanded = context.lent.commanded
+    facts = None if commanded is None else await commanded.facts(arguments)
+    found = await learned.open_skill(name, arguments, digest, facts)
     parts, at = [], 0
     for snippet in found.snippets:
         parts += [found.text[at : snippet.start], await _output(context, snippet.command)]

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import Seen
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, Stopping, UsageError
 from hermes_agent.core.incidents import (
@@ -30,7 +32,6 @@ from hermes_agent.incidents.commander import COMMANDER, Commander
 from hermes_agent.incidents.report import as_json, report
 from hermes_agent.incidents.report_text import markdown
 from hermes_agent.incidents.world import KEY, Known
-from hermes_agent.learning.runbook_model import Seen
 from hermes_agent.runtime.replies import body_of, reply
 
 if TYPE_CHECKING:
@@ -231,14 +232,21 @@ class RuntimeWorld:
             return ""
         return RESPONDER
 
-    async def look(self, session: str, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+    async def look(
+        self,
+        session: str,
+        command: str,
+        timeout: float | None,  # noqa: ASYNC109
+        *,
+        source: str = "",
+    ) -> Seen:
         found = await self._runtime.store.session(session)
         check = WatchedCheck(
             INCIDENTS, Check(command, Expect(exit=None), timeout), terminal=found.terminals[0]
         )
         # What people let their checks do is not for commands that a session or a skill thought of.
         written = {one.check.run for one in await self._watching.watched()}
-        actor = None if command in written else Actor("user", "", INCIDENTS)
+        actor = None if command in written else Actor("user", "", source or INCIDENTS)
         done = await self._watching.run_check(check, found.policy, actor)
         if done.refused or done.code is None:
             return Seen(None, done.detail)
@@ -249,14 +257,22 @@ class RuntimeWorld:
     async def skills(self) -> Sequence[Known]:
         learning = self._runtime.learning
         await learning.sync()
+        record: Counter[str] = Counter()
+        for use in await self.lore.uses():
+            if use.opened:
+                record[use.skill] += {"good": 1, "bad": -1}.get(use.outcome, 0)
         return [
-            Known(one.name, one.state, one.description, one.digest)
+            Known(
+                one.name, one.state, one.description, one.digest, one.incident,
+                one.shipped, record[one.name],
+            )
             for one in await learning.book.offered(TOOLS)
-        ]
+        ]  # fmt: skip
 
-    async def runbook(self, skill: str, arguments: str) -> Opened | None:
+    async def runbook(self, skill: str, arguments: str, facts: Mapping[str, str]) -> Opened | None:
         try:
-            found = await self._runtime.learning.book.open(skill, arguments, run=True)
+            book = self._runtime.learning.book
+            found = await book.open(skill, arguments, run=True, facts=facts)
         except HermesError:  # it has none, wants other arguments, or is gone
             return None
         return found.opened

@@ -49,11 +49,17 @@ class LearnedTools:
 
     # skills
 
-    async def open_skill(self, name: str, arguments: str, digest: str = "") -> OpenedSkill:
+    async def open_skill(
+        self,
+        name: str,
+        arguments: str,
+        digest: str = "",
+        facts: Mapping[str, str] | None = None,
+    ) -> OpenedSkill:
         book = self._learning.book
         with _told():
             if self._trial is None:
-                return await book.open(name, arguments, digest=digest)
+                return await book.open(name, arguments, digest=digest, facts=facts)
             if name != self._trial.name:
                 raise NotFound(f"no skill called {name!r}", f"there is: {self._trial.name}")
             return book.open_files(name, self._trial.digest, self._trial.files, arguments)

@@ -1,9 +1,8 @@
 """A box: a small machine of its own in namespaces, with an init system and its programs, made
 without privileges. It outlives whoever made it, until it is removed."""
 
-import base64
 import contextlib
-import json
+import marshal
 import os
 import select
 import shlex
@@ -71,7 +70,7 @@ class Box:
         self.folder.mkdir(mode=0o700, parents=True)
         (self.folder / OWNER).write_text(f"{os.getpid()} {started_at(os.getpid())}\n")
         (self.folder / "root").mkdir()
-        spec = _spec(world, self.folder / "root", limits.join(self.folder))
+        spec = _spec(world, self.folder / "root", limits.join(self.folder, managed=world.booted))
         pid = _launch(spec, self.folder)
         (self.folder / "pid").write_text(f"{pid} {started_at(pid)}\n")
         if world.style.init == "supervisord":
@@ -149,7 +148,7 @@ def boxes(folder: Path) -> list[Box]:
 
 def _launch(spec: dict[str, Any], folder: Path) -> int:
     file = os.memfd_create("box")
-    os.write(file, json.dumps(spec).encode())
+    os.write(file, marshal.dumps(spec))
     os.lseek(file, 0, os.SEEK_SET)
     heard, tell = os.pipe()
     try:
@@ -189,7 +188,7 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
         shown.append((_supervisor(), "/opt/lib/supervisor"))
     files = {
         path: {
-            "data": base64.b64encode(file.data or file.text.encode()).decode(),
+            "data": file.data or file.text.encode(),
             "mode": file.mode, "link": file.link, "size": file.size, "age": file.age,
         }
         for path, file in {**inits.files(world, PYTHON), **world.files}.items()
@@ -197,10 +196,12 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
     mine = {address for address in world.hosts.values() if address.startswith("10.77.0.")}
     return {
         "root": str(root), "groups": list(groups), "ordinary": ORDINARY, "mb": world.mb,
-        "hostname": world.hostname, "shown": shown, "hidden": [str(HERE.parent)],
+        "hostname": world.hostname, "shown": shown, "booted": world.booted,
+        "hidden": [str(HERE.parent), *(["/usr/lib/systemd/system"] if world.booted else [])],
         "mounts": [{"path": m.path, "mb": m.mb, "inodes": m.inodes} for m in world.mounts],
         "folders": dict(world.folders), "files": files, "setup": list(world.setup),
-        "init": inits.first(world, PYTHON), "environment": ENVIRONMENT,
+        "init": inits.first(world, PYTHON),
+        "environment": {**ENVIRONMENT, **({"container": "box"} if world.booted else {})},
         "addresses": sorted(mine),
     }  # fmt: skip
 

@@ -41,6 +41,8 @@ def door(folder: Path) -> list[str]:
     """What a command line begins with to be run in the box, as its root."""
     pid = first_process(folder)
     enter = ["nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
+    if _user_namespace("self") == _user_namespace(str(pid)):  # one that a real systemd boots
+        return [word for word in enter if word != "--user"] + ["--"]
     holder = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
     if _user_namespace("self") == _user_namespace(str(holder)):
         return [*enter, "--setuid", "0", "--setgid", "0", "--"]

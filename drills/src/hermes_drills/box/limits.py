@@ -1,5 +1,6 @@
-"""Limits for all processes of a box together, by a control group where this user may make one. The
-file `groups` in the box's folder names it, for whoever enters."""
+"""A control group for all processes of a box, where this user may make one: limits for them together,
+and for a real systemd the place that it manages. The file `groups` in the box's folder names it, for
+whoever enters."""
 
 import contextlib
 import hashlib
@@ -14,35 +15,42 @@ LIMITS = {"memory.max": str(768 << 20), "memory.swap.max": "0", "pids.max": "256
 GOING_SECONDS = 5.0
 
 
-def join(folder: Path) -> list[str]:
-    """Make the group of a box; none where that is not allowed here."""
-    group = ROOT / f"drill-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
-    if not (ROOT / "cgroup.controllers").exists():
-        return []
+def join(folder: Path, *, managed: bool = False) -> list[str]:
+    """Make the groups of a box; none where that is not allowed here. `managed`: systemd will make
+    groups of its own below, also on a machine whose groups are of the first version."""
+    name = f"drill-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
+    second = (ROOT / "cgroup.controllers").exists()
+    roots = [ROOT] if second else [ROOT / "systemd", ROOT / "unified"] if managed else []
+    made = [root / name for root in roots if root.is_dir()]
     try:
-        group.mkdir(exist_ok=True)
-        for name, value in LIMITS.items():
-            with contextlib.suppress(FileNotFoundError):  # a kernel that does not count swap
-                (group / name).write_text(value)
+        for group in made:
+            group.mkdir(exist_ok=True)
+            for file, value in LIMITS.items() if second else ():
+                with contextlib.suppress(FileNotFoundError):  # a kernel that does not count swap
+                    (group / file).write_text(value)
     except OSError:
-        with contextlib.suppress(OSError):
-            group.rmdir()
+        for group in made:
+            with contextlib.suppress(OSError):
+                group.rmdir()
         return []
-    (folder / NOTE).write_text(str(group))
-    return [str(group)]
+    found = [str(group) for group in made]
+    (folder / NOTE).write_text("\n".join(found))
+    return found
 
 
 def leave(folder: Path) -> None:
-    """Remove the group of a box that has ended, with whatever is still in it."""
+    """Remove the groups of a box that has ended, with whatever is still in them."""
     try:
-        group = Path((folder / NOTE).read_text())
+        groups = (folder / NOTE).read_text().splitlines()
     except FileNotFoundError:
         return
     deadline = time.monotonic() + GOING_SECONDS
-    while group.exists() and time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            for line in (group / "cgroup.procs").read_text().split():
-                os.kill(int(line), signal.SIGKILL)
-            group.rmdir()
-            return
-        time.sleep(0.01)
+    for group in map(Path, groups):
+        while group.exists() and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                for path, _, _ in os.walk(group, topdown=False):
+                    for line in Path(path, "cgroup.procs").read_text().split():
+                        os.kill(int(line), signal.SIGKILL)
+                    Path(path).rmdir()
+                break
+            time.sleep(0.01)

@@ -5,25 +5,29 @@ First, as root or in a user namespace, a file system and a process namespace are
 second user namespace is entered, which owns the network and sees the mounts as locked: nobody in
 the box can lift one to look below. Process 1 of it becomes the init system of the box."""
 
-import base64
-import contextlib
 import ctypes
 import fcntl
-import json
+import marshal
 import os
-import socket
+import resource
 import struct
-import subprocess
 import sys
 import time
-from typing import Any
+
+import _socket  # `socket` and `typing` would take as long to import as the rest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
+NEWCGROUP = 0x02000000
 NOSUID, NODEV, BIND, RECURSIVE, PRIVATE = 2, 4, 4096, 16384, 1 << 18
 DETACH = 2
 SET_DUMPABLE = 4
+MOST_DATA = 400 << 20
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 SETGROUPS = {"x86_64": 116, "aarch64": 159}
 SET_SECCOMP, FILTER = 22, 2
@@ -51,14 +55,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main() -> None:
     with os.fdopen(int(sys.argv[1]), "rb") as file:
-        spec = json.load(file)
+        spec = marshal.load(file)
     tell = int(sys.argv[2])
     for group in spec["groups"]:
         with open(f"{group}/cgroup.procs", "w") as procs:
             procs.write(str(os.getpid()))
     etc = dict(_gathered())
     os.umask(0o022)
-    who = _apart(spec["ordinary"])
+    booted = spec["booted"]
+    who = _apart(0 if booted else spec["ordinary"])
     heard, say = os.pipe()
     child = os.fork()
     if child:
@@ -71,14 +76,16 @@ def main() -> None:
     os.close(heard)
     os.close(tell)
     _lay_out(spec, who)
-    _enter(who, spec["hostname"], spec["addresses"])
+    _enter(who, spec["hostname"], spec["addresses"], user=not booted)
     _furnish(spec, etc)
     os.write(say, b"ready")
     nothing = os.open("/dev/null", os.O_RDWR)
     for number in range(3):  # else they would tell where the box's log lies
         os.dup2(nothing, number)
     os.closerange(3, nothing + 64)
-    _no_groups()
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))  # a leak stays the box's own
+    if not booted:
+        _no_groups()
     os.execve(spec["init"][0], spec["init"], spec["environment"])  # noqa: S606
 
 
@@ -102,7 +109,7 @@ def _map(user: int, group: int) -> None:
             file.write(text)
 
 
-def _lay_out(spec: dict[str, Any], who: int) -> None:
+def _lay_out(spec: "dict[str, Any]", who: int) -> None:
     """The file system, as the box will see it, and nothing else of this machine."""
     root: str = spec["root"]
     own = f"uid={who},gid={who}"
@@ -120,6 +127,9 @@ def _lay_out(spec: dict[str, Any], who: int) -> None:
         os.symlink(f"/proc/self/{there}", f"{root}/dev/{name}")
     for source, target in spec["shown"]:
         _show(source, root + target)
+    if spec["booted"]:
+        os.makedirs(f"{root}/sys", exist_ok=True)
+        _mount("/sys", f"{root}/sys", "", BIND | RECURSIVE)
     for top in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         if os.path.islink(f"/{top}"):
             os.symlink(os.readlink(f"/{top}"), f"{root}/{top}")
@@ -161,28 +171,47 @@ def _show(source: str, target: str) -> None:
     _good(done, f"{source} read-only")
 
 
-def _enter(who: int, hostname: str, addresses: list[str]) -> None:
+def _enter(who: int, hostname: str, addresses: list[str], *, user: bool) -> None:
     """The namespace that the box's root is root of."""
     if who:
         os.setgroups([])
         os.setresgid(who, who, who)
         os.setresuid(who, who, who)
         _libc.prctl(SET_DUMPABLE, 1, 0, 0, 0)
-    _good(_libc.unshare(NEWUSER | NEWNS | NEWNET | NEWUTS | NEWIPC), "the box's namespaces")
-    _map(who, who)
-    socket.sethostname(hostname)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sH14s", b"lo", UP, b""))
-        for number, address in enumerate(addresses):  # as `ip addr add ADDRESS dev lo` does
-            family = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
-            name = f"lo:{number}".encode()
-            fcntl.ioctl(any_socket, SET_ADDRESS, struct.pack("16s16s", name, family))
-            family = struct.pack("HH4s8x", socket.AF_INET, 0, b"\xff" * 4)
-            fcntl.ioctl(any_socket, SET_NETMASK, struct.pack("16s16s", name, family))
+    rest = NEWNS | NEWNET | NEWUTS | NEWIPC
+    _good(_libc.unshare(rest | NEWUSER if user else rest | NEWCGROUP), "the box's namespaces")
+    if user:
+        _map(who, who)
+    else:
+        _own_groups()
+    _socket.sethostname(hostname)
+    _loopback(addresses)
     with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", "w") as ports:
         ports.write("0")
     _mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666,mode=620")
     os.symlink("pts/ptmx", "/dev/ptmx")
+
+
+def _own_groups() -> None:
+    """The control groups as systemd is to see them: from the box's own downwards."""
+    second = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+    if second:
+        _mount("cgroup2", "/sys/fs/cgroup", "cgroup2", NOSUID | NODEV)
+        return
+    _mount("tmpfs", "/sys/fs/cgroup", "tmpfs", NOSUID | NODEV, "mode=755")
+    os.mkdir("/sys/fs/cgroup/systemd")
+    _mount("cgroup", "/sys/fs/cgroup/systemd", "cgroup", NOSUID | NODEV, "none,name=systemd")
+
+
+def _loopback(addresses: list[str]) -> None:
+    """As `ip link set lo up` and `ip addr add ADDRESS dev lo` do."""
+    wire = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    fcntl.ioctl(wire, SET_FLAGS, struct.pack("16sH14s", b"lo", UP, b""))
+    for number, address in enumerate(addresses):
+        for what, value in ((SET_ADDRESS, address), (SET_NETMASK, "255.255.255.255")):
+            family = struct.pack("HH4s8x", _socket.AF_INET, 0, _socket.inet_aton(value))
+            fcntl.ioctl(wire, what, struct.pack("16s16s", f"lo:{number}".encode(), family))
+    wire.close()
 
 
 def _no_groups() -> None:
@@ -199,7 +228,7 @@ def _no_groups() -> None:
     _good(_libc.prctl(SET_SECCOMP, FILTER, program, 0, 0), "a filter for setgroups")
 
 
-def _gathered() -> Any:
+def _gathered() -> "Any":
     """Files and links of /etc that go into the box, as (path, mode, content or None, link)."""
     for name in ETC:
         path = f"/etc/{name}"
@@ -212,7 +241,7 @@ def _gathered() -> Any:
                     yield one, (file.read(), "")
 
 
-def _furnish(spec: dict[str, Any], etc: dict[str, tuple[bytes | None, str]]) -> None:
+def _furnish(spec: "dict[str, Any]", etc: dict[str, tuple[bytes | None, str]]) -> None:
     for path, mode in FOLDERS.items():
         os.chmod(f"/{path}", mode)
     for path, (data, link) in etc.items():
@@ -222,24 +251,24 @@ def _furnish(spec: dict[str, Any], etc: dict[str, tuple[bytes | None, str]]) -> 
         os.chmod(path, mode)
     now = time.time()
     for path, file in spec["files"].items():
-        data = base64.b64decode(file["data"]) + os.urandom(file["size"])
+        data = file["data"] + os.urandom(file["size"])
         _write(path, data, file["mode"], file["link"])
         if file["age"] and not file["link"]:
             os.utime(path, (now - file["age"], now - file["age"]))
-    for line in spec["setup"]:
-        done = subprocess.run(
-            ["/bin/bash", "-c", line], env=spec["environment"], stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise SystemExit(f"{line}: {done.stderr.strip()}")
+    if spec["setup"]:
+        script = ["/bin/bash", "-e", "-c", "\n".join(spec["setup"])]
+        done = os.waitpid(os.posix_spawn(script[0], script, spec["environment"]), 0)[1]
+        if done:
+            raise SystemExit(f"the setup of the box ended with {done}")
 
 
 def _write(path: str, data: bytes, mode: int, link: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if link:
-        with contextlib.suppress(FileExistsError):
+        try:
             os.symlink(link, path)
+        except FileExistsError:
+            pass
         return
     with open(path, "wb") as file:
         file.write(data)

@@ -1,5 +1,6 @@
 """A configuration that was edited for the worse; the copy before the edit is there."""
 
+import re
 from collections.abc import Mapping, Sequence
 from shlex import quote
 
@@ -9,7 +10,7 @@ from hermes_drills.pick import Pick
 from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Fault, Target, Truth, World
 from hermes_drills.worlds import inits
-from hermes_drills.worlds.formats import line
+from hermes_drills.worlds.formats import line, rendered, value_of
 
 
 class _Edited(Fault):
@@ -42,7 +43,7 @@ class SyntaxErrorInConfig(_Edited):
 
     mechanism = "syntax"
 
-    def fits(self, world: World, at: Target) -> bool:
+    def fits(self, world: World, at: Target) -> bool:  # noqa: ARG002
         return at.key == "workers"
 
     def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:
@@ -59,14 +60,45 @@ class WrongValue(_Edited):
 
     mechanism = "value"
 
-    def fits(self, world: World, at: Target) -> bool:
+    def fits(self, world: World, at: Target) -> bool:  # noqa: ARG002
         return at.key in ("workers", "upstream", "history_limit", "port") and bool(at.port)
 
     def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:
         bad = {"upstream": at.value.rpartition(":")[0] + ":" + str(pick.size(2000, 2900))}
-        copy = set_value(box, world, at, at.key, bad.get(at.key, pick.choice(("auto", "8x", "ten"))))
+        word = pick.choice(("auto", "8x", "ten"))
+        copy = set_value(box, world, at, at.key, bad.get(at.key, word))
         restart(box, world, at.service)
         return self._truth(at, copy, r"not a number|refused|upstream")
 
 
-FAULTS = (SyntaxErrorInConfig(), WrongValue())
+class Override(_Edited):
+    """A file of settings for this machine alone was left, and sends it to another port."""
+
+    mechanism = "override"
+    foreign = True
+
+    def fits(self, world: World, at: Target) -> bool:  # noqa: ARG002
+        return at.key == "port" and bool(at.port)
+
+    def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:
+        taken = {one.port for one in world.services}
+        port = pick.choice([one for one in range(at.port + 1, at.port + 40) if one not in taken])
+        local = f"{at.path}.local"
+        box.write(local, rendered(world.style.format, {at.key: str(port)}))
+        restart(box, world, at.service)
+        return Truth((at.service,), (self.category,), re.escape(local), rf"\.local|:{port}\b",
+                     at=at, notes={"local": local})  # fmt: skip
+
+    def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:
+        assert truth.at is not None
+        local = truth.notes["local"]
+        now = value_of(world.style.format, probe.text(local), truth.at.key)
+        return [] if now in (None, truth.at.value) else [f"{local} says {truth.at.key} {now}"]
+
+    def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
+        assert truth.at is not None
+        local = quote(truth.notes["local"])
+        return (f"mv {local} {local}.off", inits.restart(world, truth.at.service))
+
+
+FAULTS = (SyntaxErrorInConfig(), WrongValue(), Override())

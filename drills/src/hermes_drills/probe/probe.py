@@ -1,8 +1,7 @@
 """What is true of a box, seen from outside by programs that nobody in it can touch."""
 
-import base64
 import contextlib
-import json
+import marshal
 import os
 import secrets
 import subprocess
@@ -11,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from hermes_drills.box.box import PYTHON, Box, Ran
@@ -110,10 +108,9 @@ class Probe:
     ) -> Reply:
         """With `ca`, over TLS, and only that authority is believed."""
         said = self._looker.ask(
-            "http", port=port, path=path, method=method, body=_encoded(body), timeout=timeout,
+            "http", port=port, path=path, method=method, body=body, timeout=timeout,
             address=address, headers=dict(headers or {}), ca=ca, name=name,
         )  # fmt: skip
-        said["body"] = base64.b64decode(said.get("body", ""))
         return Reply(**said)
 
     def keeps(self, port: int, **how: Any) -> str:
@@ -145,7 +142,7 @@ class Probe:
     ) -> Ran:
         """A program of this machine, in the box's network."""
         done = self._looker.ask(
-            "run", argv=list(argv), input=_encoded(input), timeout=timeout,
+            "run", argv=list(argv), input=input, timeout=timeout,
             environment=dict(environment or {}),
         )  # fmt: skip
         return Ran(**done)
@@ -153,8 +150,8 @@ class Probe:
     # --- its files
 
     def read(self, path: str) -> bytes | None:
-        data = self._looker.ask("read", path=path)
-        return None if data is None else base64.b64decode(data)
+        data: bytes | None = self._looker.ask("read", path=path)
+        return data
 
     def text(self, path: str) -> str:
         """Empty where there is no such file."""
@@ -226,20 +223,22 @@ class _Looker:
             [PYTHON, "-I", "-S", str(HERE / "program.py"), str(pid)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", start_new_session=True,
         )  # fmt: skip
-        self._line()
+        self._answer()
 
     def ask(self, op: str, **arguments: Any) -> Any:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
+        self._process.stdin.write(marshal.dumps({"op": op, **arguments}))
         self._process.stdin.flush()
-        return msgspec.json.decode(self._line())
+        return self._answer()
 
-    def _line(self) -> bytes:
+    def _answer(self) -> Any:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise DrillError("the box cannot be looked at from outside", "run the drill again")
-        return line
+        try:
+            return marshal.load(self._process.stdout)
+        except EOFError:
+            raise DrillError(
+                "the box cannot be looked at from outside", "run the drill again"
+            ) from None
 
     def close(self) -> None:
         for end in (self._process.stdin, self._process.stdout):
@@ -247,10 +246,6 @@ class _Looker:
                 end.close()
         self._process.kill()
         self._process.wait()
-
-
-def _encoded(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def _namespace(pid: int) -> int:

@@ -4,19 +4,17 @@ PUT /items/KEY and GET /items/KEY keep and give items; GET /ready writes one and
 Items are kept in a folder (`data`), in SQLite (`database`), by a worker (`queue`), or by another
 service of this kind (`upstream`)."""
 
-import hashlib
+import _signal
+import _thread
 import os
-import re
-import signal
 import socket
 import sys
-import threading
 import time
 
 VERSION = "1.0.0"
-LINE = re.compile(r"([A-Za-z_]\w*)\s*[:=]\s*(.*)")
 SIGNED_SECONDS = 30.0
-MOST_LOG = 1 << 30
+PAST, MOST = 240, 800
+"""Samples of half a MB: those of the last hours, and all that there is room for."""
 
 
 class Trouble(Exception):
@@ -31,8 +29,11 @@ class Config:
     def __init__(self, path):
         self.path = path
         with open(path) as file:
-            text = file.read()
-        self.values = self.parsed(text)
+            self.values = self.parsed(file.read())
+        if os.path.exists(f"{path}.local"):  # settings of this machine alone
+            with open(f"{path}.local") as file:
+                self.values |= self.parsed(file.read())
+            print(f"{path}.local overrides {path}", flush=True)
 
     def parsed(self, text):
         if self.path.endswith(".json"):
@@ -47,10 +48,10 @@ class Config:
             line = line.strip()
             if not line or line[0] in "#;[":
                 continue
-            pair = LINE.fullmatch(line.removeprefix("export "))
-            if pair is None:
+            key, value = setting(line.removeprefix("export "))
+            if not key.isidentifier():
                 raise SystemExit(f"{self.path}:{number}: syntax error: {line!r}")
-            found[pair[1].lower()] = pair[2].strip().strip("\"'")
+            found[key.lower()] = value
         return found
 
     def text(self, key, default=None):
@@ -65,6 +66,12 @@ class Config:
             return float(value)
         except ValueError:
             raise SystemExit(f"{self.path}: {key} is {value!r}, which is not a number") from None
+
+
+def setting(line):
+    """`key = value`, `key: value` or `KEY=value`; no key where it is none of these."""
+    at = min((line.find(sign) for sign in "=:" if sign in line), default=-1)
+    return (line[:at].strip(), line[at + 1 :].strip().strip("\"'")) if at > 0 else ("", "")
 
 
 class Folder:
@@ -217,7 +224,11 @@ def secret_of(config):
 
 
 def signed(secret, text):
-    return hashlib.sha256(f"{secret}{text}".encode()).hexdigest() if secret else ""
+    if not secret:
+        return ""
+    import hashlib
+
+    return hashlib.sha256(f"{secret}{text}".encode()).hexdigest()
 
 
 class Service:
@@ -229,11 +240,12 @@ class Service:
         self.level = config.text("level", "info")
         self.delay = config.number("delay", "0")
         self.workers = int(config.number("workers", "8"))
-        self.slots = threading.Semaphore(self.workers)
+        self.free, self.guard = self.workers, _thread.allocate_lock()
         self.secret = secret_of(config)
         self.checks = config.text("signed", "no") == "yes"
         self.history = []
         self.keep = int(config.number("history_limit", "8"))
+        self.interval = config.number("interval", "0.05")
         self.keeper = self.made()
 
     def made(self):
@@ -246,31 +258,33 @@ class Service:
         if level == "DEBUG" and self.level != "debug":
             return
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {level} {text}\n"
-        if not self.log_path:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            return
         try:
-            with open(self.log_path, "a") as file:
-                file.write(line)
+            if self.log_path:
+                with open(self.log_path, "a") as file:
+                    file.write(line)
+                return
         except OSError as error:
-            sys.stdout.write(f"cannot write {self.log_path}: {error}\n")
-            sys.stdout.flush()
+            line = f"cannot write {self.log_path}: {error}\n"
+        try:
+            os.write(1, line.encode())
+        except OSError:  # no room there either: the work goes on
+            pass
 
     def sample(self):
-        """Every so often, what was measured is kept, up to a bound."""
+        """Every so often, what was measured is kept, up to a bound; first that of the last hours."""
+        self.history += [bytearray(os.urandom(4096) * 128) for _ in range(self.keep or PAST)]
         while True:
-            time.sleep(0.05)
+            time.sleep(self.interval)
             if self.level == "debug":
                 state = " ".join(f"slot{n}=idle" for n in range(160))
-                for _ in range(40):
+                for _ in range(10):
                     self.say("DEBUG", f"pool state: {state}")
             try:
                 self.history.append(bytearray(os.urandom(4096) * 128))
             except MemoryError:
                 self.say("ERROR", "cannot keep a sample: out of memory (MemoryError)")
                 time.sleep(1)
-            while self.keep and len(self.history) > self.keep:
+            while len(self.history) > (self.keep or MOST):
                 self.history.pop(0)
 
     def admit(self, headers):
@@ -311,8 +325,20 @@ class Service:
             self.say("ERROR", f"{method} {path}: out of memory (MemoryError)")
             return 500, "out of memory\n"
 
+    def admitted(self):
+        """Whether a worker was free within half a second."""
+        deadline = time.monotonic() + 0.5
+        while True:
+            with self.guard:
+                if self.free > 0:
+                    self.free -= 1
+                    return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+
     def serve(self, client):
-        if not self.slots.acquire(timeout=0.5):
+        if not self.admitted():
             self.say("ERROR", f"all {self.workers} workers are busy")
             send(client, 503, f"all {self.workers} workers are busy\n")
             client.close()
@@ -325,7 +351,8 @@ class Service:
         except OSError as error:
             self.say("ERROR", f"a request failed: {error}")
         finally:
-            self.slots.release()
+            with self.guard:
+                self.free += 1
 
     def listen(self):
         server = socket.socket()
@@ -350,7 +377,7 @@ class Service:
                 self.say("ERROR", f"cannot accept a connection: {error}")
                 time.sleep(0.2)
                 continue
-            threading.Thread(target=self.serve, args=(client,), daemon=True).start()
+            _thread.start_new_thread(self.serve, (client,))
 
 
 def received(client):
@@ -391,17 +418,17 @@ def take_lock(path):
         raise SystemExit(f"cannot start: {path} is held by process {held}") from None
 
 
-def main(path):
+def main(path, kind=Service):
     config = Config(path)
     lock = config.text("lock", "")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(0))
     if lock:
         take_lock(lock)
     try:
-        service = Service(config)
+        service = kind(config)
         with open(f"/run/{service.name}.pid", "w") as file:
             file.write(f"{os.getpid()}\n")
-        threading.Thread(target=service.sample, daemon=True).start()
+        _thread.start_new_thread(service.sample, ())
         service.listen()
     except SystemExit as end:
         if end.code:

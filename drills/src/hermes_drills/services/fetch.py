@@ -1,7 +1,23 @@
 """Gets a page, as `curl -fsS` does. usage: fetch [-m SECONDS] [--ca FILE] [--name HOST] URL"""
 
-import socket
 import sys
+
+import _socket  # `socket` would take as long to import as the rest
+
+
+def connected(host, port, seconds, secure, ca, name):
+    *_, address = _socket.getaddrinfo(host, port, _socket.AF_INET, _socket.SOCK_STREAM)[0]
+    if secure:
+        import socket
+        import ssl
+
+        plain = socket.create_connection(address, seconds)
+        context = ssl.create_default_context(cafile=ca or None)
+        return context.wrap_socket(plain, server_hostname=name or host)
+    server = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    server.settimeout(seconds)
+    server.connect(address)
+    return server
 
 
 def main(words):
@@ -18,17 +34,11 @@ def main(words):
     scheme, _, rest = url.partition("://")
     where, _, path = rest.partition("/")
     host, _, port = where.partition(":")
-    with socket.create_connection((host, int(port or 80)), seconds) as server:
-        if scheme == "https":
-            import ssl
-
-            context = ssl.create_default_context(cafile=ca or None)
-            server = context.wrap_socket(server, server_hostname=name or host)
-        server.settimeout(seconds)
-        server.sendall(f"GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-        data = b""
-        while part := server.recv(65536):
-            data += part
+    server = connected(host, int(port or 80), seconds, scheme == "https", ca, name)
+    server.sendall(f"GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+    data = b""
+    while part := server.recv(65536):
+        data += part
     head, _, body = data.partition(b"\r\n\r\n")
     words = head.split()
     status = int(words[1]) if len(words) > 1 else 0

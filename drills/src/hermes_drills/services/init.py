@@ -4,15 +4,13 @@
 /etc/systemd/system and answers `systemctl` and `journalctl` of the box. `sysv`: starts the scripts
 below /etc/init.d once, and adopts what they leave."""
 
-import glob
-import json
+import _signal
+import marshal
 import os
-import shlex
-import signal
-import socket
-import subprocess
 import sys
 import time
+
+import _socket  # `socket` and `subprocess` would take longer to import than the rest
 
 UNITS = "/etc/systemd/system"
 SOCKET = "/run/systemd/private"
@@ -21,10 +19,43 @@ BURST, WITHIN = 5, 10.0
 APP = ("/opt/bin/as-app",)
 
 
+def spawn(words, log, folder, environment):
+    """The process id of a program that was started in a session of its own."""
+    words = [one if "/" in one else found(one) for one in words[:1]] + words[1:]
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.setsid()
+        os.chdir(folder)
+        out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.execve(words[0], words, {**os.environ, **environment})
+    except OSError as error:
+        os.write(2, f"cannot start {words[0]}: {error}\n".encode())
+    os._exit(203)
+
+
+def found(program):
+    folders = os.environ.get("PATH", "/usr/bin:/bin").split(":")
+    return next((f"{f}/{program}" for f in folders if os.access(f"{f}/{program}", os.X_OK)), program)
+
+
+def ended(pid):
+    """How a child ended: its exit code, or less than 0 for a signal; None while it runs."""
+    try:
+        who, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return 0
+    return os.waitstatus_to_exitcode(status) if who else None
+
+
 class Unit:
     def __init__(self, name):
         self.name = name
-        self.process = None
+        self.pid = 0
         self.result, self.code = "success", 0
         self.state = "inactive"
         self.starts = []
@@ -44,23 +75,22 @@ class Unit:
             if not equals or line.startswith("#"):
                 continue
             if key == "Environment":
-                for pair in shlex.split(value):
-                    name, _, text = pair.partition("=")
-                    self.environment[name] = text
+                name, _, text = value.strip().strip("'\"").partition("=")
+                self.environment[name] = text
             else:
                 self.settings[key] = value.strip()
 
-    @property
-    def pid(self):
-        return self.process.pid if self.process is not None else 0
-
     def note(self, text):
-        os.makedirs(JOURNAL, exist_ok=True)
-        with open(f"{JOURNAL}/{self.name}.log", "a") as file:
-            file.write(f"{time.strftime('%b %d %H:%M:%S')} systemd[1]: {self.name}.service: {text}\n")
+        line = f"{time.strftime('%b %d %H:%M:%S')} systemd[1]: {self.name}.service: {text}\n"
+        try:
+            os.makedirs(JOURNAL, exist_ok=True)
+            with open(f"{JOURNAL}/{self.name}.log", "a") as file:
+                file.write(line)
+        except OSError:  # no room for it; that is no reason to go down
+            pass
 
     def start(self):
-        if self.process is not None:
+        if self.pid:
             return ""
         if "ExecStart" not in self.settings:
             return f"Unit {self.name}.service not found."
@@ -69,7 +99,7 @@ class Unit:
         if len(self.starts) > BURST:
             self.fail("start-limit-hit", "Start request repeated too quickly.")
             return f"Job for {self.name}.service failed."
-        words = shlex.split(self.settings["ExecStart"])
+        words = self.settings["ExecStart"].split()
         if self.settings.get("LimitNOFILE"):
             words = ["prlimit", f"--nofile={self.settings['LimitNOFILE']}", *words]
         if self.settings.get("LimitAS"):
@@ -77,16 +107,8 @@ class Unit:
         if self.settings.get("User", "root") != "root":
             words = [*APP, *words]
         os.makedirs(JOURNAL, exist_ok=True)
-        try:
-            with open(f"{JOURNAL}/{self.name}.log", "a") as log:
-                self.process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    cwd=self.settings.get("WorkingDirectory", "/"),
-                    env={**os.environ, **self.environment}, start_new_session=True,
-                )  # fmt: skip
-        except OSError as error:
-            self.fail("resources", f"Failed to start: {error}")
-            return f"Job for {self.name}.service failed: {error}"
+        log, folder = f"{JOURNAL}/{self.name}.log", self.settings.get("WorkingDirectory", "/")
+        self.pid = spawn(words, log, folder, self.environment)
         self.state, self.since, self.result = "active", now, "success"
         self.note("Started.")
         return ""
@@ -97,7 +119,7 @@ class Unit:
 
     def ended(self, code):
         """Its process is gone without being asked to."""
-        self.process = None
+        self.pid = 0
         how = f"code=killed, status={-code}" if code < 0 else f"code=exited, status={code}"
         self.note(f"Main process exited, {how}")
         self.code = code
@@ -112,17 +134,17 @@ class Unit:
 
     def stop(self):
         self.again = 0.0
-        process, self.process = self.process, None
-        if process is not None:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, number)
-                except ProcessLookupError:
-                    break
+        pid, self.pid = self.pid, 0
+        if pid:
+            for number in (_signal.SIGTERM, _signal.SIGKILL):
                 end = time.monotonic() + 3
-                while process.poll() is None and time.monotonic() < end:
+                try:
+                    os.killpg(pid, number)
+                except ProcessLookupError:  # it has no session of its own yet
+                    os.kill(pid, number)
+                while (over := ended(pid) is not None) is False and time.monotonic() < end:
                     time.sleep(0.01)
-                if process.poll() is not None:
+                if over:
                     break
             self.note("Stopped.")
         self.state, self.since, self.starts = "inactive", time.time(), []
@@ -134,14 +156,16 @@ class Manager:
         os.makedirs("/run/systemd/system", exist_ok=True)
         self.units = {}
         self.reload()
-        self.server = socket.socket(socket.AF_UNIX)
+        self.server = _socket.socket(_socket.AF_UNIX)
         self.server.bind(SOCKET)
         self.server.listen(16)
         self.server.settimeout(0.05)
 
     def reload(self):
-        for path in glob.glob(f"{UNITS}/*.service"):
-            name = os.path.basename(path).removesuffix(".service")
+        for file in os.listdir(UNITS):
+            name = file.removesuffix(".service")
+            if name == file:
+                continue
             if name in self.units:
                 self.units[name].read()
             else:
@@ -154,25 +178,25 @@ class Manager:
                 unit.start()
         while True:
             try:
-                client, _ = self.server.accept()
+                number, _ = self.server._accept()
             except TimeoutError:
                 self.tend()
                 continue
-            with client:
-                self.answer(client)
+            client = _socket.socket(fileno=number)
+            self.answer(client)
+            client.close()
             self.tend()
 
     def answer(self, client):
         try:
-            asked = json.loads(client.recv(65536))
-            said = self.done(asked["action"], asked.get("unit", ""))
-            client.sendall(json.dumps(said).encode())
-        except (OSError, ValueError):
+            said = self.done(*marshal.loads(client.recv(65536)))
+            client.sendall(marshal.dumps(said))
+        except (OSError, ValueError, EOFError, TypeError):
             return
 
     def tend(self):
         for unit in self.units.values():
-            if unit.process is not None and (code := unit.process.poll()) is not None:
+            if unit.pid and (code := ended(unit.pid)) is not None:
                 unit.ended(code)
             if unit.again and time.time() >= unit.again:
                 unit.again = 0.0
@@ -222,12 +246,9 @@ def reap(mine):
 
 
 def sysv():
-    children = []
-    for path in sorted(glob.glob("/etc/init.d/*")):
-        if os.access(path, os.X_OK):
-            children.append(subprocess.Popen([path, "start"], stdin=subprocess.DEVNULL))
-    for child in children:
-        child.wait()
+    for name in sorted(os.listdir("/etc/init.d")):
+        if os.access(f"/etc/init.d/{name}", os.X_OK):
+            spawn([f"/etc/init.d/{name}", "start"], "/var/log/boot.log", "/", {})
     while True:
         try:
             os.wait()

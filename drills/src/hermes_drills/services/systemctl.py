@@ -1,10 +1,11 @@
 """`systemctl` and `journalctl` of a box, which ask the stand-in for systemd."""
 
-import json
+import marshal
 import os
-import socket
 import sys
 import time
+
+import _socket  # `socket` would take as long to import as the rest
 
 JOURNAL = "/var/log/journal"
 CHANGE = {"start": "start", "stop": "stop", "restart": "restart", "reload": "restart",
@@ -12,13 +13,13 @@ CHANGE = {"start": "start", "stop": "stop", "restart": "restart", "reload": "res
 
 
 def ask(action, unit=""):
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect("/run/systemd/private")
-        server.sendall(json.dumps({"action": action, "unit": unit}).encode())
-        data = b""
-        while part := server.recv(65536):
-            data += part
-    return json.loads(data)
+    server = _socket.socket(_socket.AF_UNIX)
+    server.connect("/run/systemd/private")
+    server.sendall(marshal.dumps((action, unit)))
+    data = b""
+    while part := server.recv(65536):
+        data += part
+    return marshal.loads(data)
 
 
 def main(words):

@@ -1,7 +1,7 @@
 """Takes items from a queue folder and leaves them in another. usage: worker.py CONFIGURATION"""
 
+import _signal
 import os
-import signal
 import sys
 import time
 
@@ -31,7 +31,7 @@ class Worker(Service):
 
 def main(path):
     config = Config(path)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    _signal.signal(_signal.SIGTERM, lambda *_: sys.exit(0))
     lock = config.text("lock", "")
     if lock:
         take_lock(lock)

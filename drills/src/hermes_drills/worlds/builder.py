@@ -12,8 +12,6 @@ from hermes_drills.worlds.formats import rendered
 
 MINUTE_SECONDS = 1.0
 """How long a minute of a box's cron lasts."""
-FRESH_SECONDS = 4.0
-"""The oldest that the product of a job of each minute may be."""
 _JOB = """\
 #!/bin/sh
 # Makes {product} from what {name} keeps.
@@ -22,6 +20,8 @@ if [ -e "$lock" ]; then
     echo "$(date '+%F %T') {name}: an earlier run ($(cat "$lock")) is still at work" >>{log}
     exit 1
 fi
+trap 'rm -f "$lock"' EXIT
+trap 'exit 1' HUP INT TERM
 echo $$ >"$lock"
 by=hand up=$PPID
 while [ "$up" -gt 1 ]; do
@@ -29,7 +29,6 @@ while [ "$up" -gt 1 ]; do
     up=$(awk '/^PPid/ {{print $2}}' /proc/$up/status)
 done
 echo "rows of {name}, by $by at $(date +%s)" >{product}.new && mv {product}.new {product}
-rm -f "$lock"
 """
 
 

@@ -30,9 +30,20 @@ files = /etc/supervisor/conf.d/*.conf
 """
 _RUN = """\
 #!{python} -IS
-import sys
+import os, signal, sys
 sys.path.insert(0, "/opt/lib")
 from supervisor.{name} import main
+
+def mask(how):
+    signal.pthread_sigmask(how, [signal.SIGTERM])
+
+def child():  # else a stop right after a start is lost: supervisord's own handler eats it
+    os.setpgrp()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    mask(signal.SIG_UNBLOCK)
+
+os.register_at_fork(before=lambda: mask(signal.SIG_BLOCK), after_in_child=child,
+                    after_in_parent=lambda: mask(signal.SIG_UNBLOCK))
 main()
 """
 _AS_APP = """\
@@ -141,14 +152,14 @@ def _supervisor_entry(service: Service) -> str:
         f"[program:{service.name}]",
         f"command={_words(service).replace('%', '%%')}",
         f"directory={service.directory}",
-        f"autorestart={str(service.autorestart).lower()}",
+        f"autorestart={'unexpected' if service.autorestart else 'false'}",
         "startsecs=0",
         "startretries=3",
         "stopwaitsecs=3",
         "stopasgroup=true",
         "killasgroup=true",
         f"stdout_logfile={output_path('supervisord', service.name)}",
-        "stdout_logfile_maxbytes=1MB",
+        "stdout_logfile_maxbytes=50MB",
         "redirect_stderr=true",
     ]
     if service.environment:
@@ -182,6 +193,8 @@ def _script(service: Service) -> str:
 
 def first(world: World, python: str) -> list[str]:
     """What process 1 becomes."""
+    if world.booted:
+        return ["/usr/lib/systemd/systemd", "--unit=multi-user.target"]
     if world.style.init == "supervisord":
         return ["/opt/bin/supervisord", "-n", "-c", "/etc/supervisor/supervisord.conf"]
     return [python, "-IS", "/opt/lib/init.py", world.style.init]
@@ -213,9 +226,9 @@ def files(world: World, python: str) -> dict[str, File]:
             text = _RUN.format(python=python, name=name)
             found[f"/opt/bin/{name}"] = File(text, mode=0o755)
         found["/var/log/supervisor/supervisord.log"] = File("")
-    else:
+    elif not world.booted:
         found["/opt/lib/init.py"] = File(source("init.py"))
-    if init == "systemd":
+    if init == "systemd" and not world.booted:
         text = f"#!{python} -IS\n{source('systemctl.py')}"
         found["/opt/bin/systemctl"] = found["/opt/bin/journalctl"] = File(text, mode=0o755)
         found["/run/systemd/system/.keep"] = File("")

@@ -1,4 +1,4 @@
-"""What runs on a machine: six stacks, each with services that need each other."""
+"""What runs on a machine: seven stacks, each with services that need each other."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -7,6 +7,7 @@ from hermes_drills.pick import Pick
 from hermes_drills.types import MONTH, File, Service, Style, World
 from hermes_drills.worlds.authority import authority, issued
 from hermes_drills.worlds.builder import Builder
+from hermes_drills.worlds.postgres import postgres
 
 DATA_MB = 12
 
@@ -104,8 +105,9 @@ def chain(pick: Pick, style: Style) -> World:
 
 STACKS: Mapping[str, Callable[[Pick, Style], World]] = {
     "web": web, "ledger": ledger, "tls": tls, "cron": cron, "chain": chain, "queue": queue,
+    "postgres": postgres,
 }  # fmt: skip
-HELD = frozenset({"queue"})
+HELD = frozenset({"queue", "postgres"})
 """Stacks that the first split never has."""
 PARTICULAR = frozenset({"chain"})
 """Stacks for faults that name them."""

@@ -14,14 +14,14 @@ def first_style(pick: Pick) -> Style:
         format=pick.choice(("ini", "env", "yaml")),
         logs=pick.choice(("folder", "file", "output")),
         copies=pick.choice(("bak", "orig")),
-        init=pick.choice(("supervisord", "systemd")),
+        init=pick.choice(("supervisord", "systemd", "systemd")),  # supervisord costs the most
     )
 
 
 def held_style(pick: Pick) -> Style:
     """Laid out in a way that no machine of the first split is."""
     return Style(
-        code=pick.choice(("local", "releases")),
+        code=pick.choice(("home", "releases")),
         place=pick.choice(("opt", "srv")),
         format=pick.choice(("json", "toml")),
         logs=pick.choice(("srv", "folder")),
@@ -38,7 +38,7 @@ def code_folder(style: Style, name: str, version: str) -> tuple[str, str]:
         case "opt":
             return f"/opt/{name}", ""
         case _:
-            return f"/usr/local/lib/{name}", ""
+            return f"/home/app/{name}", ""
 
 
 def config_path(style: Style, name: str) -> str:

@@ -52,13 +52,13 @@ def matching_skill(finding: Finding, skills: Mapping[str, str]) -> str:
 
 def _prevention(one: Finding) -> tuple[str, ...]:
     if one.field in ("mode", "owner", "group"):
-        return ("permission-change-prevention",)
+        return ("permission-change",)
     if one.field.endswith("image") or one.field == "version":
-        return ("bad-deploy-prevention",)
+        return ("bad-deploy",)
     if one.field in ("active", "replicas", "missing") and one.scope in ("units", "compose"):
-        return ("service-crash-prevention",)
+        return ("service-crash",)
     if one.field == "content" or one.scope == "units":
-        return ("bad-config-prevention",)
+        return ("bad-config",)
     return ()
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-PREVENTION = "-prevention"
-"""How the names of skills end that incidents taught."""
+from hermes_agent.core.skills import Runbook
+
 FENCED = re.compile(r"^```json[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 
 
@@ -19,22 +19,44 @@ class BriefCheck(Struct, frozen=True):
     ok: bool | None = None
 
 
-class BriefService(Struct, frozen=True):
-    name: str
-    needs: tuple[str, ...] = ()
-    about: str = ""
+class BriefFacts(Struct, frozen=True):
+    """How a service runs."""
+
+    service: str
+    init: str = ""
+    unit: str = ""
+    restart: str = ""
+    status: str = ""
+    recent: str = ""
+    configs: tuple[str, ...] = ()
 
 
-class BriefSkill(Struct, frozen=True):
-    name: str
+class BriefCandidate(Struct, frozen=True):
+    """A skill that was tried for a service."""
+
+    skill: str
+    service: str
+    category: str = "unknown"
     state: str = ""
-    fits: bool | None = None
-    """Whether the signs in its runbook are there; None where nobody has looked."""
+    fits: bool = False
+    failed: str = ""
+    when: tuple[str, ...] = ()
 
     @property
-    def category(self) -> str:
-        """The cause of which it tells; empty where it is no skill of incidents."""
-        return self.name.removesuffix(PREVENTION) if self.name.endswith(PREVENTION) else ""
+    def key(self) -> tuple[str, str]:
+        return self.skill, self.service
+
+    @property
+    def learned(self) -> bool:
+        """It came out of an earlier incident here."""
+        return self.state in ("proven", "candidate")
+
+
+class Signs(Struct, frozen=True):
+    """Which skills are for the case."""
+
+    candidates: tuple[BriefCandidate, ...] = ()
+    ruled_out: tuple[str, ...] = ()
 
 
 class Brief(Struct, frozen=True):
@@ -43,8 +65,9 @@ class Brief(Struct, frozen=True):
     incident: str
     service: str = ""
     check: BriefCheck | None = None
-    services: tuple[BriefService, ...] = ()
-    skills: tuple[BriefSkill, ...] = ()
+    facts: tuple[BriefFacts, ...] = ()
+    candidates: tuple[BriefCandidate, ...] = ()
+    ruled_out: tuple[str, ...] = ()
 
 
 class Aftermath(Struct, frozen=True):
@@ -53,39 +76,53 @@ class Aftermath(Struct, frozen=True):
     aftermath: bool
     category: str = ""
     component: str = ""
+    service: str = ""
     skill_wanted: str = ""
     known: bool = False
 
 
-class Look(Struct, frozen=True):
-    """What a child is asked for: one service, looked at closely."""
-
-    look: str
-    check: str = ""
-    about: str = ""
-    needs: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
-    room: int = 2_000
-    """Characters that it may tell as data."""
-
-
-Task = Brief | Aftermath | Look
-_KINDS: tuple[tuple[str, type[Task]], ...] = (
-    ("incident", Brief), ("aftermath", Aftermath), ("look", Look),
-)  # fmt: skip
+Task = Brief | Aftermath
+_KINDS: tuple[tuple[str, type[Task]], ...] = (("aftermath", Aftermath), ("incident", Brief))
 
 
 def task_of(text: str) -> Task | None:
     """The last block of a message that is one of ours."""
-    for block in reversed(FENCED.findall(text)):
-        try:
-            value = msgspec.json.decode(block, type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError):
-            continue
+    for value in _blocks(text):
         for field, kind in _KINDS:
-            if field in value and (field != "incident" or "aftermath" not in value):
+            if field in value:
                 try:
                     return msgspec.convert(value, kind)
                 except msgspec.ValidationError:
                     break
     return None
+
+
+def signs_in(text: str) -> Signs:
+    """What the runtime says of skills, after it tried them again."""
+    for value in _blocks(text):
+        if "candidates" in value:
+            try:
+                return msgspec.convert(value, Signs)
+            except msgspec.ValidationError:
+                continue
+    return Signs()
+
+
+def runbook_in(text: str) -> Runbook | None:
+    """The runbook of a skill that was opened, filled in."""
+    for value in _blocks(text):
+        try:
+            return msgspec.convert(value, Runbook)
+        except msgspec.ValidationError:
+            continue
+    return None
+
+
+def _blocks(text: str) -> list[dict[str, Any]]:
+    found = []
+    for block in reversed(FENCED.findall(text)):
+        try:
+            found.append(msgspec.json.decode(block, type=dict[str, Any]))
+        except (msgspec.MsgspecError, RecursionError):
+            continue
+    return found

@@ -1,4 +1,4 @@
-"""`builtin/responder`: what answers where no language model is configured. It is a set of rules and
+"""`builtin/responder`: what answers where no language model is configured. It follows skills and
 says so. Each reply is a pure function of the request's messages, so a turn that is resumed goes on
 where it was."""
 
@@ -18,19 +18,17 @@ from hermes_agent.core.messages import (
     UserMessage,
 )
 from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.responder.aftermath import aftermath
-from hermes_agent.models.responder.brief import Aftermath, Brief, Look, Task, task_of
-from hermes_agent.models.responder.child import child
-from hermes_agent.models.responder.investigate import investigation
+from hermes_agent.models.responder.brief import Aftermath, Brief, Task, task_of
+from hermes_agent.models.responder.follower import follow, incident
+from hermes_agent.models.responder.learner import learn
 from hermes_agent.models.responder.moves import Move, Work, next_move, tool_calls
-from hermes_agent.models.responder.tried import incident
 from hermes_agent.models.shared import estimated_usage, known_facts
 
 NAME = "builtin/responder"
 FACTS = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
 WHAT_IT_IS = (
-    "I am the responder that ships with Hermes: a set of rules for incidents on machines, not a "
-    "language model, so I cannot talk about anything else. `hermes model NAME` chooses a language "
+    "I am the responder that ships with Hermes: I follow skills for incidents on machines. I am not "
+    "a language model and cannot talk about anything else. `hermes model NAME` chooses a language "
     "model, and `hermes model list` shows which there are."
 )
 MOST_REPLIES = 60
@@ -73,7 +71,7 @@ def _next(messages: Sequence[Message]) -> Move:
         return Move(WHAT_IT_IS)
     if sum(not isinstance(message, UserMessage) for message in since) > 20 * MOST_REPLIES:
         return _stopped(task, since)
-    return next_move(_work(task), since)
+    return next_move(_work(task, messages[:at]), since)
 
 
 def _stopped(task: Task, since: Sequence[Message]) -> Move:
@@ -83,7 +81,7 @@ def _stopped(task: Task, since: Sequence[Message]) -> Move:
     if not isinstance(task, Brief) or (last is not None and last.text == text):
         return Move(text)
     given = {"component": task.service, "category": "unknown", "needed": "somebody who knows it",
-             "summary": "My rules came to no end with it."}  # fmt: skip
+             "summary": "No skill came to an end with it."}  # fmt: skip
     return Move(text, (incident("escalate", **given),))
 
 
@@ -96,14 +94,12 @@ def _task(messages: Sequence[Message]) -> tuple[int, Task | None]:
     return len(messages) - 1, None
 
 
-def _work(task: Task) -> Work:
+def _work(task: Task, before: Sequence[Message]) -> Work:
     match task:
         case Brief():
-            return investigation(task)
+            return follow(task)
         case Aftermath():
-            return aftermath(task)
-        case Look():
-            return child(task)
+            return learn(task, before)
 
 
 def open_named(name: str, settings: ModelSettings) -> ResponderModel:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes_agent.core.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 
-PREFIX = "rules-"
+PREFIX = "follow-"
 """How the ids of its calls begin."""
 
 

@@ -1,0 +1,68 @@
+"""What commands came to, and how that differs from what was expected."""
+
+import re
+
+from msgspec import Struct
+
+from hermes_agent.core.messages import ToolMessage
+from hermes_agent.core.patterns import matches
+from hermes_agent.core.skills import Expect
+
+SHOWN_CHARS = 200
+"""How much of an output a report shows."""
+_EXIT = re.compile(r"\[exit code (\d+)\]")
+_RUNNING = re.compile(r"\[(?:still running after|running in the background)[^\n]*\]")
+_REWRITTEN = "[a rule changed this call to "
+_CUT = re.compile(r"^\[(?:…|\.\.\.) [\d,]+ (?:characters|bytes) left out; ", re.MULTILINE)
+_NO_OUTPUT = "[no output]"
+_UNKNOWN = "the user says that it did happen; its output is lost"
+
+
+class Seen(Struct, frozen=True):
+    """What a command came to."""
+
+    exit: int | None
+    """None where it did not come to an end of its own."""
+    output: str
+
+    @property
+    def shown(self) -> str:
+        """In a few words: the code, and the end of the output."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
+        if self.exit is None:  # what is wrong stands before the advice for a model
+            lines = [line for line in lines if not line.startswith(("hint: ", "retry: "))]
+        last = lines[-1].strip() if lines else ""
+        last = last if len(last) <= SHOWN_CHARS else f"{last[: SHOWN_CHARS - 1]}…"
+        if self.exit is None:
+            return last or "nothing"
+        return f"exit {self.exit}" + (f", {last}" if last else "")
+
+
+def seen(result: ToolMessage) -> Seen:
+    """What the tool for commands tells of one, as values."""
+    text = result.text
+    if text.startswith(_REWRITTEN):
+        text = text.partition("\n")[2]
+    head, _, last = text.rpartition("\n")
+    if result.ok:
+        lost = text == _UNKNOWN or _RUNNING.fullmatch(last) is not None
+        return Seen(None if lost else 0, "" if text == _NO_OUTPUT else text)
+    code = _EXIT.fullmatch(last)
+    return Seen(int(code[1]), head) if code else Seen(None, text)
+
+
+def difference(expect: Expect, found: Seen) -> str:
+    """How what was seen differs from what was expected; empty where it does not."""
+    if found.exit is None:
+        return f"it did not come to its end: {found.shown}"
+    if expect.exit is not None and found.exit != expect.exit:
+        return f"saw {found.shown}"
+    if expect.output and not matches(expect.output, found.output):
+        return f"saw no such output: {found.shown}"
+    if expect.no_output and matches(expect.no_output, found.output):
+        lines = found.output.splitlines()
+        hit = next((line for line in lines if matches(expect.no_output, line)), "")
+        return f"saw {(hit or found.output)[:SHOWN_CHARS]!r} in the output"
+    if expect.no_output and _CUT.search(found.output):
+        return "the output is too long to be sure what is not in it"
+    return ""

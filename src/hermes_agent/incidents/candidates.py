@@ -1,0 +1,188 @@
+"""Which skills are for this case: the `when` of their runbooks is run for the alert's service and
+for all that it needs, many at once. What fits comes first, the most specific before the rest."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.command_results import Seen, difference
+from hermes_agent.core.incidents import Incident, Service
+from hermes_agent.core.skills import Check, Runbook
+from hermes_agent.incidents.facts import ServiceFacts, service_facts
+from hermes_agent.incidents.verify import Look
+from hermes_agent.incidents.world import Known, World
+
+AT_ONCE = 8
+"""Commands that are run at once."""
+CHAIN = 6
+"""Services of a dependency chain for which skills are tried."""
+MACHINE = 99
+"""The depth of what is about the whole machine: below every service."""
+_LEARNED_FIRST = {"proven": 0, "candidate": 1}
+
+OpenRunbook = Callable[[str, str, Mapping[str, str]], Awaitable[Runbook | None]]
+"""The runbook of a skill, filled in for a service with its facts."""
+
+
+class Candidate(Struct, frozen=True):
+    """A skill that was tried for a service."""
+
+    skill: Known
+    service: str
+    fits: bool
+    depth: int = 0
+    """How far below the alert's service in the dependency chain."""
+    checks: int = 0
+    held: int = 0
+    """How many checks of its `when` held."""
+    failed: str = ""
+    """The first check that did not, and what was seen."""
+    when: tuple[str, ...] = ()
+    """The commands of its checks."""
+
+    @property
+    def near(self) -> bool:
+        """Part of its signs are there."""
+        return not self.fits and self.held > 0
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        learned = _LEARNED_FIRST.get(self.skill.state, 2)
+        return (not self.fits, learned, -self.depth, -self.checks, -self.skill.record)
+
+
+class Findings(Struct, frozen=True):
+    """What the runtime finds out by itself before anybody is asked."""
+
+    facts: Mapping[str, ServiceFacts] = {}
+    chain: Mapping[str, int] = {}
+    """The alert's services and all that they need, with how deep each lies."""
+    candidates: tuple[Candidate, ...] = ()
+    others: tuple[Known, ...] = ()
+    """Skills that its words speak of."""
+
+
+async def find_candidates(
+    world: World, incident: Incident, skills: Sequence[Known], look: Look, own: Look
+) -> Findings:
+    topology = await world.topology(incident)
+    names = [incident.service, *incident.related, *(one.name for one in topology)]
+    facts = await service_facts(filter(None, names), look)
+    chain = dependency_chain([incident.service, *incident.related], topology, facts)
+
+    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
+        opened = await world.runbook(name, f"service={service}", values)
+        return opened.runbook if opened is not None else None
+
+    tried = await try_skills(skills, chain, facts, open, look, own)
+    return Findings(facts, chain, tried)
+
+
+def dependency_chain(
+    roots: Sequence[str], topology: Sequence[Service], facts: Mapping[str, ServiceFacts]
+) -> Mapping[str, int]:
+    """All that these services need, each with its distance, the nearest first."""
+    needs = {one.name: list(one.needs) for one in topology}
+    for name, one in facts.items():
+        needs[name] = list(dict.fromkeys([*needs.get(name, []), *one.needs]))
+    found = dict.fromkeys(filter(None, roots), 0)
+    for depth in range(1, CHAIN):
+        level = [name for name, at in found.items() if at == depth - 1]
+        for below in [need for name in level for need in needs.get(name, [])]:
+            found.setdefault(below, depth)
+    return dict(list(found.items())[:CHAIN])
+
+
+async def try_skills(
+    skills: Sequence[Known],
+    chain: Mapping[str, int],
+    facts: Mapping[str, ServiceFacts],
+    open: OpenRunbook,
+    look: Look,
+    own: Look | None = None,
+) -> tuple[Candidate, ...]:
+    """Each skill for each service; one whose runbook is the same for all is about the machine.
+    `own`: how the checks of skills that ship with Hermes are run."""
+    shared, ours = _Shared(look), _Shared(own or look)
+    tried: list[tuple[Candidate, Runbook]] = []
+    for skill in skills:
+        books: dict[str, Runbook] = {}
+        for service in chain:
+            values = facts.get(service, ServiceFacts(service)).values
+            book = await open(skill.name, service, values)
+            if book is not None and book.when and book not in books.values():
+                books[service] = book
+        alone = len(books) == 1 and len(chain) > 1
+        for service, book in books.items():
+            depth = MACHINE if alone else chain[service]
+            when = tuple(check.run for check in book.when)
+            made = Candidate(skill, service, False, depth, len(when), when=when)
+            tried.append((made, book))
+    done = await asyncio.gather(
+        *(_try(one, book, ours if one.skill.shipped else shared) for one, book in tried)
+    )
+    return tuple(sorted(done, key=lambda one: one.order))
+
+
+async def _try(candidate: Candidate, book: Runbook, shared: "_Shared") -> Candidate:
+    """It fits where all of `when` holds, and `verify` does not hold already."""
+    held, failed = await _held(book.when, shared)
+    if failed:
+        return replace(candidate, held=held, failed=failed)
+    if book.verify and not (await _held(book.verify, shared))[1]:
+        return replace(candidate, held=held, failed="nothing to do: what it verifies holds")
+    return replace(candidate, fits=True, held=held)
+
+
+async def _held(checks: Sequence[Check], shared: "_Shared") -> tuple[int, str]:
+    """How many hold, in order, and how the first that does not differs."""
+    for number, check in enumerate(checks):
+        if differs := difference(check.expect, await shared.look(check.run, check.timeout)):
+            return number, f"`{check.run.strip()[:200]}`: {differs}"
+    return len(checks), ""
+
+
+class _Shared:
+    """Runs a command once, however many skills ask for it, and not too many at a time."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._seen: dict[tuple[str, float | None], asyncio.Task[Seen]] = {}
+
+    async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        key = (command, timeout)
+        if key not in self._seen:
+            self._seen[key] = asyncio.create_task(self._run(command, timeout))
+        return await self._seen[key]
+
+    async def _run(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        async with self._room:
+            return await self._look(command, timeout)
+
+
+async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tuple[Candidate, ...]:
+    """Skills as they lie in a folder, tried for these services: the alert's first."""
+    from hermes_agent.learning.runbook import load
+    from hermes_agent.learning.skill_file import parse
+
+    parsed = {
+        path.parent.name: parse(path.read_text(encoding="utf-8"), path.parent.name).facts
+        for path in sorted(folder.glob("*/SKILL.md"))
+    }
+    known = [
+        Known(name, "given", one.description, incident=one.incident)
+        for name, one in parsed.items()
+        if one.incident and (folder / name / "runbook.yaml").is_file()
+    ]
+
+    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
+        text = (folder / name / "runbook.yaml").read_text(encoding="utf-8")
+        return load(text, {"service": service}, values)
+
+    facts = await service_facts(services, look)
+    chain = dependency_chain(services[:1], [Service(services[0], tuple(services[1:]))], facts)
+    return await try_skills(known, chain, facts, open, look)

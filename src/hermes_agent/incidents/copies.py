@@ -1,0 +1,89 @@
+"""Copies of files that are about to change, and putting them back. They lie on the machine where
+the incident is, in a folder of that incident."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.incidents import Entry
+
+FOLDER = "/var/tmp/hermes-copies"  # noqa: S108 - kept over a reboot; only its owner may read it
+MOST_KB = 65_536
+"""Of one path."""
+PATHS = 20
+KEPT, UNDONE = "kept", "undone"
+"""What entries of the timeline have of copies, and of those that were put back."""
+_LINE = re.compile(r"^(kept|absent|failed) (\d+)$", re.MULTILINE)
+
+
+class Copy(Struct, frozen=True):
+    path: str
+    copy: str
+    absent: bool = False
+    """There was nothing at this path."""
+
+
+def keep_script(id: str, number: int, paths: Sequence[str]) -> str:
+    """Prints for each path by its number whether it was kept, absent, or could not be kept."""
+    if not paths or len(paths) > PATHS:
+        raise ToolError(f"keep needs 1 to {PATHS} paths", retry="changed")
+    if wrong := [path for path in paths if not path.startswith("/") or "\n" in path]:
+        raise ToolError(f"not an absolute path: {wrong[0]!r}", retry="changed")
+    folder = f"{FOLDER}/{id}/{number}"
+    lines = [f"mkdir -p -m 700 {folder}"]
+    for at, path in enumerate(paths):
+        given, copy = shlex.quote(path), f"{folder}/{at}"
+        small = f'[ "$(du -sk {given} 2>/dev/null | cut -f 1)" -le {MOST_KB} ]'
+        lines.append(
+            f"if ! [ -e {given} ] && ! [ -L {given} ]; then echo absent {at}; "
+            f"elif {small} && cp -a -T {given} {copy}; then echo kept {at}; "
+            f"else echo failed {at}; fi"
+        )
+    return "\n".join(lines)
+
+
+def copies_made(
+    id: str, number: int, paths: Sequence[str], output: str
+) -> tuple[list[Copy], list[str]]:
+    """The copies that a script made, and the paths of which it could not."""
+    said = {int(at): what for what, at in _LINE.findall(output)}
+    made = [
+        Copy(path, f"{FOLDER}/{id}/{number}/{at}", said[at] == "absent")
+        for at, path in enumerate(paths)
+        if said.get(at) in ("kept", "absent")
+    ]
+    return made, [path for at, path in enumerate(paths) if said.get(at, "failed") == "failed"]
+
+
+def kept_copies(entries: Sequence[Entry]) -> list[Copy]:
+    """What can be put back, the newest first; the oldest copy of a path is its original."""
+    found: list[Copy] = []
+    for entry in entries:
+        found += [Copy(**one) for one in entry.data.get(KEPT, ())]
+        if entry.data.get(UNDONE):
+            found = []
+    return found[::-1]
+
+
+def undo_script(copies: Sequence[Copy]) -> str:
+    """Puts back what differs, and says so; what was not there before is moved aside."""
+    lines = []
+    for one in copies:
+        path, copy, shown = shlex.quote(one.path), shlex.quote(one.copy), shlex.quote(one.path)
+        if one.absent:
+            lines.append(
+                f"if [ -e {path} ]; then mv -T {path} {copy}.new && echo moved aside {shown}; fi"
+            )
+            continue
+        same = f"diff -rq --no-dereference {copy} {path} >/dev/null 2>&1"
+        like = f"stat -c '%F %a %u %g' {copy}"
+        lines.append(
+            f'if {same} && [ "$({like})" = "$({like.replace(copy, path)})" ]; '
+            f"then echo unchanged {shown}; "
+            f"elif cp -a -T --remove-destination {copy} {path}; then echo put back {shown}; "
+            f"else echo could not put back {shown}; fi"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,323 @@
+"""Works on an incident by following skills: looks, opens the skill whose signs are there, keeps
+copies, runs its steps, verifies, and resolves. What did not help is taken back and the next skill
+is tried; what no skill covers is handed over with the evidence."""
+
+import re
+from collections.abc import Generator, Sequence
+
+from msgspec import Struct, field
+
+from hermes_agent.core.command_results import difference, seen
+from hermes_agent.core.incidents import CATEGORIES
+from hermes_agent.core.messages import ToolMessage
+from hermes_agent.core.skills import Check, Runbook, RunStep
+from hermes_agent.models.responder.brief import (
+    Brief,
+    BriefCandidate,
+    BriefFacts,
+    Signs,
+    runbook_in,
+    signs_in,
+)
+from hermes_agent.models.responder.moves import Answer, Call, Move, Work
+
+ATTEMPTS = 6
+SERVICES = 4
+"""Services that are looked at closely at first."""
+LINES = 40
+CALM_SECONDS = 4
+"""Between two looks at what seems to be well."""
+SETTLE_SECONDS = 3
+"""What was started anew may take so long to answer."""
+QUOTES, LEAST, MOST = 3, 12, 300
+"""Quotes given as evidence, and their characters."""
+COPIES, NEAR = 12, 4
+ROOM = "df -P"
+MEMORY = "grep -E 'MemTotal|MemAvailable' /proc/meminfo"
+_TROUBLE = re.compile(
+    r"error|fail|refus|denied|time.?out|cannot|can't|unable|exception|fatal|critical|panic|no space"
+    r"|too many|not found|no such|expired|locked|killed|stopped|inactive|EXITED|BACKOFF|\b50\d\b",
+    re.IGNORECASE,
+)
+_SAID = re.compile(r"^(component|locus): (.+)$", re.MULTILINE)
+_PATH = re.compile(r"(?<![\w.:/~$*-])/(?:[\w@%+.,-]+/)*[\w@%+.,-]*\w")
+_KEPT = re.compile(r"^/(?:etc|opt|srv|usr/local|home|var/www|var/spool|app|data)/")
+"""Where a runbook may change files."""
+
+Steps = Generator[Move, Answer, tuple[ToolMessage, ...]]
+
+
+class Record(Struct):
+    """What was seen and tried."""
+
+    commands: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    tried: list[BriefCandidate] = field(default_factory=list)
+    helped: list[BriefCandidate] = field(default_factory=list)
+    """Those after whose steps their own verification held."""
+    refusals: list[str] = field(default_factory=list)
+    """Why an attempt was not the end of it."""
+    changed: bool = False
+
+    def note(self, commands: Sequence[str], results: Sequence[ToolMessage]) -> None:
+        self.commands += commands
+        self.outputs += [seen(one).output for one in results]
+
+    def said(self, what: str) -> str:
+        """Where, or in what, by the word of a step: `locus` or `component`."""
+        found = [
+            value for text in self.outputs for key, value in _SAID.findall(text) if key == what
+        ]
+        return " ".join(found[-1].split())[:200] if found else ""
+
+    def quotes(self, texts: Sequence[str] = ()) -> list[str]:
+        """Lines that systems printed and that tell of trouble, those of `texts` first."""
+        lines = [line.strip() for text in texts for line in text.splitlines()]
+        told = [line.strip() for text in reversed(self.outputs) for line in text.splitlines()]
+        lines += [line for line in told if _TROUBLE.search(line)] or told
+        written = " ".join("\n".join(self.commands).split())
+        fitting = [
+            line[:MOST].strip()
+            for line in lines
+            if len(" ".join(line[:MOST].split())) >= LEAST
+            and not line.startswith(("[", "==> "))
+            and " ".join(line[:MOST].split()) not in written
+        ]
+        return list(dict.fromkeys(fitting))[:QUOTES]
+
+
+def terminal(command: str, timeout: float | None = None) -> Call:
+    return Call("terminal", {"command": command, **({"timeout": timeout} if timeout else {})})
+
+
+def incident(action: str, **given: object) -> Call:
+    return Call("incident", {"action": action, **given})
+
+
+def holds(result: ToolMessage) -> bool:
+    """Whether a verification found all well."""
+    return result.ok and "FAILS" not in result.text and ": holds" in result.text
+
+
+def follow(brief: Brief) -> Work:
+    """The whole course of an incident."""
+    record = Record()
+    signs = Signs(brief.candidates, brief.ruled_out)
+    chosen = next_candidate(signs, record)
+    if chosen is None or not chosen.learned:
+        yield from look_around(brief, record)
+    if chosen is None and (end := (yield from calm(brief))):
+        return end
+    while chosen is not None and len(record.tried) < ATTEMPTS:
+        record.tried.append(chosen)
+        if end := (yield from attempt(brief, chosen, record)):
+            return end
+        answer = yield Move("Which signs are there now?", (incident("signs"),))
+        signs = signs_in(answer.results[0].text)
+        chosen = next_candidate(signs, record)
+    return (yield from hand_over(brief, signs, record))
+
+
+def next_candidate(signs: Signs, record: Record) -> BriefCandidate | None:
+    known = {one.key for one in record.tried}
+    return next((one for one in signs.candidates if one.fits and one.key not in known), None)
+
+
+def run(text: str, commands: Sequence[str], record: Record, more: Sequence[Call] = ()) -> Steps:
+    """Run commands, and whatever else goes with them."""
+    answer = yield Move(text, (*(terminal(one) for one in commands), *more))
+    record.note(commands, answer.results[: len(commands)])
+    return answer.results
+
+
+def look_around(brief: Brief, record: Record) -> Steps:
+    """The services, the disk and the memory, all at once."""
+    facts = [one for one in brief.facts if one.init != "unknown"][:SERVICES]
+    commands = [one.status for one in facts if one.status and one.init in _ASKED]
+    commands += [f"{one.recent} | tail -n {LINES}" for one in facts if one.recent]
+    if brief.check is not None and brief.check.command:
+        commands.append(brief.check.command)
+    names = ", ".join(one.service for one in facts) or brief.service
+    return (
+        yield from run(
+            f"I follow skills; I am not a language model. I look at {names}, at once.",
+            list(dict.fromkeys([*commands, ROOM, MEMORY])),
+            record,
+        )
+    )
+
+
+_ASKED = frozenset({"systemd", "supervisord", "runit"})
+"""Init systems whose status can be asked for without running a script of the service."""
+
+
+def calm(brief: Brief) -> Generator[Move, Answer, str]:
+    """Whether all is well, though nobody did anything; what is said then."""
+    if brief.check is None or brief.check.ok is False:
+        return ""
+    looks = (incident("verify"), terminal(f"sleep {CALM_SECONDS}"), incident("verify"))
+    answer = yield Move("No skill's signs are there. Is anything wrong at all?", looks)
+    if not (holds(answer.results[0]) and holds(answer.results[-1])):
+        return ""
+    summary = "The checks hold, each time they were run, and no skill's signs are there."
+    answer = yield Move(summary, (incident("false_alarm", summary=summary),))
+    return "It was a false alarm; I changed nothing." if answer.results[0].ok else ""
+
+
+# one attempt
+
+
+def attempt(brief: Brief, chosen: BriefCandidate, record: Record) -> Generator[Move, Answer, str]:
+    """Open the skill, show its signs, keep copies, run its steps. What is said at the end; empty
+    where it was not the end."""
+    opening = Call("skill", {"name": chosen.skill, "arguments": f"service={chosen.service}"})
+    results = yield from run(
+        f"The signs of {chosen.skill} are there for {chosen.service}. I look at them again.",
+        chosen.when,
+        record,
+        (opening,),
+    )
+    book = runbook_in(results[-1].text) if results[-1].ok else None
+    if book is None:
+        record.refusals.append(f"{chosen.skill} could not be opened")
+        return ""
+    shown = [seen(one).output for one in results[:-1]]
+    if any(_differ(book.when, results)):
+        record.refusals.append(f"the signs of {chosen.skill} are gone")
+        return ""
+    yield Move(
+        f"I take it to be {chosen.category} in {chosen.service}. First a copy of what may change.",
+        (
+            _hypothesis(chosen, record.quotes(shown)),
+            incident("keep", paths=_paths(brief, chosen, shown)),
+        ),
+    )
+    why = yield from _work(chosen, book, record)
+    if why:
+        record.refusals.append(f"{chosen.skill} for {chosen.service}: {why}")
+    return (yield from _settle(brief, chosen, book, record, shown))
+
+
+def _differ(checks: Sequence[Check], results: Sequence[ToolMessage]) -> list[str]:
+    pairs = zip(checks, results, strict=False)
+    return [told for check, one in pairs if (told := difference(check.expect, seen(one)))]
+
+
+def _hypothesis(chosen: BriefCandidate, quotes: Sequence[str], **state: object) -> Call:
+    claim = f"{CATEGORIES.get(chosen.category, chosen.category)}: {chosen.service}"
+    given = {"confidence": 0.8, **state}
+    return incident(
+        "hypothesis", claim=claim, component=chosen.service, category=chosen.category,
+        evidence=list(quotes), **given,
+    )  # fmt: skip
+
+
+def _paths(brief: Brief, chosen: BriefCandidate, shown: Sequence[str]) -> list[str]:
+    """What the steps may change: the configuration and unit of the service, and what its signs
+    name."""
+    facts = next((one for one in brief.facts if one.service == chosen.service), BriefFacts(""))
+    named = [path for text in shown for path in _PATH.findall(text) if _KEPT.match(path)]
+    own = [*facts.configs, *([facts.unit] if facts.unit else [])]
+    return list(dict.fromkeys([*own, *named]))[:COPIES]
+
+
+def _work(chosen: BriefCandidate, book: Runbook, record: Record) -> Generator[Move, Answer, str]:
+    """Its steps, one after the other; why it stopped, empty where all went well."""
+    for number, step in enumerate(book.steps, 1):
+        name = step.name or f"step {number}"
+        for text, check in _checks_of(step, name):
+            answer = yield Move(f"{chosen.skill}: {text}", (terminal(check.run, check.timeout),))
+            record.note([check.run], answer.results)
+            record.changed = True
+            if told := difference(check.expect, seen(answer.results[0])):
+                return f"{text}: {told}"
+    return ""
+
+
+def _checks_of(step: RunStep, name: str) -> list[tuple[str, Check | RunStep]]:
+    more: list[tuple[str, Check | RunStep]] = (
+        [(f"{name}: did it work?", step.verify)] if step.verify is not None else []
+    )
+    return [(name, step), *more]
+
+
+def _settle(
+    brief: Brief, chosen: BriefCandidate, book: Runbook, record: Record, shown: Sequence[str]
+) -> Generator[Move, Answer, str]:
+    """Verify and resolve; where it did not help, take it back."""
+    commands = [check.run for check in book.verify]
+    results = yield from run("Did it help?", commands, record, (incident("verify"),))
+    if not holds(results[-1]) or any(_differ(book.verify, results)):
+        waiting = [f"sleep {SETTLE_SECONDS}", *commands]
+        results = (yield from run("And in a moment?", waiting, record, (incident("verify"),)))[1:]
+    done = not any(_differ(book.verify, results))
+    if done and holds(results[-1]):
+        return (yield from _resolve(chosen, record, shown))
+    if done and book.verify:
+        record.helped.append(chosen)
+        record.refusals.append(f"{chosen.skill} did its work, and the checks still fail")
+        return ""
+    quotes = record.quotes([results[-1].text] if not holds(results[-1]) else [])
+    calls = (incident("undo"), _hypothesis(chosen, quotes, state="refuted", confidence=0.1))
+    answer = yield Move(f"{chosen.skill} did not help. I take back what it changed.", calls)
+    facts = next((one for one in brief.facts if one.service == chosen.service), BriefFacts(""))
+    if "put back" in answer.results[0].text and facts.restart:
+        yield from run("It begins again with what was put back.", [facts.restart], record)
+    return ""
+
+
+def _resolve(
+    chosen: BriefCandidate, record: Record, shown: Sequence[str]
+) -> Generator[Move, Answer, str]:
+    component = record.said("component") or chosen.service
+    what = CATEGORIES.get(chosen.category, chosen.category)
+    given = {
+        "component": component, "category": chosen.category, "locus": record.said("locus"),
+        "summary": f"{what} ({component}); {chosen.skill} mended it",
+        "prevent": [f"see what brought it about: {what}"],
+    }  # fmt: skip
+    record.helped.append(chosen)
+    ended = yield from _end("resolve", given, record.quotes(shown))
+    if ended.ok:
+        return f"{component} is well again: it was {chosen.category}."
+    record.refusals.append(ended.text.strip()[:500])
+    return ""
+
+
+def _end(
+    action: str, given: dict[str, object], quotes: list[str]
+) -> Generator[Move, Answer, ToolMessage]:
+    """End it, without quotes that are not taken."""
+    while True:
+        answer = yield Move(
+            {"resolve": "It is mended.", "escalate": "I hand it over."}[action],
+            (incident(action, **given, evidence=quotes),),
+        )
+        ended = answer.results[0]
+        if ended.ok or "the quote" not in ended.text or not quotes:
+            return ended
+        quotes = quotes[1:]
+
+
+# the end of what skills can do
+
+
+def hand_over(brief: Brief, signs: Signs, record: Record) -> Generator[Move, Answer, str]:
+    """To people, with the evidence, the near misses and what was ruled out."""
+    believed = (record.helped or record.tried)[:1]
+    tried = ", ".join(f"{one.skill} for {one.service}" for one in record.tried)
+    near = [
+        f"{one.skill} for {one.service}: {one.failed}" for one in signs.candidates if not one.fits
+    ]
+    parts = [f"Tried: {tried}." if tried else "No skill's signs are there.", *record.refusals]
+    parts += [f"Nearly: {'; '.join(near[:NEAR])}"] if near else []
+    parts += [f"Ruled out: {', '.join(signs.ruled_out)}"] if signs.ruled_out else []
+    given: dict[str, object] = {
+        "component": believed[0].service if believed else brief.service,
+        "category": believed[0].category if believed and record.helped else "unknown",
+        "locus": record.said("locus"),
+        "summary": "\n".join(parts)[:2_000],
+        "needed": "somebody who knows the service; what was looked at is in the session",
+    }
+    ended = yield from _end("escalate", given, record.quotes())
+    return "People must go on from here." if ended.ok else f"It did not end: {ended.text[:300]}"

@@ -1,0 +1,105 @@
+"""Writes what told and what helped in an incident as a skill for this place, so that the next time
+goes straight to it."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from hermes_agent.core.messages import AssistantMessage, Message, ToolMessage
+from hermes_agent.core.skills import Runbook
+from hermes_agent.models.responder.brief import Aftermath, runbook_in
+from hermes_agent.models.responder.moves import Call, Move, Work
+
+_SKILL = """\
+---
+name: {name}
+description: "{description}"
+metadata:
+  hermes-category: incidents
+  hermes-incident: {category}
+  hermes-platforms: linux
+  hermes-requires-tools: terminal
+  hermes-parameters: |
+    service?: {component}, which it was learned from
+---
+
+# {category} in {component}
+
+## When to Use
+
+- An alert of {service}, and what was seen the last time:
+{seen}
+
+## Procedure
+
+`runbook.yaml` has the commands, as they helped on this machine:
+
+{steps}
+
+## Pitfalls
+
+- It was learned from one incident on one machine; the signs in its runbook must all be there.
+
+## Verification
+
+- The checks of {service} hold, and go on holding.
+"""
+
+
+def learn(task: Aftermath, before: Sequence[Message]) -> Work:
+    """Write the skill that the work before teaches, if it does."""
+    helped = _helped(before)
+    if helped is None or not task.skill_wanted or task.known:
+        return f"There is no more to learn from this: {task.category} is known."
+    files = skill_files(task, helped, _evidence(before))
+    why = f"an incident of {task.service or task.component}: {task.category}"
+    call = Call("write_skill", {"name": task.skill_wanted, "files": files, "why": why})
+    answer = yield Move("I write down what told and what helped, for the next time.", (call,))
+    if not answer.results[0].ok:
+        return f"The skill was not taken: {answer.results[0].text[:300]}"
+    return f"Written down as {task.skill_wanted}."
+
+
+def skill_files(task: Aftermath, book: Runbook, evidence: Sequence[str]) -> dict[str, str]:
+    about = f"Mends {task.category} in {task.component} the way it was mended here before."
+    text = _SKILL.format(
+        name=task.skill_wanted,
+        description=f"{about} Use when {task.service or task.component} has an alert again.",
+        category=task.category,
+        component=task.component,
+        service=task.service or task.component,
+        seen="\n".join(f"  - `{line.replace('`', chr(39))}`" for line in evidence)
+        or "  - (nothing)",
+        steps="\n".join(
+            f"{number}. {step.name or 'run a command'}" for number, step in enumerate(book.steps, 1)
+        ),
+    )
+    runbook = msgspec.json.format(msgspec.json.encode(book), indent=2).decode()
+    return {"SKILL.md": text, "runbook.yaml": f"{runbook}\n"}
+
+
+def _helped(messages: Sequence[Message]) -> Runbook | None:
+    """The runbook of the skill that was opened last before it was resolved."""
+    results = {one.call_id: one for one in messages if isinstance(one, ToolMessage)}
+    found: Runbook | None = None
+    for message in messages:
+        for call in message.calls if isinstance(message, AssistantMessage) else ():
+            result = results.get(call.id)
+            if result is None or not result.ok:
+                continue
+            if call.name == "skill":
+                found = runbook_in(result.text)
+            elif call.name == "incident" and call.input().get("action") == "resolve":
+                return found
+    return None
+
+
+def _evidence(messages: Sequence[Message]) -> list[str]:
+    """What was quoted when it was resolved, without what differs each time."""
+    for message in reversed(messages):
+        for call in message.calls if isinstance(message, AssistantMessage) else ():
+            if call.name == "incident" and call.input().get("action") == "resolve":
+                quotes = call.input().get("evidence", [])
+                return [re.sub(r"\d{4,}", "…", str(one))[:160] for one in quotes]
+    return []
