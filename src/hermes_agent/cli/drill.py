@@ -35,6 +35,17 @@ def completed(words: list[str]) -> list[str]:
     return words
 
 
+def abandoned(home: str) -> list[str]:
+    """The boxes that drills which were killed have left in a home; none without the package."""
+    if find_spec(PACKAGE) is None:
+        return []
+    from pathlib import Path
+
+    from hermes_drills.run import left
+
+    return [box.folder.name for box in left.abandoned(Path(home))]
+
+
 def run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
