@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("hermes_drills")
-from hermes_drills.compose import Case, cases  # noqa: E402 where it is installed
-
-from tests.incidents.selection_matrix import tried  # noqa: E402
+from hermes_drills.compose import Case, cases
+from tests.incidents.selection_matrix import tried
 
 QUICK = (
     "bad-config/value", "dns-failure/lost", "permission-change/data", "service-crash/stopped",

@@ -68,8 +68,11 @@ def main():
                 with open(LOG, "a") as log:
                     running.append(
                         subprocess.Popen(
-                            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=log,
-                            stderr=log, cwd="/",
+                            ["/bin/sh", "-c", command],
+                            stdin=subprocess.DEVNULL,
+                            stdout=log,
+                            stderr=log,
+                            cwd="/",
                         )  # fmt: skip
                     )
         end = time.monotonic() + MINUTE
