@@ -87,7 +87,7 @@ def test_a_runbook_says_where_and_names_no_place_of_its_own_for_a_service(name: 
     assert "locus: " in text
     assert "component: " in text
     assert re.findall(r"/(?:etc|var/log|var/lib|srv|opt)/\{\{service", text) == []
-    assert re.findall(r"rm -|-delete|chmod (?:-R|777|666|a\+)|ulimit|prlimit", text) == []
+    assert re.findall(r"\brm -|-delete|chmod (?:-R|777|666|a\+)|ulimit|prlimit", text) == []
 
 
 async def test_bundled_skills_are_offered_from_where_they_are(tmp_path: Path) -> None:
