@@ -48,6 +48,7 @@ class Round(Runner):
     ) -> None:
         super().__init__(runtime, case, mode, view)
         self._kills, self._count = kill, dict.fromkeys(SHOWN, 0)
+        self._said: set[tuple[str, str]] = set()
         self.killed = 0
         """The process id of the runtime that was killed."""
 
@@ -67,22 +68,32 @@ class Round(Runner):
             f"{one.name} (needs {', '.join(one.needs)})" if one.needs else one.name
             for one in world.services
         ]
-        services = f"{', '.join(parts)}, kept by {world.style.init}"
-        self.say("machine", f"{world.hostname}, in namespaces of its own: {services}", "good")
+        self.say(
+            "machine", f"{world.hostname} with {', '.join(parts)}, under {world.style.init}", "good"
+        )
 
     def noticed(self, line: Line) -> None:
-        if self._count.get(line.word, 0) < SHOWN.get(line.word, 0) and self.view is not None:
+        key = (line.word, cut(line.text, 80))
+        if (
+            self._count.get(line.word, 0) < SHOWN.get(line.word, 0)
+            and key not in self._said
+            and self.view is not None
+        ):
+            self._said.add(key)
             self._count[line.word] += 1
             details = line.details[-1:] if line.word == "alert" else line.details[:2]
             self.view.say(line._replace(details=tuple(cut(one, 150) for one in details)))
 
     def follow(self, feed: IncidentFeed) -> None:
         """Kill the runtime as soon as it is at work, then go on as ever."""
+        began = False
         while self._kills and not self.killed and not feed.over:
             for line in feed.poll():
                 self.noticed(line)
-            if feed.calls:
+            if began and (looked := feed.looked()):
+                self.noticed(looked)
                 self._kill()
+            began = bool(feed.calls)
             self.wait(feed.status)
         super().follow(feed)
 
@@ -95,7 +106,7 @@ class Round(Runner):
 
     def say_outcome(self, result: Result) -> None:
         wrong = "; ".join((*result.harm, *result.wrong))
-        said = "services keep what they are given, the cause is gone, nothing else was changed"
+        said = "well, the cause is gone, nothing else was changed"
         said = said if result.resolved else f"{result.outcome}: {wrong}"
         cause = f"the cause: {result.said}" + ("" if result.cause else ", not what was broken")
         tone = "good" if result.resolved else "bad"
