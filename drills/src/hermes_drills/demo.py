@@ -23,10 +23,10 @@ from hermes_drills.run.view import Line, View, cut
 from hermes_drills.small_demo import LocalRuntime, no_namespaces, play_small
 from hermes_drills.types import Init
 
-FAMILIES = ("disk-full", "bad-config", "service-crash")
+FAULTS = ("disk-full/forgotten-export", "bad-config/value", "service-crash/stopped")
 """The first of them that this machine has the programs for."""
-ROUNDS: tuple[tuple[int, str, Init], ...] = ((7, "web", "systemd"), (20, "ledger", "supervisord"))
-"""Seed, stack and init system of both times: other names, ports, paths and layouts."""
+SEED, STACK = 7, "web"
+INIT: Init = "systemd"
 RESPONDER = "builtin/responder"
 KEYS = {
     "ANTHROPIC_API_KEY": "anthropic", "OPENAI_API_KEY": "openai", "GEMINI_API_KEY": "google",
@@ -113,13 +113,13 @@ class Round(Runner):
         super().say("proof", f"seen from outside: {said}", tone, cause)
 
 
-def _case(seed: int, stack: str, init: Init) -> Case:
-    for family in FAMILIES:
-        for fault in faults("first"):
-            if fault.category == family:
-                case = compose(fault, seed, stack=stack, init=init)
-                if not missing(case):
-                    return case
+def _case() -> Case:
+    known = {fault.name: fault for fault in faults("first")}
+    for name in FAULTS:
+        if name in known and not missing(
+            case := compose(known[name], SEED, stack=STACK, init=INIT)
+        ):
+            return case
     raise DrillError(f"{', '.join(lacking(()))} not found", "apt-get install util-linux")
 
 
@@ -127,10 +127,10 @@ def _play(runtime: LocalRuntime, view: View, model: str) -> int:
     mode = Mode(model=model or RESPONDER)
     if model:
         runtime.post("/v1/models/test", {"model": model, "ask": False})
-    first = Round(runtime, _case(*ROUNDS[0]), mode, view, kill=True)
+    first = Round(runtime, _case(), mode, view, kill=True)
     once = first.play()
-    view.write(view.tint("\n  The same kind of fault on another machine:", "bold"))
-    again = Round(runtime, _case(*ROUNDS[1]), mode, view, kill=False).play()
+    view.write(view.tint("\n  It happens again, on a new machine of the same kind:", "bold"))
+    again = Round(runtime, _case(), mode, view, kill=False).play()
     twice = first.feed.work().again if first.feed else 0
     view.write(f"""
                         first    second
