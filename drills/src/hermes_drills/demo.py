@@ -23,7 +23,7 @@ from hermes_drills.run.view import Line, View, cut
 from hermes_drills.small_demo import LocalRuntime, no_namespaces, play_small
 from hermes_drills.types import Init
 
-FAULTS = ("disk-full/forgotten-export", "bad-config/value", "service-crash/stopped")
+FAULTS = ("bad-config/syntax", "service-crash/stopped")
 """The first of them that this machine has the programs for."""
 SEED, STACK = 7, "web"
 INIT: Init = "systemd"
@@ -32,6 +32,8 @@ KEYS = {
     "ANTHROPIC_API_KEY": "anthropic", "OPENAI_API_KEY": "openai", "GEMINI_API_KEY": "google",
     "MISTRAL_API_KEY": "mistral", "OPENROUTER_API_KEY": "openrouter",
 }  # fmt: skip
+LOOKS = 3
+"""Calls after which the runtime is killed."""
 OWN = ("machine", "broken", "kill -9", "goes on", "discarded")
 SHOWN = {
     "alert": 1, "looks": 1, "suspects": 1, "acts": 2, "verified": 1, "resolved": 1,
@@ -86,14 +88,13 @@ class Round(Runner):
 
     def follow(self, feed: IncidentFeed) -> None:
         """Kill the runtime as soon as it is at work, then go on as ever."""
-        began = False
         while self._kills and not self.killed and not feed.over:
             for line in feed.poll():
                 self.noticed(line)
-            if began and (looked := feed.looked()):
-                self.noticed(looked)
+            if len(feed.calls) >= LOOKS or feed.incident.get("hypotheses"):
+                if looked := feed.looked():
+                    self.noticed(looked)
                 self._kill()
-            began = bool(feed.calls)
             self.wait(feed.status)
         super().follow(feed)
 

@@ -214,8 +214,12 @@ def _shown(given: Any, text: str) -> str:
         except ValueError:
             given = {}
     command = given.get("command") if isinstance(given, dict) else None
-    if not command:
-        return text
+    if not command:  # cut short in the journal, or another tool
+        return text.replace('terminal {"command":"', "$ ").replace("\\n", "; ").replace('\\"', '"')
     lines = [line.strip() for line in str(command).strip().splitlines()]
-    kept = [_NAMES.sub("", line) for line in lines if not _FUNCTION.match(line)]
+    kept, inside = [], False
+    for line in lines:
+        if not inside and not _FUNCTION.match(line):
+            kept.append(_NAMES.sub("", line))
+        inside = (inside or bool(_FUNCTION.match(line))) and not line.endswith((")", "}"))
     return _OPEN.sub(r"\1", "$ " + "; ".join(list(filter(None, kept)) or lines))
