@@ -58,7 +58,7 @@ def rows(house: House, *words: str) -> dict[str, Any]:
 
 def test_bundled_skills_are_listed_and_shown(skilled: House) -> None:
     listed = rows(skilled)
-    assert {"disk-full", "service-down", "write-a-skill"} <= set(listed)
+    assert {"disk-full", "service-crash", "write-a-skill"} <= set(listed)
     assert listed["disk-full"]["by"] == "shipped"
     assert "disk-full" in skilled.good("skills")
     shown = skilled.good("skills", "show", "disk-full")

@@ -1,24 +1,44 @@
 """The skills that come with Hermes are examples of what we ask of others."""
 
 import re
-from collections.abc import Iterator
+import subprocess
 from pathlib import Path
 
 import pytest
 import skills_ref
 
+from hermes_agent.core.incidents import CATEGORIES
+from hermes_agent.core.skills import Check, RunStep
+from hermes_agent.learning.placeholders import SERVICE_FACTS
 from hermes_agent.learning.runbook import load
 from hermes_agent.learning.scan import reason
 from hermes_agent.learning.skill_file import parse, problems, section
-from hermes_agent.learning.skill_words import with_values
-from tests.support.policies import effect_of, judge
+from hermes_agent.policy.policies import Policies
+from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
 from tests.support.skillbooks import BUNDLED, skill_home
 
 SKILLS = sorted(folder.name for folder in BUNDLED.iterdir())
+CAUSES = sorted(set(CATEGORIES) - {"no-fault", "unknown"})
+FACTS = {
+    "restart": "systemctl restart shop", "start": "systemctl start shop",
+    "stop": "systemctl stop shop", "status": "systemctl status shop",
+    "unit": "/etc/systemd/system/shop.service",
+    "pid": "$(systemctl show -p MainPID --value shop)",
+    "logs": "/var/log/shop/shop.log /srv/shop/log/current",
+    "recent": "{ tail -qn 200 /var/log/shop/shop.log; journalctl -u shop -n 200 --no-pager; }",
+    "configs": "/etc/shop/shop.conf", "ports": "8080 8443", "data": "/var/lib/shop",
+}  # fmt: skip
+POLICIES = Policies(Path("/nowhere"), HOMES)
 
 
-def test_the_skills_that_come_with_hermes_are_these() -> None:
-    assert SKILLS == ["disk-full", "manifest-check", "service-down", "write-a-skill"]
+def test_there_is_a_skill_for_every_cause_of_incidents() -> None:
+    assert sorted({*CAUSES, "manifest-check", "write-a-skill"}) == SKILLS
+    for name in CAUSES:
+        skill = parse((BUNDLED / name / "SKILL.md").read_text(), name)
+        assert skill.facts.incident == name
+        assert [each.name for each in skill.parameters] == ["service"]
+    assert set(FACTS) == set(SERVICE_FACTS)
 
 
 @pytest.mark.parametrize("name", SKILLS)
@@ -35,42 +55,36 @@ def test_a_bundled_skill_is_well_by_the_reference_and_by_us(name: str) -> None:
             assert reason(path.read_text(), "skill") == "", path
 
 
-EVERYTHING = """
-- {id: known, match: {tool: "*"}, then: allow}
-- {id: odd, match: {tool: "*", kind: [call, program, path, host, unknown], unknown: true},
-   then: allow}
-"""
-INLINE = re.compile(r"`([a-z]+ [^`]+)`")
+def commands(name: str) -> list[Check | RunStep]:
+    book = load((BUNDLED / name / "runbook.yaml").read_text(), {"service": "shop"}, FACTS)
+    assert book.when
+    assert book.verify
+    return [*book.when, *book.steps, *book.verify]
 
 
-def commands(name: str, values: dict[str, str]) -> Iterator[str]:
-    """What the skill says to run, by its runbook and in its text."""
-    book = load((BUNDLED / name / "runbook.yaml").read_text(), values)
-    yield from (each.run for each in (*book.when, *book.steps, *book.verify))
-    yield from (step.verify.run for step in book.steps if step.verify)
-    skill = parse((BUNDLED / name / "SKILL.md").read_text(), name)
-    for heading in ("Procedure", "Verification"):
-        for command in INLINE.findall(section(skill.body, heading)):
-            yield with_values(command, skill.parameters, values).text.replace("FILE", "/var/log/x")
+@pytest.mark.parametrize("name", CAUSES)
+def test_what_a_runbook_runs_is_read_by_every_shell_and_allowed_in_a_box(name: str) -> None:
+    for each in commands(name):
+        for shell in ("bash", "sh"):
+            said = subprocess.run(
+                [shell, "-n"], input=each.run, text=True, capture_output=True, check=False
+            )
+            assert (said.returncode, said.stderr) == (0, "")
+        effect = make_effect(
+            "terminal", {"command": each.run}, {"terminal": TERMINAL}, workspace=WORKSPACE,
+            place="box",
+        )  # fmt: skip
+        verdict = finish(POLICIES.gate("drill").judge(effect, by_words(WORKSPACE, {})))
+        assert verdict.action == "allow", (each.run, verdict.reason)
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [("disk-full", {"path": "/var"}), ("service-down", {"service": "nginx", "port": ""})],
-)
-def test_what_a_bundled_skill_says_to_run_is_within_its_bounds(
-    name: str, values: dict[str, str]
-) -> None:
-    skill = parse((BUNDLED / name / "SKILL.md").read_text(), name)
-    assert skill.bounds is not None
-    found = list(commands(name, values))
-    assert len(found) >= 12
-    for command in found:
-        verdict = judge(EVERYTHING, effect_of(command, bounds=(skill.bounds,))).verdict
-        assert verdict.action == "allow", (command, verdict.reason)
-    for command in ("bash -c id", "python3 x.py", "sudo bash", "crontab -r"):
-        verdict = judge(EVERYTHING, effect_of(command, bounds=(skill.bounds,))).verdict
-        assert verdict.action == "deny", command
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_runbook_says_where_and_names_no_place_of_its_own_for_a_service(name: str) -> None:
+    text = (BUNDLED / name / "runbook.yaml").read_text()
+    assert "locus: " in text
+    assert "component: " in text
+    assert re.findall(r"/(?:etc|var/log|var/lib|srv|opt)/\{\{service", text) == []
+    assert re.findall(r"rm -|-delete|chmod (?:-R|777|666|a\+)|ulimit|prlimit", text) == []
 
 
 async def test_bundled_skills_are_offered_from_where_they_are(tmp_path: Path) -> None:
@@ -79,12 +93,10 @@ async def test_bundled_skills_are_offered_from_where_they_are(tmp_path: Path) ->
         assert [each.name for each in entries] == SKILLS
         assert {each.state for each in entries} == {"given"}
         assert [each.name for each in folder.iterdir() if each.name[0] != "."] == []
-        assert [name for name, each in book.known().items() if each.runbook] == [
-            "disk-full", "service-down",
-        ]  # fmt: skip
-        opened = await book.open("service-down", "nginx", run=True)
-        assert "systemctl status nginx --no-pager" in opened.text
+        assert [name for name, each in book.known().items() if each.runbook] == CAUSES
+        opened = await book.open("service-crash", "service=nginx", run=True, facts=FACTS)
+        assert "`systemctl status shop`" in opened.text
+        assert "nginx has no process" in opened.text
         assert opened.opened.runbook is not None
-        assert opened.opened.runbook.verify[0].run == "systemctl is-active nginx"
         assert opened.opened.bounds is not None
         assert "only the tools read_file" in opened.text

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hermes_agent.core.effects import Verdict
+from hermes_agent.core.effects import Actor, Verdict
+from hermes_agent.incidents.copies import keep_script
+from hermes_agent.incidents.facts import survey_script
+from hermes_agent.incidents.lasting import sample_script
 from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
@@ -25,10 +28,11 @@ def cases(name: str) -> list[dict[str, Any]]:
     return found
 
 
-def judge(profile: str, run: str, kind: str = "local") -> Verdict:
+def judge(profile: str, run: str, kind: str = "local", source: str = "cli") -> Verdict:
     effect = make_effect(
-        "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=WORKSPACE, place=kind
-    )
+        "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=WORKSPACE, place=kind,
+        actor=Actor("user", "", source),
+    )  # fmt: skip
     return finish(POLICIES.gate(profile).judge(effect, by_words(WORKSPACE, {})))
 
 
@@ -131,3 +135,25 @@ def test_only_a_profile_can_say_what_becomes_of_the_rest(tmp_path: Path) -> None
     (folder / "mine.yaml").write_text("version: 1\notherwise: deny\nrules: []\n")
     (problem,) = Policies.of_home(tmp_path, tmp_path).load().problems
     assert "only a profile" in problem.message
+
+
+@pytest.mark.parametrize("profile", ASKING)
+def test_what_the_runtime_looks_at_in_an_incident_asks_nobody(profile: str) -> None:
+    survey, sample = survey_script(["shop", "store"]), sample_script({})
+    assert judge(profile, survey).action == "allow"
+    assert judge(profile, sample).action == "allow"
+
+
+@pytest.mark.parametrize("profile", ["careful", "operate"])
+def test_copies_of_an_incident_are_made_without_a_question_by_nobody_else(profile: str) -> None:
+    keep = keep_script("inc-1", 1, ["/etc/shop/shop.env"])
+    assert judge(profile, keep, source="incident-copies").action == "allow"
+    assert judge(profile, keep).action == "ask"
+    elsewhere = keep.replace("/var/tmp/hermes-copies", "/etc/cron.d")
+    assert judge(profile, elsewhere, source="incident-copies").action == "ask"
+
+
+def test_skills_that_ship_may_read_what_they_find() -> None:
+    run = 'for f in $(find /etc -name "*.conf"); do grep -n listen "$f"; done'
+    assert judge("careful", run, source="shipped-skill").action == "allow"
+    assert judge("careful", run).action == "ask"

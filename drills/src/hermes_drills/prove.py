@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hermes_drills.cheats import cheats
 from hermes_drills.compose import Case, cases
-from hermes_drills.episode import Episode
+from hermes_drills.episode import SETTLE_SECONDS, Episode
 from hermes_drills.errors import DrillError
 from hermes_drills.types import Split
 
@@ -33,23 +33,26 @@ class Proof(Struct, frozen=True):
     seconds: float
 
 
-def prove(case: Case, folder: Path, *, expert_only: bool = False, settle: float = 1.5) -> Proof:
+def prove(
+    case: Case, folder: Path, *, expert_only: bool = False, settle: float = 1.5,
+    patience: float = SETTLE_SECONDS,
+) -> Proof:  # fmt: skip
     """Each remedy in a box of its own, since a wrong one may leave nothing to heal."""
     began, troubles, count = time.monotonic(), list[str](), 0
     attempts: dict[str, Sequence[str] | None] = {"expert": None}
     try:
-        with Episode(case, folder / "expert") as episode:
+        with Episode(case, folder / "expert", patience) as episode:
             count += 1
             episode.prepare()
             attempts |= {} if expert_only else {**_others(case, episode)}
             episode.heal(case.fault.expert(case.world, episode.truth))
-            verdict = episode.judge()
+            verdict = episode.judge(settle=patience)
             if not verdict.resolved:
                 troubles.append(f"the expert did not heal it: {verdict}")
         for number, (name, commands) in enumerate(attempts.items()):
             if commands is None:
                 continue
-            with Episode(case, folder / f"wrong-{number}") as episode:
+            with Episode(case, folder / f"wrong-{number}", patience) as episode:
                 count += 1
                 episode.prepare()
                 episode.heal(commands)
@@ -75,6 +78,8 @@ def main() -> int:
     parser.add_argument("--category", default="")
     parser.add_argument("--mechanism", default="")
     parser.add_argument("--at-once", type=int, default=4 * (os.cpu_count() or 1))
+    parser.add_argument("--patience", type=float, default=SETTLE_SECONDS, metavar="SECONDS",
+                        help="how long a box may take to come up, on a busy machine")  # fmt: skip
     parser.add_argument("--expert-only", action="store_true", help="no wrong fixes, no cheats")
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -87,7 +92,12 @@ def main() -> int:
         proofs = list(
             pool.map(
                 lambda pair: _told(
-                    prove(pair[1], Path(top, str(pair[0])), expert_only=options.expert_only)
+                    prove(
+                        pair[1],
+                        Path(top, str(pair[0])),
+                        expert_only=options.expert_only,
+                        patience=options.patience,
+                    )
                 ),
                 enumerate(found),
             )

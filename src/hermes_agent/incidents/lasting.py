@@ -106,14 +106,17 @@ async def _ask(given: Watch, seconds: float) -> tuple[Held, ...]:
     return ()
 
 
-async def _sample(given: Watch) -> Sample:
-    mains = [f'echo "{name} {one.find_pid}"' for name, one in given.facts.items() if one.find_pid]
-    logs = [path for one in given.facts.values() for path in one.logs]
+def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
+    mains = [f'echo "{name} {one.find_pid}"' for name, one in facts.items() if one.find_pid]
+    logs = [path for one in facts.values() for path in one.logs]
     sizes = f"stat -c '%s %n' {' '.join(logs)} 2>/dev/null" if logs else ":"
-    text = _SAMPLE.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes)
+    return _SAMPLE.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
+
+
+async def _sample(given: Watch) -> Sample:
     parts: dict[str, list[list[str]]] = defaultdict(list)
     part = ""
-    for line in (await given.look(text.strip(), None)).output.splitlines():
+    for line in (await given.look(sample_script(given.facts), None)).output.splitlines():
         if line.startswith("#@"):
             part = line[2:]
         else:
@@ -150,7 +153,7 @@ def _unrest(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
         pairs = list(zip(samples, trees, strict=True))
         memory = [sum(one.processes[pid][2] for pid in tree) for one, tree in pairs]
         opened = [float(sum(one.opened.get(pid, 0) for pid in tree)) for one, tree in pairs]
-        for what, values in (("memory", memory), ("open files", opened)):
+        for what, values in (("open files", opened), ("memory", memory)):
             if pids[0] and rises(values, LEAST[what]):
                 unit = " kB of memory" if what == "memory" else " open files"
                 yield f"{name} takes more and more while it is asked: {_row(values)}{unit}"

@@ -52,6 +52,8 @@ class Box:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._leash = -1
+        """Held open for as long as the box is wanted: it ends with whoever made it."""
 
     @property
     def pid(self) -> int:
@@ -71,7 +73,7 @@ class Box:
         (self.folder / OWNER).write_text(f"{os.getpid()} {started_at(os.getpid())}\n")
         (self.folder / "root").mkdir()
         spec = _spec(world, self.folder / "root", limits.join(self.folder, managed=world.booted))
-        pid = _launch(spec, self.folder)
+        pid, self._leash = _launch(spec, self.folder)
         (self.folder / "pid").write_text(f"{pid} {started_at(pid)}\n")
         if world.style.init == "supervisord":
             _nudge(pid)
@@ -117,6 +119,8 @@ class Box:
 
     def keep(self) -> None:
         """It is to stay when its owner goes."""
+        if self._leash >= 0:
+            os.write(self._leash, b"keep")
         (self.folder / OWNER).unlink(missing_ok=True)
 
     @property
@@ -136,6 +140,9 @@ class Box:
             deadline = time.monotonic() + GOING_SECONDS
             while started_at(pid) and time.monotonic() < deadline:
                 time.sleep(POLL_SECONDS)
+        if self._leash >= 0:
+            os.close(self._leash)
+            self._leash = -1
         limits.leave(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -146,16 +153,19 @@ def boxes(folder: Path) -> list[Box]:
     return [Box(path) for path in sorted({path.parent for path in found})]
 
 
-def _launch(spec: dict[str, Any], folder: Path) -> int:
+def _launch(spec: dict[str, Any], folder: Path) -> tuple[int, int]:
+    """Its first process, and the end of the pipe that keeps it alive."""
     file = os.memfd_create("box")
     os.write(file, marshal.dumps(spec))
     os.lseek(file, 0, os.SEEK_SET)
     heard, tell = os.pipe()
+    held, leash = os.pipe()
     try:
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [PYTHON, "-I", "-S", str(HERE / "program.py"), str(file), str(tell)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(file, tell), cwd="/",
+                [PYTHON, "-I", "-S", str(HERE / "program.py"), str(file), str(tell), str(held)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(file, tell, held),
+                cwd="/",
                 env=ENVIRONMENT, start_new_session=True,
             )  # fmt: skip
         os.close(tell)
@@ -163,10 +173,11 @@ def _launch(spec: dict[str, Any], folder: Path) -> int:
         readable, _, _ = select.select([heard], [], [], START_SECONDS)
         words = os.read(heard, 64).decode().split() if readable else []
     finally:
-        for number in (file, heard, tell):
+        for number in (file, heard, tell, held):
             if number >= 0:
                 os.close(number)
     if len(words) != 2:
+        os.close(leash)
         process.kill()
         process.wait()
         said = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
@@ -176,7 +187,7 @@ def _launch(spec: dict[str, Any], folder: Path) -> int:
             " kernel.apparmor_restrict_unprivileged_userns",
         )
     threading.Thread(target=process.wait, name="box", daemon=True).start()  # no zombie is left
-    return int(words[1])
+    return int(words[1]), leash
 
 
 def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import fcntl
 import marshal
 import os
 import resource
+import select
 import struct
 import sys
 import time
@@ -37,6 +38,7 @@ MOUNT_SETATTR = 442
 AT_FDCWD, AT_RECURSIVE = -100, 0x8000
 READ_ONLY, NO_SUID = 1, 2
 UP = 1
+KILL = 9
 SET_FLAGS, SET_ADDRESS, SET_NETMASK = 0x8914, 0x8916, 0x891C
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 ETC = (
@@ -56,7 +58,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def main() -> None:
     with os.fdopen(int(sys.argv[1]), "rb") as file:
         spec = marshal.load(file)
-    tell = int(sys.argv[2])
+    tell, leash = int(sys.argv[2]), int(sys.argv[3])
     for group in spec["groups"]:
         with open(f"{group}/cgroup.procs", "w") as procs:
             procs.write(str(os.getpid()))
@@ -71,10 +73,11 @@ def main() -> None:
         if os.read(heard, 16) == b"ready":
             os.write(tell, f"ready {child}".encode())
         os.close(tell)
-        os.waitpid(child, 0)
+        _hold(child, leash)
         return
     os.close(heard)
     os.close(tell)
+    os.close(leash)
     _lay_out(spec, who)
     _enter(who, spec["hostname"], spec["addresses"], user=not booted)
     _furnish(spec, etc)
@@ -87,6 +90,15 @@ def main() -> None:
     if not booted:
         _no_groups()
     os.execve(spec["init"][0], spec["init"], spec["environment"])  # noqa: S606
+
+
+def _hold(child: int, leash: int) -> None:
+    """Wait for the box to end. When whoever made it is gone, so is the box, unless it said `keep`."""
+    ended = os.pidfd_open(child)
+    ready, _, _ = select.select([ended, leash], [], [])
+    if leash in ready and not os.read(leash, 4):
+        os.kill(child, KILL)
+    os.waitpid(child, 0)
 
 
 def _apart(ordinary: int) -> int:

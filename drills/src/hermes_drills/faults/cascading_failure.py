@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 
 from hermes_drills.box.box import Box
-from hermes_drills.faults.common import process_of
-from hermes_drills.faults.pool_exhausted import end, hold_connections
+from hermes_drills.faults.common import end_process, process_of
+from hermes_drills.faults.pool_exhausted import hold_connections
 from hermes_drills.pick import Pick
 from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Fault, Service, Target, Truth, World
@@ -98,12 +98,12 @@ class Overload(_Cascade):
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
         assert truth.at is not None
-        return (end(truth.notes["script"]), inits.restart(world, truth.at.service))
+        return (end_process(truth.notes["script"]), inits.restart(world, truth.at.service))
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
         assert truth.at is not None
         first = [inits.restart(world, truth.at.service)]
-        alone = [end(truth.notes["script"])]
+        alone = [end_process(truth.notes["script"])]
         return {**super().wrong(world, truth), "restart the first": first, "end the client": alone}
 
 

@@ -7,7 +7,7 @@ from shlex import quote
 from hermes_drills.box.box import Box
 from hermes_drills.pick import Pick
 from hermes_drills.probe.probe import Probe
-from hermes_drills.types import Fault, Service, Target, Truth, World
+from hermes_drills.types import Fault, Kind, Service, Target, Truth, World
 from hermes_drills.worlds import inits
 from hermes_drills.worlds.formats import changed, value_of
 from hermes_drills.worlds.styles import copy_path
@@ -81,7 +81,7 @@ def users_of(world: World, name: str) -> list[Service]:
 class Stray(Fault):
     """A process beside a service, which somebody left running: it is to be ended."""
 
-    wants = "service"
+    wants: Kind = "service"
     scripts: tuple[str, ...]
     """What it may be called."""
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 
 from hermes_drills.box.box import Box
-from hermes_drills.faults.common import process_of
+from hermes_drills.faults.common import Stray
 from hermes_drills.pick import Pick
-from hermes_drills.probe.probe import Probe
-from hermes_drills.types import Fault, Target, Truth, World
+from hermes_drills.types import Target, Truth, World
 from hermes_drills.worlds import inits
 
 _OPEN = """\
@@ -16,30 +15,25 @@ database = sqlite3.connect(sys.argv[1], timeout=8, isolation_level=None)
 """
 
 
-class _Locked(Fault):
+class _Locked(Stray):
     category = "database-lock"
     wants = "database"
     stacks = frozenset({"ledger"})
-    names: tuple[str, ...]
-    """What the program that holds the lock may be called."""
     program: str
     """What it does once it has connected."""
 
     def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:  # noqa: ARG002
-        name = f"{pick.choice(self.names)}-{pick.token(3)}"
+        name = f"{pick.choice(self.scripts)}-{pick.token(3)}"
         script = f"/opt/{name}/{name}.py"
         box.write(
             script, f'"""Works on a database. usage: {name}.py DATABASE"""\n\n{_OPEN}{self.program}'
         )
         box.spawn(f"exec python3 -IS {script} {quote(at.value)}")
         return Truth(
-            (at.service,), (self.category,), f"{at.value}|{name}", f"database is locked|{name}",
+            (at.service, name), (self.category,), f"{at.value}|{name}",
+            f"database is locked|{name}",
             at=Target(at.kind, at.service, at.value), notes={"script": script},
         )  # fmt: skip
-
-    def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:  # noqa: ARG002
-        script = truth.notes["script"]
-        return [f"{script} still runs"] if process_of(probe, f"{script} /") else []
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
         assert truth.at is not None
@@ -70,7 +64,7 @@ class StuckWriter(_Locked):
     """A batch that began to write and waits for input that never comes."""
 
     mechanism = "writer"
-    names = ("import", "migrate", "rebuild")
+    scripts = ("import", "migrate", "rebuild")
     program = """\
 database.execute("begin immediate")
 database.execute("insert or replace into items values ('batch-1', 'begun')")
@@ -84,7 +78,7 @@ class StuckMaintenance(_Locked):
     """A copy is taken under an exclusive lock, into a pipe that nobody reads."""
 
     mechanism = "exclusive"
-    names = ("backup", "snapshot", "vacuum")
+    scripts = ("backup", "snapshot", "vacuum")
     program = """\
 pipe = f"/tmp/{os.path.basename(sys.argv[0])}.pipe"
 os.mkfifo(pipe)
@@ -100,7 +94,7 @@ class Suspended(_Locked):
 
     mechanism = "suspended"
     foreign = True
-    names = ("correct", "adjust", "relabel")
+    scripts = ("correct", "adjust", "relabel")
     program = """\
 database.execute("begin immediate")
 database.execute("insert or replace into items values ('corrected-1', 'yes')")

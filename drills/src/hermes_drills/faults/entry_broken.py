@@ -27,7 +27,7 @@ class _EntryEdited(Fault):
         box.run(inits.reload(world, at.service), check=False)
         return Truth(
             (at.service,), (self.category, "service-crash", "bad-config"), path,
-            f"{evidence}|{path}", at=entry, notes={"copy": copy, "good": good},
+            f"{evidence}|{path}", at=entry, notes={"copy": copy, "good": good.strip()},
         )  # fmt: skip
 
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:  # noqa: ARG002

@@ -10,7 +10,8 @@ from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Fault, Target, Truth, World
 from hermes_drills.worlds import inits
 
-EVIDENCE = r"[Pp]ermission denied|unable to open database|readonly database|[d-][r-][w-][xs-]"
+DENIED = r"[Pp]ermission denied|unable to open database|readonly database"
+LISTED = r"[d-]([r-][w-][x-]){3}\S? .*"
 
 
 class _ModeChanged(Fault):
@@ -22,7 +23,7 @@ class _ModeChanged(Fault):
         box.run(f"chmod {mode} {quote(path)}")
         restart(box, world, at.service)
         return Truth(
-            (at.service,), (self.category,), path, EVIDENCE,
+            (at.service,), (self.category,), path, f"{DENIED}|{LISTED}{path.rpartition('/')[2]}",
             at=Target(at.kind, at.service, path, port=at.port), notes={"mode": good},
         )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 
 from hermes_drills.box.box import Box
-from hermes_drills.faults.common import process_of, put_back, restart, set_value, value_left
+from hermes_drills.faults.common import Stray, end_process, put_back, restart, set_value, value_left
 from hermes_drills.pick import Pick
 from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Fault, Target, Truth, World
@@ -39,15 +39,7 @@ def hold_connections(box: Box, port: int, count: int, pick: Pick) -> str:
     return script
 
 
-def end(script: str) -> str:
-    """End whatever runs a script."""
-    return (
-        f"for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | "
-        f"grep -q '^[^ ]*python.* {script} ' && kill ${{p#/proc/}}; done; true"
-    )
-
-
-class IdleConnections(Fault):
+class IdleConnections(Stray):
     """A client holds more idle connections than there are workers, and opens them again."""
 
     category = "pool-exhausted"
@@ -57,15 +49,7 @@ class IdleConnections(Fault):
     def inject(self, box: Box, world: World, at: Target, pick: Pick) -> Truth:
         workers = int(world.settings[at.service]["workers"])
         script = hold_connections(box, at.port, workers + 2, pick)
-        locus = f"{script}|{at.service}|{at.port}"
-        return Truth((at.service,), (self.category,), locus, BUSY, at=at, notes={"script": script})
-
-    def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:  # noqa: ARG002
-        script = truth.notes["script"]
-        return [f"{script} still runs"] if process_of(probe, f"{script} ") else []
-
-    def expert(self, world: World, truth: Truth) -> tuple[str, ...]:  # noqa: ARG002
-        return (end(truth.notes["script"]),)
+        return self.blamed(at, script, BUSY, "answers")
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
         assert truth.at is not None
@@ -108,7 +92,7 @@ class FewWorkers(Fault):
         again = inits.restart(world, truth.at.service)
         return {
             "restart": [again],
-            "end the clients": [end(truth.notes["script"])],
+            "end the clients": [end_process(truth.notes["script"])],
             "put it back unread": [put_back(world, truth)[0]],
             "empty the configuration": [f": >{quote(truth.at.path)}", again],
         }
@@ -142,15 +126,14 @@ class BlockedOnPipe(Fault):
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
         assert truth.at is not None
-        folder = quote(truth.at.path)
-        return (f"find {folder} -type p -delete", inits.restart(world, truth.at.service))
+        find = f"find {quote(truth.at.path)} -type p -delete"
+        return (find, inits.restart(world, truth.at.service))
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
         assert truth.at is not None
         return {
             "restart": [inits.restart(world, truth.at.service)],
             "remove it and wait": [f"rm -f {quote(truth.notes['pipe'])}"],
-            "restart the entry": [inits.restart(world, world.entry)],
         }
 
 

@@ -82,7 +82,7 @@ class OldInstance(_PortTaken):
         for key, value in values.items():
             text = changed(style.format, text, key, value)
         box.write(own, text)
-        return self._take(box, world, at, service.command.replace(service.config, own), own)
+        return self._take(box, world, at, f"python3 -IS {service.directory}/app.py {own}", own)
 
 
 class Neighbour(_PortTaken):
@@ -104,7 +104,8 @@ class Neighbour(_PortTaken):
         restart(box, world, at.service)
         return Truth(
             (other.name, at.service), (self.category, "bad-config"),
-            rf"\b{at.port}\b|{re.escape(other.config)}", IN_USE, at=config,
+            rf"\b{at.port}\b|{re.escape(other.config)}", rf"{IN_USE}|listens on \S+:{at.port}\b",
+            at=config,
             notes={"copy": copy, "paths": copy, "taken": at.service},
         )  # fmt: skip
 

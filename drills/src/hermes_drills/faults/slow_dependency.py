@@ -4,8 +4,14 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 
 from hermes_drills.box.box import Box
-from hermes_drills.faults.common import process_of, put_back, restart, set_value, users_of
-from hermes_drills.faults.pool_exhausted import end
+from hermes_drills.faults.common import (
+    end_process,
+    process_of,
+    put_back,
+    restart,
+    set_value,
+    users_of,
+)
 from hermes_drills.pick import Pick
 from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Fault, Target, Truth, World
@@ -41,12 +47,10 @@ class _Slow(Fault):
         assert truth.at is not None
         user = users_of(world, truth.at.service)[0]
         again = inits.restart(world, user.name)
+        longer = f"sed -i 's/\\(\\blevel\\b\\)/timeout=9\\n\\1/I' {quote(user.config)}"
         return {
             "restart who waits": [again],
-            "wait longer": [
-                f"sed -i 's/\\(\\blevel\\b\\)/timeout=9\\n\\1/I' {quote(user.config)}",
-                again,
-            ],
+            "wait longer": [longer, again],
             "kill it": [f"kill -9 $(cat {quote(world.service(truth.at.service).pid_file)})"],
         }
 
@@ -121,7 +125,7 @@ class Throttled(Stopped):
         return left or super().gone(probe, world, truth)
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
-        return (end(truth.notes["script"]), *super().expert(world, truth))
+        return (end_process(truth.notes["script"]), *super().expert(world, truth))
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
         return {**super().wrong(world, truth), "let it go on": super().expert(world, truth)}

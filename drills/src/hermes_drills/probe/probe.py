@@ -204,9 +204,11 @@ class Probe:
         return used / (time.monotonic() - began)
 
     def limits(self, pid: int) -> dict[str, tuple[int, int]]:
-        """Soft and hard limits of a process, -1 for none."""
-        found = {}
-        for line in Path(f"/proc/{pid}/limits").read_text().splitlines():
+        """Soft and hard limits of a process, -1 for none; empty where it has just ended."""
+        found, text = {}, ""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            text = Path(f"/proc/{pid}/limits").read_text()
+        for line in text.splitlines():
             if line[:LIMIT].strip() in LIMITS:
                 soft, hard = (
                     -1 if one == "unlimited" else int(one) for one in line[LIMIT:].split()[:2]

@@ -136,9 +136,10 @@ class Looker:
         file = self._open(path, os.O_RDONLY | os.O_NONBLOCK)
         if file is None:
             return None
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            return None
         with os.fdopen(file, "rb") as opened:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return None
             return opened.read(MOST_BYTES)
 
     def _open(self, path: str, flags: int) -> int | None:

@@ -13,7 +13,7 @@ import time
 
 VERSION = "1.0.0"
 SIGNED_SECONDS = 30.0
-PAST, MOST = 240, 800
+PAST, MOST = 300, 800
 """Samples of half a MB: those of the last hours, and all that there is room for."""
 
 

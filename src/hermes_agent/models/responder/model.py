@@ -27,8 +27,8 @@ from hermes_agent.models.shared import estimated_usage, known_facts
 NAME = "builtin/responder"
 FACTS = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
 WHAT_IT_IS = (
-    "I am the responder that ships with Hermes: I follow skills for incidents on machines. I am not "
-    "a language model and cannot talk about anything else. `hermes model NAME` chooses a language "
+    "I am the responder that ships with Hermes: I follow skills for incidents on machines. I am "
+    "not a language model and cannot talk about anything else. `hermes model NAME` chooses a language "
     "model, and `hermes model list` shows which there are."
 )
 MOST_REPLIES = 60

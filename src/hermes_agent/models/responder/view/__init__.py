@@ -1,1 +1,0 @@
-"""A machine as it was seen: commands that look, readers of what they print, and what follows."""

@@ -1,0 +1,99 @@
+"""Which skills fit, and in which order they come."""
+
+from collections.abc import Mapping
+
+from hermes_agent.core.command_results import Seen
+from hermes_agent.core.incidents import Service
+from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
+from hermes_agent.incidents.candidates import dependency_chain, try_skills
+from hermes_agent.incidents.facts import ServiceFacts
+from hermes_agent.incidents.world import Known
+
+STEP = (RunStep("mend"),)
+CHAIN = {"shop": 0, "store": 1}
+
+
+def known(name: str, state: str = "given", record: int = 0) -> Known:
+    return Known(name, state, "", incident=name, shipped=state == "given", record=record)  # type: ignore[arg-type]
+
+
+def book(*when: str, verify: str = "") -> Runbook:
+    checks = tuple(Check(run) for run in when)
+    return Runbook(STEP, checks, (Check(verify),) if verify else ())
+
+
+class Machine:
+    """Commands that hold; all others end with 1."""
+
+    def __init__(self, *holding: str) -> None:
+        self.holding = holding
+        self.ran: list[str] = []
+
+    async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        self.ran.append(command)
+        return Seen(0 if command in self.holding else 1, "")
+
+
+async def tried(machine: Machine, books: Mapping[str, Runbook], *skills: Known) -> list[str]:
+    """As `skill/service`, with `+` where it fits and `~` where a part of its signs is there."""
+
+    async def open(name: str, service: str, _: Mapping[str, str]) -> Runbook | None:
+        return books.get(f"{name}/{service}", books.get(name))
+
+    found = await try_skills(skills, CHAIN, {}, open, machine.look)
+    mark = {(True, False): "+", (False, True): "~", (False, False): "-"}
+    return [f"{mark[one.fits, one.near]}{one.skill.name}/{one.service}" for one in found]
+
+
+async def test_what_fits_comes_first_and_deeper_services_before_those_above() -> None:
+    books = {"a/shop": book("x"), "a/store": book("y"), "b/shop": book("x", "z"), "b/store": book()}
+    found = await tried(Machine("x", "y"), books, known("a"), known("b"))
+    assert found == ["+a/store", "+a/shop", "~b/shop"]
+
+
+async def test_what_asks_for_more_is_more_specific() -> None:
+    books = {"a": book("x"), "b": book("x", "y")}
+    found = await tried(Machine("x", "y"), books, known("a"), known("b"))
+    assert found == ["+b/shop", "+a/shop"]
+
+
+async def test_what_was_proven_here_comes_before_what_ships_and_then_the_record_counts() -> None:
+    books = {"a": book("x"), "b": book("x"), "c": book("x", "x")}
+    skills = known("a", record=1), known("b", record=3), known("c", "proven")
+    assert await tried(Machine("x"), books, *skills) == ["+c/shop", "+b/shop", "+a/shop"]
+
+
+async def test_a_skill_that_is_the_same_for_all_services_is_tried_once() -> None:
+    machine = Machine("df")
+    assert await tried(machine, {"a": book("df")}, known("a")) == ["+a/shop"]
+    assert machine.ran == ["df"]
+
+
+async def test_a_command_is_run_once_for_all_skills() -> None:
+    machine = Machine("df")
+    await tried(machine, {"a": book("df", "x"), "b": book("df", "y")}, known("a"), known("b"))
+    assert sorted(machine.ran) == ["df", "x", "y"]
+
+
+async def test_what_is_done_already_does_not_fit() -> None:
+    books = {"a": book("x", verify="up"), "b": book("x", verify="down")}
+    found = await tried(Machine("x", "up"), books, known("a"), known("b"))
+    assert found == ["+b/shop", "~a/shop"]
+
+
+async def test_a_check_that_cannot_be_run_does_not_hold() -> None:
+    async def look(command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        return Seen(None, "refused by policy")
+
+    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
+        return Runbook(STEP, (Check("x", Expect(None)),))
+
+    (one,) = await try_skills([known("a")], {"shop": 0}, {}, open, look)
+    assert not one.fits
+    assert "refused by policy" in one.failed
+
+
+def test_the_chain_is_what_topology_and_configuration_say() -> None:
+    facts = {"store": ServiceFacts("store", needs=("database",))}
+    topology = [Service("shop", ("store",)), Service("other", ("shop",))]
+    assert dependency_chain(["shop"], topology, facts) == {"shop": 0, "store": 1, "database": 2}

@@ -1,0 +1,92 @@
+"""Copies before a change, made and put back by the shell."""
+
+from pathlib import Path
+
+import pytest
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.incidents import Entry
+from hermes_agent.incidents import copies
+from hermes_agent.incidents.copies import Copy, copies_made, keep_script, kept_copies, undo_script
+from tests.support.local_looks import local_look
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "FOLDER", str(tmp_path / "copies"))
+
+
+async def kept(paths: list[Path], number: int = 1) -> list[Copy]:
+    given = [str(path) for path in paths]
+    seen = await local_look()(keep_script("inc-1", number, given), None)
+    made, failed = copies_made("inc-1", number, given, seen.output)
+    assert failed == []
+    return made
+
+
+async def undone(made: list[Copy]) -> str:
+    return (await local_look()(undo_script(made), None)).output
+
+
+async def test_what_was_changed_is_put_back_with_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "web.conf"
+    path.write_text("port = 1\n")
+    path.chmod(0o640)
+    made = await kept([path])
+    path.write_text("port = 2\n")
+    path.chmod(0o600)
+    assert await undone(made) == f"put back {path}\n"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("port = 1\n", 0o640)
+
+
+async def test_what_is_as_it_was_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "web.conf"
+    path.write_text("port = 1\n")
+    made = await kept([path])
+    assert await undone(made) == f"unchanged {path}\n"
+
+
+async def test_what_was_not_there_is_moved_aside(tmp_path: Path) -> None:
+    path = tmp_path / "new.conf"
+    made = await kept([path])
+    path.write_text("x")
+    assert await undone(made) == f"moved aside {path}\n"
+    assert not path.exists()
+
+
+async def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "current"
+    link.symlink_to("release-1")
+    made = await kept([link])
+    link.unlink()
+    link.symlink_to("release-2")
+    await undone(made)
+    assert str(link.readlink()) == "release-1"
+
+
+async def test_copies_are_put_back_newest_first_and_once(tmp_path: Path) -> None:
+    path = tmp_path / "web.conf"
+    path.write_text("1")
+    first = await kept([path])
+    path.write_text("2")
+    second = await kept([path], 2)
+    entries = [_entry({"kept": [_row(one) for one in some]}) for some in (first, second)]
+    assert kept_copies(entries) == [*second, *first]
+    path.write_text("3")
+    await undone(kept_copies(entries))
+    assert path.read_text() == "1"
+    assert kept_copies([*entries, _entry({"undone": True})]) == []
+
+
+@pytest.mark.parametrize("paths", [[], ["web.conf"], ["/a\nb"], ["/a"] * 21])
+def test_paths_that_cannot_be_kept_are_refused(paths: list[str]) -> None:
+    with pytest.raises(ToolError):
+        keep_script("inc-1", 1, paths)
+
+
+def _entry(data: dict[str, object]) -> Entry:
+    return Entry("inc-1", 1, 0.0, "note", "", data)
+
+
+def _row(one: Copy) -> dict[str, object]:
+    return {"path": one.path, "copy": one.copy, "absent": one.absent}
