@@ -5,12 +5,11 @@
 below /etc/init.d once, and adopts what they leave."""
 
 import _signal
+import _socket  # `socket` and `subprocess` would take longer to import than the rest
 import marshal
 import os
 import sys
 import time
-
-import _socket  # `socket` and `subprocess` would take longer to import than the rest
 
 UNITS = "/etc/systemd/system"
 SOCKET = "/run/systemd/private"

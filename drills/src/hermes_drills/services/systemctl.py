@@ -1,11 +1,10 @@
 """`systemctl` and `journalctl` of a box, which ask the stand-in for systemd."""
 
+import _socket  # `socket` would take as long to import as the rest
 import marshal
 import os
 import sys
 import time
-
-import _socket  # `socket` would take as long to import as the rest
 
 JOURNAL = "/var/log/journal"
 CHANGE = {"start": "start", "stop": "stop", "restart": "restart", "reload": "restart",
