@@ -51,7 +51,7 @@ def test_no_cheat_counts_as_a_repair(init: str, tmp_path: Path) -> None:
     with Episode(case, tmp_path / "box") as episode:
         episode.prepare()
         found = cheats(case.world, episode.truth, episode.check)
-        for name, commands in found.items():
+        for name, commands in sorted(found.items(), key=lambda one: one[0] == "kill everything"):
             episode.heal(commands)
             assert not episode.judge(settle=0.0).resolved, name
 

@@ -23,15 +23,17 @@ from hermes_drills.run.view import Line, View, cut
 from hermes_drills.small_demo import LocalRuntime, no_namespaces, play_small
 from hermes_drills.types import Init
 
-FAMILIES = ("disk-full", "bad-config", "service-crash")
+FAULTS = ("bad-config/syntax", "service-crash/stopped")
 """The first of them that this machine has the programs for."""
-ROUNDS: tuple[tuple[int, str, Init], ...] = ((7, "web", "systemd"), (20, "ledger", "supervisord"))
-"""Seed, stack and init system of both times: other names, ports, paths and layouts."""
+SEED, STACK = 7, "web"
+INIT: Init = "systemd"
 RESPONDER = "builtin/responder"
 KEYS = {
     "ANTHROPIC_API_KEY": "anthropic", "OPENAI_API_KEY": "openai", "GEMINI_API_KEY": "google",
     "MISTRAL_API_KEY": "mistral", "OPENROUTER_API_KEY": "openrouter",
 }  # fmt: skip
+LOOKS = 3
+"""Calls after which the runtime is killed."""
 OWN = ("machine", "broken", "kill -9", "goes on", "discarded")
 SHOWN = {
     "alert": 1, "looks": 1, "suspects": 1, "acts": 2, "verified": 1, "resolved": 1,
@@ -48,6 +50,7 @@ class Round(Runner):
     ) -> None:
         super().__init__(runtime, case, mode, view)
         self._kills, self._count = kill, dict.fromkeys(SHOWN, 0)
+        self._said: set[tuple[str, str]] = set()
         self.killed = 0
         """The process id of the runtime that was killed."""
 
@@ -67,11 +70,18 @@ class Round(Runner):
             f"{one.name} (needs {', '.join(one.needs)})" if one.needs else one.name
             for one in world.services
         ]
-        services = f"{', '.join(parts)}, kept by {world.style.init}"
-        self.say("machine", f"{world.hostname}, in namespaces of its own: {services}", "good")
+        self.say(
+            "machine", f"{world.hostname} with {', '.join(parts)}, under {world.style.init}", "good"
+        )
 
     def noticed(self, line: Line) -> None:
-        if self._count.get(line.word, 0) < SHOWN.get(line.word, 0) and self.view is not None:
+        key = (line.word, cut(line.text, 80))
+        if (
+            self._count.get(line.word, 0) < SHOWN.get(line.word, 0)
+            and key not in self._said
+            and self.view is not None
+        ):
+            self._said.add(key)
             self._count[line.word] += 1
             details = line.details[-1:] if line.word == "alert" else line.details[:2]
             self.view.say(line._replace(details=tuple(cut(one, 150) for one in details)))
@@ -81,7 +91,9 @@ class Round(Runner):
         while self._kills and not self.killed and not feed.over:
             for line in feed.poll():
                 self.noticed(line)
-            if feed.calls:
+            if len(feed.calls) >= LOOKS or feed.incident.get("hypotheses"):
+                if looked := feed.looked():
+                    self.noticed(looked)
                 self._kill()
             self.wait(feed.status)
         super().follow(feed)
@@ -95,20 +107,20 @@ class Round(Runner):
 
     def say_outcome(self, result: Result) -> None:
         wrong = "; ".join((*result.harm, *result.wrong))
-        said = "services keep what they are given, the cause is gone, nothing else was changed"
+        said = "well, the cause is gone, nothing else was changed"
         said = said if result.resolved else f"{result.outcome}: {wrong}"
         cause = f"the cause: {result.said}" + ("" if result.cause else ", not what was broken")
         tone = "good" if result.resolved else "bad"
         super().say("proof", f"seen from outside: {said}", tone, cause)
 
 
-def _case(seed: int, stack: str, init: Init) -> Case:
-    for family in FAMILIES:
-        for fault in faults("first"):
-            if fault.category == family:
-                case = compose(fault, seed, stack=stack, init=init)
-                if not missing(case):
-                    return case
+def _case() -> Case:
+    known = {fault.name: fault for fault in faults("first")}
+    for name in FAULTS:
+        if name in known and not missing(
+            case := compose(known[name], SEED, stack=STACK, init=INIT)
+        ):
+            return case
     raise DrillError(f"{', '.join(lacking(()))} not found", "apt-get install util-linux")
 
 
@@ -116,10 +128,10 @@ def _play(runtime: LocalRuntime, view: View, model: str) -> int:
     mode = Mode(model=model or RESPONDER)
     if model:
         runtime.post("/v1/models/test", {"model": model, "ask": False})
-    first = Round(runtime, _case(*ROUNDS[0]), mode, view, kill=True)
+    first = Round(runtime, _case(), mode, view, kill=True)
     once = first.play()
-    view.write(view.tint("\n  The same kind of fault on another machine:", "bold"))
-    again = Round(runtime, _case(*ROUNDS[1]), mode, view, kill=False).play()
+    view.write(view.tint("\n  It happens again, on a new machine of the same kind:", "bold"))
+    again = Round(runtime, _case(), mode, view, kill=False).play()
     twice = first.feed.work().again if first.feed else 0
     view.write(f"""
                         first    second

@@ -78,16 +78,16 @@ def _options(parser: argparse.ArgumentParser) -> None:
     add(
         "--stack",
         default="",
-        choices=("", *STACKS),
+        choices=tuple(STACKS),
         metavar="NAME",
-        help=f"{', '.join(STACKS)}; default: by the seed",
+        help="default: by the seed",
     )
     add(
         "--init",
         default="",
-        choices=("", *INITS),
+        choices=INITS,
         metavar="NAME",
-        help=f"{', '.join(INITS)}; default: by the seed",
+        help="default: by the seed",
     )
     split = parser.add_mutually_exclusive_group()
     for name, text in (

@@ -16,6 +16,8 @@ QUIET_TOOLS = frozenset({"incident", "todo", "read_on", "delegate", "skill", "wr
 NAMED = 3
 """Commands that are named of those that only look."""
 QUOTES = 2
+SEEN = 3
+"""Lines of what a check printed."""
 RUNBOOK = "runbook/"
 """How the name of whoever follows a runbook without a model begins."""
 _ENTRIES = {
@@ -94,7 +96,7 @@ class IncidentFeed:
         lines = []
         for entry in fresh:
             if (line := self._line(entry)) is not None:
-                if (looked := self._looked(entry["time"])) is not None:
+                if (looked := self.looked(entry["time"])) is not None:
                     lines.append(looked)
                 lines.append(line)
         return lines
@@ -146,7 +148,7 @@ class IncidentFeed:
             case "call_intended" if event.get("attempt", 1) > 1 and event["effect"] in self.calls:
                 self.calls[event["effect"]].again = True
 
-    def _looked(self, until: float) -> Line | None:
+    def looked(self, until: float = float("inf")) -> Line | None:
         """One line for all that only looked since the last line."""
         acts = {one["data"].get("effect") for one in self.timeline if one["kind"] == "action"}
         mine = [one for one in self._looks if self.calls[one].time <= until]
@@ -183,10 +185,8 @@ class IncidentFeed:
             case _ if kind in _ENTRIES:
                 word, tone = _ENTRIES[kind]
                 said = text.removeprefix(f"{kind} ").removeprefix(f"{kind}: ")
-                details = (
-                    data.get("detail", "") if kind == "declared" else "",
-                    data.get("needed", ""),
-                )
+                seen = str(data.get("detail", "")).strip().splitlines()
+                details = (*(seen if kind == "declared" else ())[-SEEN:], data.get("needed", ""))
                 return Line(time, word, said, tone, tuple(filter(None, details)))
         return None
 
@@ -202,7 +202,7 @@ class IncidentFeed:
         word, tone = _HYPOTHESES.get(state, ("suspects", "think"))
         about = f"{found['component']}: " if found.get("component") else ""
         text = f"{about}{found['claim']} ({category}, {found.get('confidence', 0.5):.0%})"
-        quotes = [f"“{one['quote']}”" for one in found.get("supports", ())[-QUOTES:]]
+        quotes = [f"“{one['quote']}”" for one in found.get("supports", ())[:QUOTES]]
         return Line(time, word, text, tone, tuple(quotes) if state != "refuted" else ())
 
 
@@ -214,8 +214,12 @@ def _shown(given: Any, text: str) -> str:
         except ValueError:
             given = {}
     command = given.get("command") if isinstance(given, dict) else None
-    if not command:
-        return text
+    if not command:  # cut short in the journal, or another tool
+        return text.replace('terminal {"command":"', "$ ").replace("\\n", "; ").replace('\\"', '"')
     lines = [line.strip() for line in str(command).strip().splitlines()]
-    kept = [_NAMES.sub("", line) for line in lines if not _FUNCTION.match(line)]
+    kept, inside = [], False
+    for line in lines:
+        if not inside and not _FUNCTION.match(line):
+            kept.append(_NAMES.sub("", line))
+        inside = (inside or bool(_FUNCTION.match(line))) and not line.endswith((")", "}"))
     return _OPEN.sub(r"\1", "$ " + "; ".join(list(filter(None, kept)) or lines))
