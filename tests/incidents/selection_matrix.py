@@ -1,4 +1,4 @@
-"""The selection matrix: the `when` of every skill that ships, against every fault of the drills' first
+"""The selection matrix: the `when` of every skill that ships, against every fault of the first
 split and against machines where nothing is wrong.
 
     python -m tests.incidents.selection_matrix [--seeds 3] [--category C] [--mechanism M] [--jobs 2]
@@ -86,7 +86,7 @@ def tried(case: Case, folder: Path, *, healthy: bool = False) -> Tried:
 def machines(
     split: str, seeds: range, category: str = "", mechanism: str = ""
 ) -> Iterator[tuple[Case, bool]]:
-    """Every mechanism with every seed, all no-fault ones, and a healthy one of each stack and init."""
+    """Every mechanism with every seed, all no-fault ones, a healthy one of each stack and init."""
     seen = set[tuple[str, str]]()
     for case in cases(split, seeds, category):  # type: ignore[arg-type] argparse has checked it
         if mechanism in ("", case.fault.mechanism):
@@ -123,7 +123,8 @@ def line(done: Tried) -> str:
     if done.accepted and not done.own:
         for one in done.others:
             if one.skill.incident in done.accepted:
-                text += f"\n    {one.skill.name}({one.service}) {one.held}/{one.checks}: {one.failed[-300:]}"
+                held = f"{one.held}/{one.checks}: {one.failed[-300:]}"
+                text += f"\n    {one.skill.name}({one.service}) {held}"
     return text
 
 
@@ -171,7 +172,7 @@ def main() -> int:
     for (fault, name), count in sorted(wrong.items()):
         print(f"false fit: {name} on {fault}: {count}")
     print(
-        f"own {came.own:.1%}, false fits {came.false:.2%}, fits on healthy machines {came.healthy}; "
+        f"own {came.own:.1%}, false fits {came.false:.2%}, fits on healthy ones {came.healthy}; "
         f"{came.tried} machines, {came.discarded} discarded"
     )
     return 0 if came.own >= 0.95 and came.false <= 0.05 and not came.healthy else 1

@@ -73,7 +73,7 @@ def main():
                             stdout=log,
                             stderr=log,
                             cwd="/",
-                        )  # fmt: skip
+                        )
                     )
         end = time.monotonic() + MINUTE
         while (left := end - time.monotonic()) > 0:

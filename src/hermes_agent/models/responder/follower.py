@@ -271,7 +271,7 @@ def _resolve(
 ) -> Generator[Move, Answer, str]:
     component = record.said("component") or chosen.service
     what = CATEGORIES.get(chosen.category, chosen.category)
-    given = {
+    given: dict[str, object] = {
         "component": component, "category": chosen.category, "locus": record.said("locus"),
         "summary": f"{what} ({component}); {chosen.skill} mended it",
         "prevent": [f"see what brought it about: {what}"],
