@@ -199,6 +199,7 @@ async def test_a_container_removed_by_hand_is_made_anew_with_its_files(session: 
     assert await says(transport, "cat note; echo more > other") == "kept"
 
 
+@pytest.mark.root
 async def test_a_paused_container_goes_on(session: Session) -> None:
     transport = session.open()
     await transport.ready()
