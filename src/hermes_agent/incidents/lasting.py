@@ -19,6 +19,8 @@ ROUNDS, MORE_ROUNDS = 2, 2
 """How often the checks ask between two samples, and how often more where something rose."""
 ASKED = 3
 """How often they ask in a round."""
+PORTS, PAGES = 6, ("/", "/health", "/healthz", "/ready")
+"""Whom of the services is asked, and for what: pages that are there to be asked for."""
 ROUND_SECONDS = 1.0
 MORE_SECONDS = 3.0
 """Between the rounds that tell what only takes a moment from what goes on."""
@@ -57,6 +59,8 @@ class Watch(Struct, frozen=True):
     category: str
     quotes: Sequence[str]
     look: Look
+    ask: Look
+    """How the services themselves are asked."""
     sleep: Callable[[float], Awaitable[None]]
 
 
@@ -98,12 +102,32 @@ async def not_lasting(given: Watch) -> list[str]:
 
 async def _ask(given: Watch, seconds: float) -> tuple[Held, ...]:
     """A round of questions, for what is only kept of each; what failed."""
+    ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
     for _ in range(ASKED):
+        if ports:
+            await given.ask(request_script(ports), None)
         held = await look_at_all(given.checks, given.look)
         if failing := tuple(one for one in held if not one.ok):
             return failing
     await given.sleep(seconds)
     return ()
+
+
+def request_script(ports: Sequence[int]) -> str:
+    """Ask whoever listens here for a page, as any visitor would; what is answered is not read."""
+    with_curl, without = [], []
+    for port in ports:
+        to = f"127.0.0.1:{port}"
+        each = [f"curl -sk -m 2 -o /dev/null http://{to}{path}" for path in PAGES]
+        tls = [f"{one.replace('http:', 'https:')}" for one in each]
+        with_curl.append(f"{{ {' && '.join(each)} || {{ {'; '.join(tls)}; }}; }} &")
+        page = "".join(f"GET {path} HTTP/1.0\\r\\n\\r\\n" for path in PAGES[-1:])
+        without.append(
+            f'timeout 2 bash -c \'(printf "{page}" >&3; head -c 64 <&3) '
+            f"3<>/dev/tcp/{to.replace(':', '/')}' >/dev/null 2>&1 &"
+        )
+    curl, plain = "\n".join(with_curl), "\n".join(without)
+    return f"if command -v curl >/dev/null; then\n{curl}\nelse\n{plain}\nfi; wait"
 
 
 def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
