@@ -44,7 +44,8 @@ def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> Watch:
     facts = ServiceFacts("web", find_pid=str(pid), **more.pop("facts", {}))
     given = {
         "checks": [WatchedCheck("web", Check(check))], "facts": {"web": facts},
-        "category": "service-crash", "quotes": (), "look": local_look(), "sleep": hurried,
+        "category": "service-crash", "quotes": (), "look": local_look(), "ask": local_look(),
+        "sleep": hurried,
     }  # fmt: skip
     return Watch(**{**given, **more})
 

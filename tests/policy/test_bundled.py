@@ -9,7 +9,7 @@ import yaml
 from hermes_agent.core.effects import Actor, Verdict
 from hermes_agent.incidents.copies import keep_script
 from hermes_agent.incidents.facts import survey_script
-from hermes_agent.incidents.lasting import sample_script
+from hermes_agent.incidents.lasting import request_script, sample_script
 from hermes_agent.policy.policies import Policies
 from hermes_agent.policy.resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
@@ -142,6 +142,8 @@ def test_what_the_runtime_looks_at_in_an_incident_asks_nobody(profile: str) -> N
     survey, sample = survey_script(["shop", "store"]), sample_script({})
     assert judge(profile, survey).action == "allow"
     assert judge(profile, sample).action == "allow"
+    ask = request_script([8080, 8443])
+    assert judge(profile, ask, source="incident-watch").action == "allow"
 
 
 @pytest.mark.parametrize("profile", ["careful", "operate"])

@@ -20,7 +20,7 @@ from hermes_agent.incidents.facts import ServiceFacts, service_facts
 from hermes_agent.incidents.following import Line
 from hermes_agent.incidents.lasting import Watch, not_lasting
 from hermes_agent.incidents.looking import findings
-from hermes_agent.incidents.world import COPIES, SHIPPED, World
+from hermes_agent.incidents.world import COPIES, SHIPPED, WATCHING, World
 from hermes_agent.learning.skill_words import argument_words
 
 
@@ -85,6 +85,7 @@ class Assistance:
         return await not_lasting(
             Watch(
                 incident.checks, watched, diagnosis.category, quotes, self._look,
+                partial(self._world.look, self._session, source=WATCHING),
                 self._world.sleep,
             )
         )  # fmt: skip

@@ -19,11 +19,15 @@ ROUNDS, MORE_ROUNDS = 2, 2
 """How often the checks ask between two samples, and how often more where something rose."""
 ASKED = 3
 """How often they ask in a round."""
+PORTS, PAGES = 6, ("/", "/health", "/healthz", "/ready")
+"""Whom of the services is asked, and for what: pages that are there to be asked for."""
 ROUND_SECONDS = 1.0
 MORE_SECONDS = 3.0
 """Between the rounds that tell what only takes a moment from what goes on."""
 LEAST = {"memory": 144.0, "open files": 2.0, "space": 64.0, "log": 16.0}
 """What each round must add to be a rise: kilobytes, descriptors, kilobytes, kilobytes."""
+STRAYS = {"memory-leak": 512.0, "descriptor-leak": 4.0}
+"""The same for processes of no service, by the cause that it was."""
 SOON_SECONDS = 3_600.0
 """What would be full within so long is not mended."""
 BUSY = 0.9
@@ -36,7 +40,8 @@ JOB_SECONDS, JOB_POLL = 130.0, 2.0
 LINES = 200
 _PSEUDO = re.compile(r"^/(?:proc|sys|dev|snap|boot)(?:/|$)")
 _PATH = re.compile(r"(?<![\w.:/~$*=-])/(?:[\w@%+.,-]+/)+[\w@%+.,-]*\w")
-_AGE = re.compile(r"-mmin|-mtime|-newer|%Y|-nt\b|date -r|getmtime|st_mtime|stale|--age|max-age")
+_LOG = re.compile(r"\.log\b|^/var/log/|^/(?:dev|proc|etc|usr|opt|bin)/")
+"""What jobs do not make."""
 _OFTEN = re.compile(r"^\s*(?:\*|\*/[12])\s+\*\s+\*\s+\*\s+\*\s")
 """A schedule that is due within the time that is waited."""
 _SAMPLE = r"""
@@ -57,6 +62,8 @@ class Watch(Struct, frozen=True):
     category: str
     quotes: Sequence[str]
     look: Look
+    ask: Look
+    """How the services themselves are asked."""
     sleep: Callable[[float], Awaitable[None]]
 
 
@@ -98,12 +105,32 @@ async def not_lasting(given: Watch) -> list[str]:
 
 async def _ask(given: Watch, seconds: float) -> tuple[Held, ...]:
     """A round of questions, for what is only kept of each; what failed."""
+    ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
     for _ in range(ASKED):
+        if ports:
+            await given.ask(request_script(ports), None)
         held = await look_at_all(given.checks, given.look)
         if failing := tuple(one for one in held if not one.ok):
             return failing
     await given.sleep(seconds)
     return ()
+
+
+def request_script(ports: Sequence[int]) -> str:
+    """Ask whoever listens here for a page, as any visitor would; what is answered is not read."""
+    with_curl, without = [], []
+    for port in ports:
+        to = f"127.0.0.1:{port}"
+        each = [f"curl -sk -m 2 -o /dev/null http://{to}{path}" for path in PAGES]
+        tls = [f"{one.replace('http:', 'https:')}" for one in each]
+        with_curl.append(f"{{ {' && '.join(each)} || {{ {'; '.join(tls)}; }}; }} &")
+        page = "".join(f"GET {path} HTTP/1.0\\r\\n\\r\\n" for path in PAGES[-1:])
+        without.append(
+            f'timeout 2 bash -c \'(printf "{page}" >&3; head -c 64 <&3) '
+            f"3<>/dev/tcp/{to.replace(':', '/')}' >/dev/null 2>&1 &"
+        )
+    curl, plain = "\n".join(with_curl), "\n".join(without)
+    return f"if command -v curl >/dev/null; then\n{curl}\nelse\n{plain}\nfi; wait"
 
 
 def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
@@ -159,7 +186,19 @@ def _unrest(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
                 yield f"{name} takes more and more while it is asked: {_row(values)}{unit}"
         if given.category == "runaway-process":
             yield from _spinning(name, trees[-1], samples)
+    yield from _strays(given, samples)
     yield from _filling(given, samples, seconds)
+
+
+def _strays(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
+    """Processes of no service that leak, where it was a leak."""
+    for pid in samples[-1].processes if given.category in STRAYS else ():
+        if all(pid in one.processes for one in samples):
+            memory = [one.processes[pid][2] for one in samples]
+            opened = [float(one.opened.get(pid, 0)) for one in samples]
+            if rises(memory, STRAYS["memory-leak"]) or rises(opened, STRAYS["descriptor-leak"]):
+                took = f"{_row(memory)} kB of memory, {_row(opened)} open files"
+                yield f"process {pid} takes more and more: {took}"
 
 
 def rises(values: Sequence[float], least: float) -> bool:
@@ -258,39 +297,44 @@ def _gist(line: str) -> str:
 
 
 async def _unmade(given: Watch) -> str:
-    """What a check wants to be new, a job makes every minute or two, and was made by hand: it must
-    be made anew by itself."""
-    checks = [one.check.run for one in given.checks if _AGE.search(one.check.run)]
-    paths = list(dict.fromkeys(path for run in checks for path in _PATH.findall(run)))
-    if not paths or not (jobs := await _jobs(given, paths)):
+    """What a check reads, a job makes every minute or two, and was made by hand: it must be made
+    anew by itself. Jobs that are due later are not waited for."""
+    named = [path for one in given.checks for path in _PATH.findall(one.check.run)]
+    paths = [path for path in dict.fromkeys(named) if not _LOG.search(path)]
+    if not paths:
         return ""
-    stat = f"stat -c '%Y %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; date +%s"
+    jobs = await _jobs(given, paths)
+    soon = [line for line in jobs if _OFTEN.match(line)]
+    if (jobs and not soon) or (not jobs and given.category != "job-missed"):
+        return ""
+    stat = f"stat -c '%Y %i %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; true"
     first = (await given.look(stat, None)).output
     waited = 0.0
     while waited < JOB_SECONDS:
         await given.sleep(JOB_POLL)
         waited += JOB_POLL
-        now = (await given.look(stat, None)).output
-        if now.splitlines()[:-1] != first.splitlines()[:-1]:
+        if (await given.look(stat, None)).output != first:
             return ""
-    return f"{', '.join(paths)} was not made anew by itself within {JOB_SECONDS:.0f} s ({jobs[0]})"
+    why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
+    return f"{', '.join(paths)} was not made anew by itself within {JOB_SECONDS:.0f} s; {why}"
 
 
 async def _jobs(given: Watch, paths: Sequence[str]) -> list[str]:
-    """Lines of crontabs that are due soon and have to do with these paths, by themselves or by the
+    """Lines of crontabs, and units, that have to do with these paths, by themselves or by the
     scripts that they run."""
     tabs = "/etc/crontab /etc/cron.d/* /var/spool/cron/crontabs/* /var/spool/cron/*"
-    seen = await given.look(f"grep -hsE '^[^#]*[*/0-9]' {tabs}; true", None)
-    lines = [line for line in seen.output.splitlines() if _OFTEN.match(line)]
-    wanted = [*paths, *(path.rpartition("/")[0] for path in paths if path.count("/") > 2)]
-    scripts = [path for line in lines for path in _PATH.findall(line)]
-    words = " ".join(f"-e {shlex.quote(one)}" for one in wanted)
+    units = "/etc/systemd/system/*.service /lib/systemd/system/*.service"
+    seen = await given.look(
+        f"grep -hsE '^[^#]*[*/0-9]' {tabs}; grep -hs '^ExecStart=' {units}; true", None
+    )
+    lines = seen.output.splitlines()
+    words = " ".join(f"-e {shlex.quote(one)}" for one in paths)
     naming: set[str] = set()
-    if scripts:
-        named = " ".join(map(shlex.quote, dict.fromkeys(scripts)))
+    if scripts := list(dict.fromkeys(path for line in lines for path in _PATH.findall(line))):
+        named = " ".join(map(shlex.quote, scripts))
         naming = set((await given.look(f"grep -lsF {words} {named}; true", None)).output.split())
     return [
-        " ".join(line.split())
+        line
         for line in lines
-        if any(one in line for one in wanted) or naming & set(_PATH.findall(line))
+        if any(one in line for one in paths) or naming & set(_PATH.findall(line))
     ]

@@ -21,8 +21,9 @@ from hermes_agent.core.lore import Lore
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened, SkillState
 
-SHIPPED, COPIES = "shipped-skill", "incident-copies"
-"""Sources of commands: checks of skills that ship with Hermes, and copies before a change."""
+SHIPPED, COPIES, WATCHING = "shipped-skill", "incident-copies", "incident-watch"
+"""Sources of commands: checks of skills that ship with Hermes, copies before a change, and requests
+to see whether a remedy lasts."""
 KEY = "incident:"
 """How the key of an incident's session begins; there is one session of each."""
 
