@@ -2,7 +2,7 @@
 .PHONY: demo test test-all check bench soak lock docs clean
 
 demo: # 141: whoever reads the output has enough (`make demo | head`)
-	@{ scripts/setup demo && .venv/bin/python -m hermes_agent.cli.demo; } || [ $$? = 141 ]
+	@{ scripts/setup demo && .venv/bin/python -m hermes_drills.demo $(if $(MODEL),--model "$(MODEL)"); } || [ $$? = 141 ]
 
 test:
 	@scripts/setup dev
@@ -36,5 +36,5 @@ docs:
 	@.venv/bin/python scripts/gen_docs.py
 
 clean:
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist src/*.egg-info drills/src/*.egg-info .demo
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
-"""Episodes of a drill per second, each of which proves itself: the box is made and well, broken and
-not well, healed and well again, and removed. Beside them the start of a bare sandbox."""
+"""Composed episodes per second, from boot to verdict: the box is made and well, broken and not
+well, healed by the expert and well again, and removed. Beside them the start of a bare sandbox."""
 
 import os
 import statistics
@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from bench.table import Figure
-from hermes_agent.incidents.drills.episode import Discarded, Episode
-from hermes_agent.incidents.drills.format import find
+from hermes_drills.compose import compose, faults
+from hermes_drills.episode import Episode
+from hermes_drills.errors import Discarded
 
-NAME = "crashed_service"
+FAMILY = "service-crash"
 EPISODES = 24
 BARE = ("unshare", "--user", "--map-root-user", "-mpnui", "--fork", "--kill-child", "true")
 T = TypeVar("T")
-WORKERS = os.cpu_count() or 1
+WORKERS = 2 * (os.cpu_count() or 1)
+"""Boxes mostly wait: two for each core keep a machine busy."""
 
 
 class Taken(NamedTuple):
@@ -28,8 +30,8 @@ class Taken(NamedTuple):
 
     boot: float = 0.0
     inject: float = 0.0
-    check: float = 0.0
-    reset: float = 0.0
+    verdict: float = 0.0
+    removal: float = 0.0
     proven: bool = False
 
 
@@ -42,7 +44,7 @@ def figures() -> Iterator[Figure]:
     bare, bare_seconds = _side_by_side(_bare)
     proven = [one for one in (*alone, *many) if one.proven]
     good = [one for one in many if one.proven]
-    for part in ("boot", "inject", "check", "reset"):
+    for part in ("boot", "inject", "verdict", "removal"):
         middle = statistics.median(getattr(one, part) for one in proven)
         yield Figure(f"a drill's {part}, alone and side by side, median", middle * 1000, "ms")
     yield Figure(
@@ -63,8 +65,8 @@ def _side_by_side(work: Callable[[int], T]) -> tuple[list[T], float]:
 
 
 def _episode(folder: Path, seed: int) -> Taken:
-    drill = find(NAME)
-    case = drill.case(seed, drill.choose(seed))
+    fault = next(one for one in faults("first") if one.category == FAMILY)
+    case = compose(fault, seed)
     clock = [time.perf_counter()]
     with Episode(case, folder) as episode:
         try:
@@ -74,14 +76,12 @@ def _episode(folder: Path, seed: int) -> Taken:
             clock.append(time.perf_counter())
         except Discarded:
             return Taken()
-        episode.heal(case.reference)
-        healed = time.perf_counter()
+        episode.heal(fault.expert(case.world, episode.truth))
         verdict = episode.judge(again=0.0)
-        clock.append(clock[-1] + time.perf_counter() - healed)
-        ended = time.perf_counter()
-    reset = time.perf_counter() - ended
-    boot, inject, check = (after - before for before, after in pairwise(clock))
-    return Taken(boot, inject, check, reset, verdict.resolved)
+        clock.append(time.perf_counter())
+    clock.append(time.perf_counter())
+    boot, inject, judged, removal = (after - before for before, after in pairwise(clock))
+    return Taken(boot, inject, judged, removal, verdict.resolved)
 
 
 def _bare(_: int) -> bool:

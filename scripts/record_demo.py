@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
-DEMO = [sys.executable, "-m", "hermes_agent.cli.demo"]
+DEMO = [sys.executable, "-m", "hermes_drills.demo"]
 LONGEST_PAUSE = 1.5
 """Nobody looks at a screen on which nothing happens for longer than this."""
 REST = 6.0

@@ -9,25 +9,33 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from hermes_agent.incidents.drills.box import Box
-from hermes_agent.incidents.drills.world import World
+from hermes_agent.core.places import BoxPlace
 from hermes_agent.terminals import box
 from hermes_agent.terminals.transport import Transport
+from hermes_drills.box.box import Box
+from hermes_drills.types import Style, World
 from tests.support.terminals import FarPlace, Place
 from tests.support.transports import Way
+
+EMPTY = World("none", Style("opt", "etc", "ini", "file", "bak", "supervisord"), "box", (), "")
+"""A machine on which nothing runs."""
 
 
 @functools.cache
 def shared_box() -> Box:
     made = Box(Path(tempfile.mkdtemp(), "box"))
-    made.boot(World(()))
+    made.boot(EMPTY)
     atexit.register(made.remove)
     return made
 
 
 def _open(folder: Path) -> Transport:
     return box.transport(
-        shared_box().place, session="one", workspace="/root", folder=folder, environ=os.environ
+        BoxPlace(str(shared_box().folder)),
+        session="one",
+        workspace="/root",
+        folder=folder,
+        environ=os.environ,
     )
 
 

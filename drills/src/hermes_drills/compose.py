@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_drills.errors import UsageError
 from hermes_drills.faults import FAULTS
 from hermes_drills.needs import lacking
 from hermes_drills.pick import Pick
-from hermes_drills.types import Fault, Split, Style, Target, World
+from hermes_drills.types import Fault, Init, Split, Style, Target, World
 from hermes_drills.worlds.stacks import HELD, PARTICULAR, STACKS
 from hermes_drills.worlds.styles import first_style, held_style
 
@@ -39,12 +40,19 @@ def faults(split: Split) -> list[Fault]:
     return [one for one in real if one.foreign == (split == "foreign")]
 
 
-def compose(fault: Fault, seed: int, split: Split = "first", style: Style | None = None) -> Case:
-    """The case of a seed; the same one each time. `style` overrules the one that it picks."""
+def compose(
+    fault: Fault, seed: int, split: Split = "first", style: Style | None = None, *,
+    stack: str = "", init: Init | None = None,
+) -> Case:  # fmt: skip
+    """The case of a seed; the same one each time. `style`, `stack` and `init` overrule its picks."""
+    if stack and fault.stacks and stack not in fault.stacks:
+        raise UsageError(f"{fault.name} does not fit the stack {stack!r}")
     for attempt in range(TRIES):
         pick = Pick(f"{fault.name}/{split}/{seed}/{attempt}", held=split == "held")
-        stack, chosen = _where(fault, split, pick)
-        world = STACKS[stack](pick, style or chosen)
+        name, chosen = _where(fault, split, pick)
+        laid_out = style or chosen
+        laid_out = replace(laid_out, init=init) if init else laid_out
+        world = STACKS[stack or name](pick, laid_out)
         fitting = [one for one in world.targets(fault.wants) if fault.fits(world, one)]
         if fitting:
             return Case(fault, world, pick.choice(fitting), pick, split, seed)

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hermes_drills.probe.probe import Probe
 from hermes_drills.types import Diagnosis, Fault, Grade, Truth, World
+from hermes_drills.worlds import inits
 
 FULL = 0.9
 FRESH_SECONDS = 8.0
@@ -67,6 +68,7 @@ class Judge:
             path for path, file in world.files.items()
             if not path.startswith(("/var/log/", "/run/", "/tmp/"))  # noqa: S108 in a box
         ]  # fmt: skip
+        paths += [inits.entry_path(world.style.init, one.name) for one in world.services]
         stats = {path: probe.stat(path) for path in (*paths, *world.folders)}
         kept = {one.data for one in world.services if one.data}
         return Snapshot(

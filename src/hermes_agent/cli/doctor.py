@@ -13,7 +13,9 @@ from hermes_agent.cli.words import print_json
 from hermes_agent.core.errors import HermesError
 
 if TYPE_CHECKING:
-    from hermes_agent.runtime.doctor import Running
+    from collections.abc import Iterator
+
+    from hermes_agent.runtime.doctor import Finding, Running
 
 MARKS = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
 ANSWER_SECONDS = 120.0
@@ -30,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     api = Api(timeout=ANSWER_SECONDS)
     failed = False
     findings = []
-    for found in examine(Path(api.home), os.environ, _running(api)):
+    for found in (*examine(Path(api.home), os.environ, _running(api)), *_drills(api.home)):
         failed = failed or found.state == "fail"
         findings.append(found._asdict())
         if not options.json:
@@ -40,6 +42,15 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(findings)
     return 1 if failed else 0
+
+
+def _drills(home: str) -> "Iterator[Finding]":
+    from hermes_agent.cli.drill import abandoned
+    from hermes_agent.runtime.doctor import Finding
+
+    if names := abandoned(home):
+        what = f"left by drills that were killed: the boxes {', '.join(names)} and their checks"
+        yield Finding("drills", "warn", what, "the next `hermes drill` command removes them")
 
 
 def _running(api: Api) -> "Running | None":

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import os
 
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client import Api
+from hermes_agent.runtime.places import socket_paths
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +19,8 @@ def run(options: argparse.Namespace) -> int:
     api.ensure()
     status = api.get("/v1/status")
     if options.json:
-        print(json.dumps(status))
+        socket = next(filter(os.path.exists, socket_paths(api.home)), "")
+        print(json.dumps({**status, "socket": socket}))
     else:
         print(f"{'already up' if already else 'up'}, pid {status['pid']}, home {status['home']}")
         if status["state"] == "degraded":

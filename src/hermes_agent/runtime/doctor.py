@@ -21,7 +21,6 @@ from hermes_agent.policy.policies import Broken, Policies
 from hermes_agent.policy.secrets import Secrets
 from hermes_agent.runtime import (
     doctor_channels,
-    doctor_drills,
     doctor_jobs,
     doctor_shells,
     offline,
@@ -97,7 +96,6 @@ def _inside(home: Path, environ: Mapping[str, str], running: Running | None) -> 
     told_of = doctor_channels.look(settings or Settings(), status)
     yield from (Finding("channels", *told) for told in told_of)
     yield from (Finding("jobs", *told) for told in doctor_jobs.look(home, environ, status))
-    yield from (Finding("drills", *told) for told in doctor_drills.look(home))
     yield _secrets(home, environ)
     yield _runtime(home, running, settings)
     yield from _store(home, running)

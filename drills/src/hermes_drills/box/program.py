@@ -5,6 +5,7 @@ First, as root or in a user namespace, a file system and a process namespace are
 second user namespace is entered, which owns the network and sees the mounts as locked: nobody in
 the box can lift one to look below. Process 1 of it becomes the init system of the box."""
 
+import _socket  # `socket` and `typing` would take as long to import as the rest
 import ctypes
 import fcntl
 import marshal
@@ -14,8 +15,6 @@ import select
 import struct
 import sys
 import time
-
-import _socket  # `socket` and `typing` would take as long to import as the rest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ asked = 0
 while asked < 41:
     try:
         server = socket.create_connection(("127.0.0.1", {port}), 2)
-        if {tls}:
-            server = ssl._create_unverified_context().wrap_socket(server)
+        server = ssl._create_unverified_context().wrap_socket(server) if {tls} else server
         server.sendall(b"GET /ready HTTP/1.0\\r\\n\\r\\n")
         asked += b" 200 " in server.recv(4096)
         server.close()
@@ -28,14 +27,12 @@ while asked < 41:
         continue
 """
 _OPENS = """\
-# Looks at its own text for a change, again and again.
+# Looks for a change of the names, again and again.
 import time
 seen = []
 while True:
-    try:
-        seen.append(open(__file__))
-    except OSError:
-        time.sleep(1)
+    if len(seen) < 250:
+        seen.append(open("/etc/hosts"))
     time.sleep(0 if len(seen) < 230 else 0.5)
 """
 
@@ -51,15 +48,13 @@ class _Limited(Fault):
 
     def _process(self, probe: Probe, world: World, truth: Truth) -> Process | None:
         words = world.service(truth.component[0]).command.removeprefix("python3 ")
-        found = [p for p in probe.processes() if p.command.endswith(words)]
-        return found[-1] if found else None
+        return next((p for p in probe.processes() if p.command.endswith(words)), None)
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
         name = truth.component[0]
         return {
             "restart": [inits.restart(world, name)],
             "allow more": [f"prlimit --pid $(cat /run/{name}.pid) --nofile=4096"],
-            "restart the other service": [inits.restart(world, world.service(name).needs[0])],
             "put back, but not restart": [put_back(world, truth)[0]],
         }
 

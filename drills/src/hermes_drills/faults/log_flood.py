@@ -15,13 +15,11 @@ LOOK_SECONDS, MOST_BYTES = 0.15, 8000
 _RETRY = """\
 # Hands batches on to the partner; what was not taken is tried again.
 import socket, time
-number = 0
 while True:
-    number += 1
     try:
         socket.create_connection(("127.0.0.1", {port}), 1).close()
     except OSError as error:
-        line = f"{{time.time():.3f}} ERROR batch {{number}}: {{error}}; trying again at once\\n"
+        line = f"{{time.time():.3f}} ERROR no batch was taken: {{error}}; trying again at once\\n"
         try:
             with open("{log}", "a") as log:
                 log.write(line * 80)
@@ -126,7 +124,6 @@ class TracedByCron(Fault):
             "delete the log": [f"rm {quote(truth.notes['log'])}"],
             "restart cron": [inits.restart(world, "cron")],
             "stop cron": [inits.command(world, "cron", "stop")],
-            "remove all tables": ["rm /etc/cron.d/*"],
         }
 
 

@@ -1,8 +1,7 @@
 """Gets a page, as `curl -fsS` does. usage: fetch [-m SECONDS] [--ca FILE] [--name HOST] URL"""
 
-import sys
-
 import _socket  # `socket` would take as long to import as the rest
+import sys
 
 
 def connected(host, port, seconds, secure, ca, name):

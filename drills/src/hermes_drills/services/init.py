@@ -5,12 +5,11 @@
 below /etc/init.d once, and adopts what they leave."""
 
 import _signal
+import _socket  # `socket` and `subprocess` would take longer to import than the rest
 import marshal
 import os
 import sys
 import time
-
-import _socket  # `socket` and `subprocess` would take longer to import than the rest
 
 UNITS = "/etc/systemd/system"
 SOCKET = "/run/systemd/private"
@@ -40,7 +39,9 @@ def spawn(words, log, folder, environment):
 
 def found(program):
     folders = os.environ.get("PATH", "/usr/bin:/bin").split(":")
-    return next((f"{f}/{program}" for f in folders if os.access(f"{f}/{program}", os.X_OK)), program)
+    return next(
+        (f"{f}/{program}" for f in folders if os.access(f"{f}/{program}", os.X_OK)), program
+    )
 
 
 def ended(pid):

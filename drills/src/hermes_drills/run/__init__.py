@@ -1,0 +1,1 @@
+"""`hermes drill`: episodes that a running Hermes heals, over its HTTP API."""

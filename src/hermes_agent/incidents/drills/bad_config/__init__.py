@@ -1,1 +1,0 @@
-"""A drill: a configuration of nginx that came with a deployment."""

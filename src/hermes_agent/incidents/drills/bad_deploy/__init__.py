@@ -1,1 +1,0 @@
-"""A drill: a release that is worse than the one before."""

@@ -1,1 +1,0 @@
-"""A drill: one that fell and took another with it."""

@@ -1,1 +1,0 @@
-"""A drill: a service whose clock is wrong."""

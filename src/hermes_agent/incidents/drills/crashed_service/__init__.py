@@ -1,1 +1,0 @@
-"""A web service whose process is gone."""

@@ -1,1 +1,0 @@
-"""A drill: transactions that wait for one that forgot them."""

@@ -1,1 +1,0 @@
-"""A service that runs out of open files."""

@@ -1,1 +1,0 @@
-"""A drill: a name that is not resolved."""

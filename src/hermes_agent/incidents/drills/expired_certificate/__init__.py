@@ -1,1 +1,0 @@
-"""A drill: a certificate that is not valid now."""

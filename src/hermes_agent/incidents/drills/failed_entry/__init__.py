@@ -1,1 +1,0 @@
-"""An entry of the supervisor that does not come up."""

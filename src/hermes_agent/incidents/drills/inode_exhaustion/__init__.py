@@ -1,1 +1,0 @@
-"""A file system without room for more files."""

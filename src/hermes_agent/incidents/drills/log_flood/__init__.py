@@ -1,1 +1,0 @@
-"""A log that grows without measure."""

@@ -1,1 +1,0 @@
-"""A service that takes more and more memory."""

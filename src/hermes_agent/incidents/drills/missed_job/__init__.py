@@ -1,1 +1,0 @@
-"""A job that cron no longer runs."""

@@ -1,1 +1,0 @@
-"""A drill: two machines that do not reach each other."""

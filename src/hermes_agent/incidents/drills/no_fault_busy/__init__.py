@@ -1,1 +1,0 @@
-"""A machine that is busy, and well."""

@@ -1,1 +1,0 @@
-"""A drill without a fault: it failed once, and is well again."""

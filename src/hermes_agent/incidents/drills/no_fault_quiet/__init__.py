@@ -1,1 +1,0 @@
-"""Somebody says that something is wrong; nothing is."""

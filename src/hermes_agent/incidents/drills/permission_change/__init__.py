@@ -1,1 +1,0 @@
-"""A drill: a file that its service may no longer use."""

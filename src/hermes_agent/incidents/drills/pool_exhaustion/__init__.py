@@ -1,1 +1,0 @@
-"""A drill: all connections are taken."""

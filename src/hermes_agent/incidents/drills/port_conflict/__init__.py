@@ -1,1 +1,0 @@
-"""Somebody else holds the port of a service."""

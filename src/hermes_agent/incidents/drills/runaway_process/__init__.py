@@ -1,1 +1,0 @@
-"""A process that eats the processor and does nothing of use."""

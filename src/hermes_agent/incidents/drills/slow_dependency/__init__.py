@@ -1,1 +1,0 @@
-"""A drill: something that a service needs answers late."""

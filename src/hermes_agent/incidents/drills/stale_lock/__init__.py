@@ -1,1 +1,0 @@
-"""A lock or pid file of a process that is gone."""
