@@ -123,5 +123,5 @@ def test_the_list_depends_on_nothing_but_the_skills() -> None:
 async def test_the_bundled_skills_cost_little(count: Callable[[str], int], tmp_path: Path) -> None:
     async with skill_home(tmp_path, shipped=BUNDLED) as (book, _folder, _lore):
         text = book.index(await book.offered(["terminal", "write_skill"]))
-        assert len(text.splitlines()) == 4
+        assert len(text.splitlines()) == 3
         assert count(text) < 200

@@ -58,7 +58,12 @@ def test_a_first_request_with_all_tools_costs_less_than_5000_tokens(
         for folder in sorted(SHIPPED.iterdir())
         if (folder / "SKILL.md").is_file()
     ]
-    skills = index([Entry(one.name, one.description, one.category, "given", "") for one in found])
+    skills = index(
+        [
+            Entry(one.name, one.description, one.category, "given", "", one.incident, True)
+            for one in found
+        ]
+    )
     prompt = build_prompt(replace(AROUND, skills=skills), specs(TABLE))
     assert len(prompt.tools) == len(TABLE)
     assert "disk-full" in prompt.system

@@ -13,6 +13,7 @@ MOST_TOKENS = 3_000
 LENGTHS = (240, 160, 110, 80, 60, 40)
 """Characters of a description, tried in this order until all fit."""
 OTHER = "other"
+INCIDENTS = "for incidents"
 FIND_MORE = "Find more with `recall`, kind skill."
 
 _PIECE = re.compile(r"[A-Za-z]+| ?[0-9]|\n|[^\sA-Za-z0-9]")
@@ -31,7 +32,12 @@ class Entry(Struct, frozen=True):
 
 def index(entries: Sequence[Entry], most_tokens: int = MOST_TOKENS) -> str:
     """One line each with its description while that fits, then with a shorter one, then names by
-    category, as many of each as fit. Empty when there are none."""
+    category, as many of each as fit. Empty when there are none. Of the bundled skills for incidents
+    only the names are listed: they say what they are for, and an incident's brief says more."""
+    if bundled := [each.name for each in entries if each.incident and each.shipped]:
+        line = f"- {INCIDENTS}: {', '.join(bundled)}"
+        rest = [each for each in entries if each.name not in bundled]
+        return "\n".join(filter(None, [index(rest, most_tokens - tokens(line)), line]))
     if not entries:
         return ""
     for length in (None, *LENGTHS):
