@@ -36,7 +36,7 @@ LOOKS = 3
 """Calls after which the runtime is killed."""
 OWN = ("machine", "broken", "kill -9", "goes on", "discarded")
 SHOWN = {
-    "alert": 1, "looks": 1, "suspects": 1, "acts": 2, "verified": 1, "resolved": 1,
+    "alert": 1, "looks": 1, "suspects": 2, "acts": 3, "verified": 1, "resolved": 1,
     "handed over": 1, "learned": 1, "report": 1,
 }  # fmt: skip
 """How many lines of each kind a round shows; what is left out is in the report."""
