@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings, strategies
 
 from tests.support.awake_loop import AwakeLoop
+from tests.support.daemons import in_user_namespace
 from tests.support.prefix import check_prefixes
 
 # The same examples every time, so that a change is what turns a test red;
@@ -23,6 +24,14 @@ def pytest_configure() -> None:
     # Who is begun in the background does not hear of Ctrl-C, nor do its children; tests press it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.geteuid() == 0 and not in_user_namespace():
+        return
+    left_out = [item for item in items if item.get_closest_marker("root")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

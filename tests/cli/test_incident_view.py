@@ -107,7 +107,7 @@ def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
         judged("s1-5-0", "terminal", "deny"),
         judged("s1-5-1", "delegate"),
         {"session": "s1", "number": 6, "time": 3.0, "event": {"kind": "turn_resumed"}},
-        reply(7, ("skill", {"name": "disk-full-prevention"})),
+        reply(7, ("skill", {"name": "disk-full-web"})),
         judged("s1-7-0", "skill"),
     ]
     said = list(Telling().events(rows))

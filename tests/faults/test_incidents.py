@@ -41,14 +41,14 @@ def _prepare(one: Case) -> None:
     (work / "web.log").write_text(f"{SAW}\n")
     claim = act("hypothesis", claim="the disk is full", category="disk-full", evidence=[SAW])
     mend = shell(f"echo mended >> {work}/effects.log; touch {work}/web.up")
-    files = prevention("disk-full-prevention")
+    files = prevention("disk-full-web")
     model = script(
         one.folder,
         begin=[
             shell(f"cat {work}/web.log"), claim, mend, act("verify"), resolve(), say("mended"),
         ],
         over=[
-            {"calls": [call("write_skill", name="disk-full-prevention", why="w", files=files)]},
+            {"calls": [call("write_skill", name="disk-full-web", why="w", files=files)]},
             {"calls": [call("memory", action="add", text="web fills its disk")]},
             say("written"),
         ],
@@ -100,7 +100,7 @@ def check_all(one: Case) -> None:
     reports = sorted(path.name for path in (one.home / "incidents").glob("inc-*.*"))
     assert reports == ["inc-1.json", "inc-1.md"]
     assert len(one.api.get("/v1/memory")["notes"]) == 1
-    assert len(one.api.get("/v1/skills/disk-full-prevention")["versions"]) == 1
+    assert len(one.api.get("/v1/skills/disk-full-web")["versions"]) == 1
 
 
 def survive(one: Case, phase: str, numbers: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""The selection matrix: the `when` of every skill that ships, against every fault of the drills' first
+"""The selection matrix: the `when` of every skill that ships, against every fault of the first
 split and against machines where nothing is wrong.
 
     python -m tests.incidents.selection_matrix [--seeds 3] [--category C] [--mechanism M] [--jobs 2]
@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from msgspec import Struct
+
+from hermes_agent.core.command_results import Seen
+from hermes_agent.incidents.candidates import Candidate, candidates_in
 from hermes_drills.box.box import TooLong
 from hermes_drills.compose import Case, cases
 from hermes_drills.episode import Episode
 from hermes_drills.errors import DrillError
 from hermes_drills.worlds.checks import answers
-from msgspec import Struct
-
-from hermes_agent.incidents.candidates import Candidate, candidates_in
-from hermes_agent.core.command_results import Seen, difference
 
 SKILLS = Path(__file__).parents[2] / "src/hermes_agent/skills"
 HEALTHY = "healthy"
@@ -83,8 +83,10 @@ def tried(case: Case, folder: Path, *, healthy: bool = False) -> Tried:
     )  # fmt: skip
 
 
-def machines(split: str, seeds: range, category: str = "", mechanism: str = "") -> Iterator[tuple[Case, bool]]:
-    """Every mechanism with every seed, all no-fault ones, and a healthy one of each stack and init."""
+def machines(
+    split: str, seeds: range, category: str = "", mechanism: str = ""
+) -> Iterator[tuple[Case, bool]]:
+    """Every mechanism with every seed, all no-fault ones, a healthy one of each stack and init."""
     seen = set[tuple[str, str]]()
     for case in cases(split, seeds, category):  # type: ignore[arg-type] argparse has checked it
         if mechanism in ("", case.fault.mechanism):
@@ -97,7 +99,9 @@ def machines(split: str, seeds: range, category: str = "", mechanism: str = "") 
         yield from ((case, False) for case in cases("no-fault", seeds))
 
 
-def try_all(found: Sequence[tuple[Case, bool]], at_once: int = 2, *, tell: bool = False) -> list[Tried]:
+def try_all(
+    found: Sequence[tuple[Case, bool]], at_once: int = 2, *, tell: bool = False
+) -> list[Tried]:
     with tempfile.TemporaryDirectory() as top, ThreadPoolExecutor(at_once) as pool:
 
         def one(pair: tuple[int, tuple[Case, bool]]) -> Tried:
@@ -112,12 +116,15 @@ def try_all(found: Sequence[tuple[Case, bool]], at_once: int = 2, *, tell: bool 
 
 def line(done: Tried) -> str:
     fits = ", ".join(f"{one.skill.name}({one.service})" for one in done.fitting) or "nothing"
-    mark = "?" if done.trouble else "." if (done.own or not done.accepted) and not done.false else "!"
+    mark = (
+        "?" if done.trouble else "." if (done.own or not done.accepted) and not done.false else "!"
+    )
     text = f"{mark} {done.case}: {done.trouble or fits}"
     if done.accepted and not done.own:
         for one in done.others:
             if one.skill.incident in done.accepted:
-                text += f"\n    {one.skill.name}({one.service}) {one.held}/{one.checks}: {one.failed[-300:]}"
+                held = f"{one.held}/{one.checks}: {one.failed[-300:]}"
+                text += f"\n    {one.skill.name}({one.service}) {held}"
     return text
 
 
@@ -152,7 +159,9 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--category", default="")
     parser.add_argument("--mechanism", default="")
-    parser.add_argument("--split", default="first", choices=("first", "held", "foreign", "no-fault"))
+    parser.add_argument(
+        "--split", default="first", choices=("first", "held", "foreign", "no-fault")
+    )
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -163,7 +172,7 @@ def main() -> int:
     for (fault, name), count in sorted(wrong.items()):
         print(f"false fit: {name} on {fault}: {count}")
     print(
-        f"own {came.own:.1%}, false fits {came.false:.2%}, fits on healthy machines {came.healthy}; "
+        f"own {came.own:.1%}, false fits {came.false:.2%}, fits on healthy ones {came.healthy}; "
         f"{came.tried} machines, {came.discarded} discarded"
     )
     return 0 if came.own >= 0.95 and came.false <= 0.05 and not came.healthy else 1

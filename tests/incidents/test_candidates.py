@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from hermes_agent.core.command_results import Seen
 from hermes_agent.core.incidents import Service
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.incidents.candidates import dependency_chain, try_skills
+from hermes_agent.incidents.candidates import apart, dependency_chain, together, try_skills
 from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.world import Known
+from tests.support.local_looks import local_look
 
 STEP = (RunStep("mend"),)
 CHAIN = {"shop": 0, "store": 1}
@@ -30,6 +31,8 @@ class Machine:
         self.ran: list[str] = []
 
     async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        if command.startswith("{ cat <&10"):
+            return Seen(None, "refused")  # each is run by itself then
         self.ran.append(command)
         return Seen(0 if command in self.holding else 1, "")
 
@@ -97,3 +100,11 @@ def test_the_chain_is_what_topology_and_configuration_say() -> None:
     facts = {"store": ServiceFacts("store", needs=("database",))}
     topology = [Service("shop", ("store",)), Service("other", ("shop",))]
     assert dependency_chain(["shop"], topology, facts) == {"shop": 0, "store": 1, "database": 2}
+
+
+async def test_commands_run_side_by_side_in_one_shell_each_with_its_own_end() -> None:
+    asked = [("echo one; exit 3", 9.0), ("printf 'two\\n\\n'", 9.0), ("sleep 9", 0.2), ("cat", 9.0)]
+    seen = await local_look()(together(asked), None)
+    assert apart(seen.output) == {
+        0: Seen(3, "one\n"), 1: Seen(0, "two\n\n"), 2: Seen(None, ""), 3: Seen(0, "")
+    }  # fmt: skip

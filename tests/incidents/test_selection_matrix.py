@@ -1,4 +1,4 @@
-"""The `when` of every skill that ships holds for its own cause, for no other, and on no healthy machine.
+"""The `when` of every skill that ships holds for its own cause and on no healthy machine.
 The whole matrix: `python -m tests.incidents.selection_matrix --seeds 3`."""
 
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("hermes_drills")
-from hermes_drills.compose import Case, cases  # noqa: E402 where it is installed
-
-from tests.incidents.selection_matrix import tried  # noqa: E402
+from hermes_drills.compose import Case, cases
+from tests.incidents.selection_matrix import tried
 
 QUICK = (
     "bad-config/value", "dns-failure/lost", "permission-change/data", "service-crash/stopped",
@@ -22,7 +21,7 @@ BROKEN = [
 ]
 CALM = [pytest.param(case, id=case.name) for case in cases("no-fault", SEEDS)]
 KNOWN_FALSE = 1
-"""How many skills of another cause may fit one machine: what one fault brings about may be another."""
+"""Skills of another cause that may fit one machine: what one fault causes may be another."""
 
 
 @pytest.mark.parametrize("case", BROKEN)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import skills_ref
 
+from hermes_agent.core.effects import Actor, Verdict
 from hermes_agent.core.incidents import CATEGORIES
-from hermes_agent.core.skills import Check, RunStep
 from hermes_agent.learning.placeholders import SERVICE_FACTS
 from hermes_agent.learning.runbook import load
 from hermes_agent.learning.scan import reason
@@ -55,27 +55,30 @@ def test_a_bundled_skill_is_well_by_the_reference_and_by_us(name: str) -> None:
             assert reason(path.read_text(), "skill") == "", path
 
 
-def commands(name: str) -> list[Check | RunStep]:
-    book = load((BUNDLED / name / "runbook.yaml").read_text(), {"service": "shop"}, FACTS)
-    assert book.when
-    assert book.verify
-    return [*book.when, *book.steps, *book.verify]
+def verdict(run: str, profile: str, place: str, source: str) -> Verdict:
+    effect = make_effect(
+        "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=WORKSPACE, place=place,
+        actor=Actor("user", "", source),
+    )  # fmt: skip
+    return finish(POLICIES.gate(profile).judge(effect, by_words(WORKSPACE, {})))
 
 
 @pytest.mark.parametrize("name", CAUSES)
-def test_what_a_runbook_runs_is_read_by_every_shell_and_allowed_in_a_box(name: str) -> None:
-    for each in commands(name):
+def test_a_runbook_looks_without_a_question_and_is_allowed_in_a_box(name: str) -> None:
+    book = load((BUNDLED / name / "runbook.yaml").read_text(), {"service": "shop"}, FACTS)
+    assert book.when
+    assert book.verify
+    for look in (*book.when, *book.verify):
+        said = verdict(look.run, "careful", "local", "shipped-skill")
+        assert said.action == "allow", (look.run, said.reason)
+    for each in (*book.when, *book.steps, *book.verify):
         for shell in ("bash", "sh"):
-            said = subprocess.run(
+            read = subprocess.run(
                 [shell, "-n"], input=each.run, text=True, capture_output=True, check=False
             )
-            assert (said.returncode, said.stderr) == (0, "")
-        effect = make_effect(
-            "terminal", {"command": each.run}, {"terminal": TERMINAL}, workspace=WORKSPACE,
-            place="box",
-        )  # fmt: skip
-        verdict = finish(POLICIES.gate("drill").judge(effect, by_words(WORKSPACE, {})))
-        assert verdict.action == "allow", (each.run, verdict.reason)
+            assert (read.returncode, read.stderr) == (0, "")
+        said = verdict(each.run, "drill", "box", "cli")
+        assert said.action == "allow", (each.run, said.reason)
 
 
 @pytest.mark.parametrize("name", CAUSES)
@@ -84,7 +87,7 @@ def test_a_runbook_says_where_and_names_no_place_of_its_own_for_a_service(name: 
     assert "locus: " in text
     assert "component: " in text
     assert re.findall(r"/(?:etc|var/log|var/lib|srv|opt)/\{\{service", text) == []
-    assert re.findall(r"rm -|-delete|chmod (?:-R|777|666|a\+)|ulimit|prlimit", text) == []
+    assert re.findall(r"\brm -|-delete|chmod (?:-R|777|666|a\+)|ulimit|prlimit", text) == []
 
 
 async def test_bundled_skills_are_offered_from_where_they_are(tmp_path: Path) -> None:

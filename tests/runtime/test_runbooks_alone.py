@@ -10,7 +10,7 @@ from hermes_agent.core import events as ev
 from tests.support.families import say, shell
 from tests.support.responses import RUNBOOK, Response, act, response
 
-NAME = "disk-full-prevention"
+NAME = "disk-full-web"
 HANDED_OVER = [act("escalate", summary="s", needed="n"), say("done")]
 
 
@@ -76,7 +76,7 @@ async def test_where_a_model_had_to_go_on_the_runbook_is_not_proven(tmp_path: Pa
 async def test_where_several_runbooks_fit_somebody_must_think(tmp_path: Path) -> None:
     async with response(tmp_path, begin=HANDED_OVER) as h:
         await h.keep_skill(NAME, "proven", RUNBOOK)
-        await h.keep_skill("log-flood-prevention", "proven", RUNBOOK)
+        await h.keep_skill("log-flood-web", "proven", RUNBOOK)
         await h.fail()
         await h.over()
         told = [entry.text for entry in await h.timeline()]

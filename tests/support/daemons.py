@@ -40,6 +40,10 @@ def check_root(what: str) -> None:
     )
 
 
+def in_user_namespace() -> bool:
+    return Path("/proc/self/uid_map").read_text().split() != ["0", "0", "4294967295"]
+
+
 def folder_of(name: str) -> Path:
     base = Path(tempfile.gettempdir()) / f"hermes-tests-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)

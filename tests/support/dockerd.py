@@ -13,13 +13,23 @@ import docker
 from hermes_agent.core.places import ContainerPlace
 from hermes_agent.terminals import container
 from hermes_agent.terminals.transport import Transport
-from tests.support.daemons import begin, check_root, folder_of, hold, stop, wait_for
+from tests.support.daemons import (
+    begin,
+    check_root,
+    folder_of,
+    hold,
+    in_user_namespace,
+    stop,
+    wait_for,
+)
 from tests.support.images import IMAGE, program, small_root
 from tests.support.terminals import FarPlace, Place
 from tests.support.transports import Way
 
 NAME = "dockerd"
 SOCKET = "docker.sock"
+OWN_FOLDERS = 'for folder in /run /etc/docker; do mount -t tmpfs own "$folder"; done; exec "$@"'
+"""It writes there, wherever its data lies: a user namespace forbids it, and it would be left."""
 
 
 @cache
@@ -33,8 +43,10 @@ def docker_engine() -> str:
 def command(folder: Path) -> list[str]:
     check_root("dockerd")
     program("dockerd", "docker.io")
+    rootless = ["--rootless"] if in_user_namespace() else []
     return [
-        "docker-init", "-s", "--", "dockerd", "-H", f"unix://{folder / SOCKET}",
+        "env", f"XDG_RUNTIME_DIR={folder}", "sh", "-euc", OWN_FOLDERS, "sh",
+        "docker-init", "-s", "--", "dockerd", *rootless, "-H", f"unix://{folder / SOCKET}",
         "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec",
         "-p", f"{folder}/docker.pid", "--bridge=none", "--iptables=false", "--ip6tables=false",
         "--ip-forward=false", "--ip-masq=false",

@@ -30,21 +30,11 @@ listen on 127.0.0.1 port {delivery}
 action "in" maildir "/run/mail/%{{rcpt}}" virtual <accounts> userbase <users>
 match from any for domain {{ "{here}", "{people}" }} action "in"
 """
-DOVECOT = """
-base_dir = /run/dovecot
-state_dir = /run/dovecot
-log_path = /dev/stderr
-protocols = imap submission
-hostname = mail.{here}
-ssl = yes
+DOVECOT_2_3 = """
 ssl_cert = <{folder}/cert.pem
 ssl_key = <{folder}/key.pem
 disable_plaintext_auth = no
-auth_mechanisms = plain login
-auth_failure_delay = 0
 mail_location = maildir:/run/mail/%u
-mail_max_userip_connections = 1000
-first_valid_uid = 1
 passdb {{
   driver = static
   args = password={password}
@@ -53,7 +43,38 @@ userdb {{
   driver = static
   args = uid={nobody} gid={nobody} home=/run/mail/%u
 }}
-namespace {{
+"""
+DOVECOT_2_4 = """
+dovecot_config_version = 2.4.0
+dovecot_storage_version = 2.4.0
+ssl_server_cert_file = {folder}/cert.pem
+ssl_server_key_file = {folder}/key.pem
+auth_allow_cleartext = yes
+mail_driver = maildir
+mail_path = /run/mail/%{{user}}
+passdb static {{
+  password = {password}
+}}
+userdb static {{
+  fields {{
+    uid = {nobody}
+    gid = {nobody}
+    home = /run/mail/%{{user}}
+  }}
+}}
+"""
+DOVECOT = """
+base_dir = /run/dovecot
+state_dir = /run/dovecot
+log_path = /dev/stderr
+protocols = imap submission
+hostname = mail.{here}
+ssl = yes
+auth_mechanisms = plain login
+auth_failure_delay = 0
+mail_max_userip_connections = 1000
+first_valid_uid = 1
+namespace inbox {{
   inbox = yes
 }}
 submission_relay_host = 127.0.0.1
@@ -65,21 +86,21 @@ service anvil {{
 }}
 service imap-login {{
   inet_listener imap {{
-    address = 127.0.0.1
+    {listen} = 127.0.0.1
     port = {imap}
   }}
   inet_listener imaps {{
-    address = 127.0.0.1
+    {listen} = 127.0.0.1
     port = {imaps}
   }}
 }}
 service submission-login {{
   inet_listener submission {{
-    address = 127.0.0.1
+    {listen} = 127.0.0.1
     port = {submission}
   }}
   inet_listener submissions {{
-    address = 127.0.0.1
+    {listen} = 127.0.0.1
     port = {submissions}
     ssl = yes
   }}
@@ -140,8 +161,12 @@ def _prepare(folder: Path, ports: Ports) -> None:
     """Folders that both have at fixed places are in memory, and seen by nobody else."""
     names = {"folder": folder, "here": HERE, "people": PEOPLE, "nobody": NOBODY,
              "password": PASSWORD, **asdict(ports)}  # fmt: skip
+    said = subprocess.run(["dovecot", "--version"], check=True, capture_output=True, text=True)
+    old = said.stdout.startswith("2.3")
+    names["listen"] = "address" if old else "listen"
+    dovecot = f"{DOVECOT_2_3 if old else DOVECOT_2_4}{DOVECOT}"
     (folder / "smtpd.conf").write_text(SMTPD.format(**names))
-    (folder / "dovecot.conf").write_text(DOVECOT.format(**names))
+    (folder / "dovecot.conf").write_text(dovecot.format(**names))
     mail = folder / "mail"
     mail.mkdir(mode=0o700)
     os.chown(mail, NOBODY, NOBODY)
@@ -175,8 +200,8 @@ def main() -> None:
     folder = Path(sys.argv[1])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     ports = Ports(*_free_ports(5))
-    _prepare(folder, ports)
     os.environ["PATH"] += ":/usr/sbin:/sbin"
+    _prepare(folder, ports)
     subprocess.Popen(["smtpd", "-d", "-f", folder / "smtpd.conf"])
     subprocess.Popen(["dovecot", "-F", "-c", folder / "dovecot.conf"])
     for port in asdict(ports).values():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.incidents import Entry, Incident, Service, Signal, WatchedCheck
+from hermes_agent.core.incidents import CATEGORIES, Entry, Incident, Service, Signal, WatchedCheck
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
 from tests.support.families import Line, call
@@ -57,6 +57,7 @@ def prevention(name: str, book: str = RUNBOOK) -> dict[str, str]:
     text = skill_text(
         name, f"Mends {own}. Use when a service is down.", words,
         hermes_parameters="service: what is down",
+        hermes_incident=next((one for one in CATEGORIES if name.startswith(one)), ""),
     )  # fmt: skip
     return {"SKILL.md": text, "runbook.yaml": book}
 

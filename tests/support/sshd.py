@@ -1,5 +1,5 @@
-"""A real SSH server on this machine, with keys and a user of its own. Only the server knows the user,
-for it sees an /etc/passwd of its own: none is added to this machine."""
+"""A real SSH server on this machine, with keys and a user of its own. The user is known to the
+server only, which sees an /etc/passwd of its own: none is added to this machine."""
 
 import atexit
 import contextlib

@@ -124,6 +124,7 @@ async def test_nothing_of_this_process_is_in_the_environment(session: Session) -
     assert names <= {"PATH", "HOME", "HOSTNAME", "PWD", "SHLVL", "_", "TERM", "container"}
 
 
+@pytest.mark.root
 async def test_the_limits_bite(session: Session) -> None:
     transport = session.open(
         ContainerPlace(IMAGE, session.engine, limits=Limits(memory_mb=32, processes=24, cpus=0.5))

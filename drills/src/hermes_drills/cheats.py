@@ -17,7 +17,9 @@ def cheats(world: World, truth: Truth, check: Check) -> Mapping[str, Sequence[st
         "replace the checker": [f"printf '#!/bin/sh\\nexit 0\\n' > /opt/bin/{program}"],
         "stop the service": [inits.command(world, entry.name, "stop")],
         "kill everything": ["kill -9 -1"],
-        "open everything": [f"chmod -R 777 {quote(entry.config.rpartition('/')[0] or '/etc')} /srv /var/lib"],
+        "open everything": [
+            f"chmod -R 777 {quote(entry.config.rpartition('/')[0] or '/etc')} /srv /var/lib"
+        ],
     }
     if truth.at is not None and truth.at.path.startswith("/etc/"):
         found["wipe the folder"] = [f"rm -rf {quote(truth.at.path)}"]

@@ -90,7 +90,8 @@ def skill_text(found: Row) -> str:
 
 
 def _parameter(one: Row) -> str:
-    kind = "required" if one["required"] else f"default {one['default']!r}"
+    default = f"default {one['default']!r}" if one.get("default") else "may be left out"
+    kind = "required" if one["required"] else default
     return one_line(f"{one['name']} ({kind}): {one['about']}", 200)
 
 

@@ -251,6 +251,7 @@ def skills_data(found: Findings) -> dict[str, Any]:
             if one.fits or one.near
         ],
         "ruled_out": _ruled_out(found),
+        "others": [{"skill": one.name, "state": one.state} for one in found.others],
     }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 for all that it needs, many at once. What fits comes first, the most specific before the rest."""
 
 import asyncio
+import re
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,20 +11,32 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.command_results import Seen, difference
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import Incident, Service
 from hermes_agent.core.skills import Check, Runbook
 from hermes_agent.incidents.facts import ServiceFacts, service_facts
 from hermes_agent.incidents.verify import Look
 from hermes_agent.incidents.world import Known, World
 
-AT_ONCE = 8
-"""Commands that are run at once."""
+AT_ONCE = 12
+"""Commands that are run together in one shell."""
 CHAIN = 6
 """Services of a dependency chain for which skills are tried."""
 MACHINE = 99
 """The depth of what is about the whole machine: below every service."""
 _LEARNED_FIRST = {"proven": 0, "candidate": 1}
 
+CHECK_SECONDS = 30.0
+"""What a check may take that does not say."""
+TOGETHER_SECONDS = 0.01
+"""How long is waited for others that are run along."""
+FIRST = 10
+"""The first file descriptor by which a command's output is read."""
+MARK = "#@done-"
+TOO_LONG = 124
+_MARKED = re.compile(rf"\n{MARK}(\d+) (\d+)\n")
+
+Asked = tuple[str, float]
 OpenRunbook = Callable[[str, str, Mapping[str, str]], Awaitable[Runbook | None]]
 """The runbook of a skill, filled in for a service with its facts."""
 
@@ -146,22 +160,70 @@ async def _held(checks: Sequence[Check], shared: "_Shared") -> tuple[int, str]:
 
 
 class _Shared:
-    """Runs a command once, however many skills ask for it, and not too many at a time."""
+    """Runs a command once, however many skills ask for it, and those that are asked for at the same
+    time together in one shell, side by side."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
-        self._room = asyncio.Semaphore(AT_ONCE)
-        self._seen: dict[tuple[str, float | None], asyncio.Task[Seen]] = {}
+        self._seen: dict[Asked, asyncio.Future[Seen]] = {}
+        self._waiting: list[Asked] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
-        key = (command, timeout)
-        if key not in self._seen:
-            self._seen[key] = asyncio.create_task(self._run(command, timeout))
-        return await self._seen[key]
+        asked = (command, timeout or CHECK_SECONDS)
+        if asked not in self._seen:
+            self._seen[asked] = asyncio.get_running_loop().create_future()
+            self._waiting.append(asked)
+            if len(self._waiting) == 1:
+                task = asyncio.create_task(self._run_waiting())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return await self._seen[asked]
 
-    async def _run(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
-        async with self._room:
-            return await self._look(command, timeout)
+    async def _run_waiting(self) -> None:
+        await asyncio.sleep(TOGETHER_SECONDS)
+        waiting, self._waiting = self._waiting, []
+        parts = [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]
+        try:
+            await asyncio.gather(*map(self._run, parts))
+        except HermesError as error:
+            for asked in waiting:
+                if not self._seen[asked].done():
+                    self._seen[asked].set_exception(error)
+
+    async def _run(self, some: Sequence[Asked]) -> None:
+        found: dict[int, Seen] = {}
+        if len(some) > 1:
+            seen = await self._look(together(some), sum(most for _, most in some))
+            found = apart(seen.output) if seen.exit is not None else {}
+        for number, asked in enumerate(some):  # by itself what was refused or cut with the others
+            seen = found[number] if number in found else await self._look(*asked)
+            self._seen[asked].set_result(seen)
+
+
+def together(some: Sequence[Asked]) -> str:
+    """A script that runs commands side by side, each in a shell of its own, and prints what each
+    came to."""
+    reads = "; ".join(f"cat <&{FIRST + number}" for number in range(len(some)))
+    runs = [
+        f"{FIRST + number}< <(timeout {most:g} bash -c {shlex.quote(command)} 2>&1 </dev/null; "
+        f"printf '\\n{MARK}{number} %s\\n' $?)"
+        for number, (command, most) in enumerate(some)
+    ]
+    return f"{{ {reads}; }} {' '.join(runs)}"
+
+
+def apart(output: str) -> dict[int, Seen]:
+    """What such a script printed, by number; one that took too long did not come to its end."""
+    found: dict[int, Seen] = {}
+    before = 0
+    for end in _MARKED.finditer(output):
+        number, code = int(end[1]), int(end[2])
+        text = output[before : end.start()]
+        before = end.end()
+        if "bytes left out" not in text:
+            found[number] = Seen(None if code == TOO_LONG else code, text)
+    return found
 
 
 async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tuple[Candidate, ...]:

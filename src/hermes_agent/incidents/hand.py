@@ -348,7 +348,8 @@ class Hand:
             )).calls
             if call.tool == "skill" and call.ok
         ]  # fmt: skip
-        return next((name for name in reversed(opened) if name.startswith(category)), "")
+        known = {one.name for one in await self._world.skills() if one.incident == category}
+        return next((name for name in reversed(opened) if name in known), "")
 
 
 async def escalated(

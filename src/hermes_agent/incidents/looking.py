@@ -45,7 +45,8 @@ async def findings(world: World, incident: Incident, look: Look, shipped: Look) 
     proving = incident.source == "drill"
     tried = [one for one in known if one.incident and (proving or one.state != "candidate")]
     words = set(_words(incident))
-    others = [one for one in known if one not in tried and len(words & _of(one)) >= ALIKE]
+    others = [one for one in known if one not in tried]
+    others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
     found = await find_candidates(world, incident, tried, look, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 

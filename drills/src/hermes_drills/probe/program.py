@@ -178,7 +178,7 @@ def _good(done: int) -> None:
 def main() -> None:
     looker = Looker(int(sys.argv[1]))
     ways = sys.stdin.buffer, sys.stdout.buffer
-    answer: "Any" = "ready"
+    answer: Any = "ready"
     while True:
         marshal.dump(answer, ways[1])
         ways[1].flush()

@@ -68,9 +68,12 @@ def main():
                 with open(LOG, "a") as log:
                     running.append(
                         subprocess.Popen(
-                            ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=log,
-                            stderr=log, cwd="/",
-                        )  # fmt: skip
+                            ["/bin/sh", "-c", command],
+                            stdin=subprocess.DEVNULL,
+                            stdout=log,
+                            stderr=log,
+                            cwd="/",
+                        )
                     )
         end = time.monotonic() + MINUTE
         while (left := end - time.monotonic()) > 0:

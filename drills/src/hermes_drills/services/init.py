@@ -39,7 +39,9 @@ def spawn(words, log, folder, environment):
 
 def found(program):
     folders = os.environ.get("PATH", "/usr/bin:/bin").split(":")
-    return next((f"{f}/{program}" for f in folders if os.access(f"{f}/{program}", os.X_OK)), program)
+    return next(
+        (f"{f}/{program}" for f in folders if os.access(f"{f}/{program}", os.X_OK)), program
+    )
 
 
 def ended(pid):

@@ -39,7 +39,13 @@ def main(words):
     if action in ("list-units", "list-unit-files", "--failed"):
         for one in ask("list")["units"]:
             if "failed" not in (flags.get("state", ""), *flags) or one["ActiveState"] == "failed":
-                print(one["Id"], one["LoadState"], one["ActiveState"], one["SubState"], one["Description"])
+                print(
+                    one["Id"],
+                    one["LoadState"],
+                    one["ActiveState"],
+                    one["SubState"],
+                    one["Description"],
+                )
         return 0
     return max([shown(action, unit, flags) for unit in units], default=1)
 
@@ -49,7 +55,18 @@ def options(words):
     words = list(words)
     while words:
         word = words.pop(0)
-        if word in ("-p", "--property", "-n", "--lines", "-u", "--unit", "-o", "--state", "--since", "-t"):
+        if word in (
+            "-p",
+            "--property",
+            "-n",
+            "--lines",
+            "-u",
+            "--unit",
+            "-o",
+            "--state",
+            "--since",
+            "-t",
+        ):
             flags[word.lstrip("-")[:1] if not word.startswith("--") else word[2:]] = words.pop(0)
         elif word.startswith("--") and "=" in word:
             name, _, value = word[2:].partition("=")

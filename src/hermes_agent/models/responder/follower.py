@@ -36,7 +36,7 @@ ROOM = "df -P"
 MEMORY = "grep -E 'MemTotal|MemAvailable' /proc/meminfo"
 _TROUBLE = re.compile(
     r"error|fail|refus|denied|time.?out|cannot|can't|unable|exception|fatal|critical|panic|no space"
-    r"|too many|not found|no such|expired|locked|killed|stopped|inactive|EXITED|BACKOFF|\b50\d\b",
+    r"|too many|not found|no such|expired|locked|killed|stopped|inactive|EXITED|BACKOFF|(?:: |answered |HTTP\/\S+ )50\d\b",
     re.IGNORECASE,
 )
 _SAID = re.compile(r"^(component|locus): (.+)$", re.MULTILINE)
@@ -271,7 +271,7 @@ def _resolve(
 ) -> Generator[Move, Answer, str]:
     component = record.said("component") or chosen.service
     what = CATEGORIES.get(chosen.category, chosen.category)
-    given = {
+    given: dict[str, object] = {
         "component": component, "category": chosen.category, "locus": record.said("locus"),
         "summary": f"{what} ({component}); {chosen.skill} mended it",
         "prevent": [f"see what brought it about: {what}"],

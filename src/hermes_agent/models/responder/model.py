@@ -28,7 +28,8 @@ NAME = "builtin/responder"
 FACTS = ModelFacts(context=10_000_000, rates=(Rates(0.0, 0.0),))
 WHAT_IT_IS = (
     "I am the responder that ships with Hermes: I follow skills for incidents on machines. I am "
-    "not a language model and cannot talk about anything else. `hermes model NAME` chooses a language "
+    "not a language model and cannot talk about anything else. `hermes model NAME` chooses a "
+    "language "
     "model, and `hermes model list` shows which there are."
 )
 MOST_REPLIES = 60
