@@ -40,7 +40,7 @@ def test_a_machine_is_broken_and_healed_and_the_second_time_is_quicker(tmp_path:
     order = [
         "make demo MODEL=anthropic/", "machine", "broken", "alert", "kill -9", "goes on",
         "suspects", "acts", "allowed by drill/", "resolved", "report", "proof",
-        "The same kind of fault", "alert", "acts", "proof", "first    second",
+        "It happens again", "alert", "acts", "proof", "first    second",
     ]  # fmt: skip
     at = [0]
     for words in order:

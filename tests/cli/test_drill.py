@@ -72,7 +72,7 @@ def test_what_a_machine_lacks_is_named_with_the_way_to_get_it(house: House, tmp_
     listed = house.run("drill", "list", PATH=str(tmp_path))
     assert "needs bash" in listed.stdout
     assert "hint: apt-get install" in listed.stdout
-    refused = house.run("drill", "run", "service_crash", PATH=str(tmp_path))
+    refused = house.run("drill", "run", *CRASH, PATH=str(tmp_path))
     assert refused.returncode == 1
     assert "needs bash" in refused.stderr
 

@@ -36,10 +36,11 @@ LOOKS = 3
 """Calls after which the runtime is killed."""
 OWN = ("machine", "broken", "kill -9", "goes on", "discarded")
 SHOWN = {
-    "alert": 1, "looks": 1, "suspects": 1, "acts": 2, "verified": 1, "resolved": 1,
+    "alert": 1, "looks": 1, "suspects": 2, "acts": 3, "verified": 1, "resolved": 1,
     "handed over": 1, "learned": 1, "report": 1,
 }  # fmt: skip
-"""How many lines of each kind a round shows; what is left out is in the report."""
+"""How many lines of each kind the first round shows; what is left out is in the report."""
+AGAIN = {"alert": 1, "looks": 1, "suspects": 1, "acts": 1, "resolved": 1, "handed over": 1}
 
 
 class Round(Runner):
@@ -49,7 +50,7 @@ class Round(Runner):
         self, runtime: LocalRuntime, case: Case, mode: Mode, view: View, *, kill: bool
     ) -> None:
         super().__init__(runtime, case, mode, view)
-        self._kills, self._count = kill, dict.fromkeys(SHOWN, 0)
+        self._kills, self._left = kill, dict(SHOWN if kill else AGAIN)
         self._said: set[tuple[str, str]] = set()
         self.killed = 0
         """The process id of the runtime that was killed."""
@@ -76,13 +77,9 @@ class Round(Runner):
 
     def noticed(self, line: Line) -> None:
         key = (line.word, cut(line.text, 80))
-        if (
-            self._count.get(line.word, 0) < SHOWN.get(line.word, 0)
-            and key not in self._said
-            and self.view is not None
-        ):
+        if self._left.get(line.word) and key not in self._said and self.view is not None:
             self._said.add(key)
-            self._count[line.word] += 1
+            self._left[line.word] -= 1
             details = line.details[-1:] if line.word == "alert" else line.details[:2]
             self.view.say(line._replace(details=tuple(cut(one, 150) for one in details)))
 

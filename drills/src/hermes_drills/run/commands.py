@@ -27,6 +27,8 @@ from hermes_drills.types import Fault, Init, Split
 from hermes_drills.worlds.stacks import HELD, STACKS
 
 SEEDS = 1_000_000
+TRIES = 12
+"""Random seeds of which the first is taken whose machine can be made here."""
 INITS: tuple[Init, ...] = get_args(Init)
 
 
@@ -225,20 +227,22 @@ def _cases(options: argparse.Namespace, name: str, seeds: range, *, every: bool)
     pairs = [(one, seed) for one in among for seed in seeds]
     if not every:
         pairs = [(among[seed % len(among)], seed) for seed in seeds]
-    cases, why = [], ""
+    cases: list[Case] = []
+    unfit: DrillError | None = None
     for fault, seed in pairs:
         try:
             case = compose(fault, seed, split, stack=options.stack, init=options.init or None)
+            if lack := missing(case):
+                raise DrillError(f"{case.name} needs {', '.join(lack)}", advice(lack))
+            cases.append(case)
         except UsageError as error:
-            why = error.message
-            continue
-        if lack := missing(case):
-            why = f"{case.name} needs {', '.join(lack)}"
-            print(f"left out: {why}", file=sys.stderr)
-            continue
-        cases.append(case)
-    if not cases:
-        raise DrillError(why, "`hermes drill list` says what is missing")
+            unfit = error  # that it fits nowhere is no news in a sweep
+        except DrillError as error:
+            unfit = error
+            if every:
+                print(f"left out: {error.message}", file=sys.stderr)
+    if not cases and unfit is not None:
+        raise unfit
     return cases
 
 
@@ -264,7 +268,8 @@ def _run(options: argparse.Namespace, runtime: Runtime) -> int:
     if bool(name) == options.all:
         raise UsageError("name a family, or say --all", "`hermes drill list` shows them")
     several = options.all or options.seeds > 1
-    cases = _cases(options, name, _seeds(options, options.seeds, several), every=options.all)
+    count = options.seeds if several or options.seed is not None else TRIES
+    cases = _cases(options, name, _seeds(options, count, several), every=options.all)
     return _sweep(options, runtime, cases) if several else _one(options, runtime, cases[0])
 
 

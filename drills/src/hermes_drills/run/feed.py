@@ -217,9 +217,10 @@ def _shown(given: Any, text: str) -> str:
     if not command:  # cut short in the journal, or another tool
         return text.replace('terminal {"command":"', "$ ").replace("\\n", "; ").replace('\\"', '"')
     lines = [line.strip() for line in str(command).strip().splitlines()]
-    kept, inside = [], False
+    kept, depth = [], 0
     for line in lines:
-        if not inside and not _FUNCTION.match(line):
+        if depth > 0 or _FUNCTION.match(line):  # until its brackets are closed
+            depth += sum(line.count(one) for one in "({") - sum(line.count(one) for one in ")}")
+        else:
             kept.append(_NAMES.sub("", line))
-        inside = (inside or bool(_FUNCTION.match(line))) and not line.endswith((")", "}"))
     return _OPEN.sub(r"\1", "$ " + "; ".join(list(filter(None, kept)) or lines))
