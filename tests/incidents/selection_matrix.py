@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from msgspec import Struct
+
+from hermes_agent.core.command_results import Seen
+from hermes_agent.incidents.candidates import Candidate, candidates_in
 from hermes_drills.box.box import TooLong
 from hermes_drills.compose import Case, cases
 from hermes_drills.episode import Episode
 from hermes_drills.errors import DrillError
 from hermes_drills.types import Split
 from hermes_drills.worlds.checks import answers
-from msgspec import Struct
-
-from hermes_agent.core.command_results import Seen
-from hermes_agent.incidents.candidates import Candidate, candidates_in
 
 SKILLS = Path(__file__).parents[2] / "src/hermes_agent/skills"
 LOOK_SECONDS = 30.0

@@ -4,8 +4,8 @@ The whole matrix: `python -m tests.incidents.selection_matrix --seeds 3`."""
 from pathlib import Path
 
 import pytest
-from hermes_drills.compose import Case, cases
 
+from hermes_drills.compose import Case, cases
 from tests.incidents.selection_matrix import try_machine
 
 QUICK = (

@@ -36,7 +36,8 @@ ROOM = "df -P"
 MEMORY = "grep -E 'MemTotal|MemAvailable' /proc/meminfo"
 _TROUBLE = re.compile(
     r"error|fail|refus|denied|time.?out|cannot|can't|unable|exception|fatal|critical|panic|no space"
-    r"|too many|not found|no such|expired|locked|killed|stopped|inactive|EXITED|BACKOFF|(?:: |answered |HTTP\/\S+ )50\d\b",
+    r"|too many|not found|no such|expired|locked|killed|stopped|inactive|EXITED|BACKOFF"
+    r"|(?:: |answered |HTTP/\S+ )50\d\b",
     re.IGNORECASE,
 )
 _SAID = re.compile(r"^(component|locus): (.+)$", re.MULTILINE)
