@@ -65,6 +65,7 @@ class Watch(Struct, frozen=True):
     ask: Look
     """How the services themselves are asked."""
     sleep: Callable[[float], Awaitable[None]]
+    job_seconds: float = JOB_SECONDS
 
 
 class Sample(Struct, frozen=True):
@@ -310,13 +311,13 @@ async def _unmade(given: Watch) -> str:
     stat = f"stat -c '%Y %i %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; true"
     first = (await given.look(stat, None)).output
     waited = 0.0
-    while waited < JOB_SECONDS:
+    while waited < given.job_seconds:
         await given.sleep(JOB_POLL)
         waited += JOB_POLL
         if (await given.look(stat, None)).output != first:
             return ""
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
-    return f"{', '.join(paths)} was not made anew by itself within {JOB_SECONDS:.0f} s; {why}"
+    return f"{', '.join(paths)} was not made anew by itself within {given.job_seconds:.0f} s; {why}"
 
 
 async def _jobs(given: Watch, paths: Sequence[str]) -> list[str]:
