@@ -92,7 +92,7 @@ async def test_a_check_that_fails_meanwhile_is_named(tmp_path: Path) -> None:
 
 async def test_what_rests_is_mended() -> None:
     with running(RESTS) as pid:
-        assert await not_lasting(watched(pid, category="memory-leak")) == []
+        assert await not_lasting(watched(pid, category="service-crash")) == []
 
 
 async def test_what_was_quoted_and_is_said_again_and_again_is_not_mended(tmp_path: Path) -> None:
