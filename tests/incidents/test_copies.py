@@ -6,20 +6,15 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Entry
-from hermes_agent.incidents import copies
 from hermes_agent.incidents.copies import Copy, copies_made, keep_script, kept_copies, undo_script
 from tests.support.local_looks import local_look
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "FOLDER", str(tmp_path / "copies"))
-
-
 async def kept(paths: list[Path], number: int = 1) -> list[Copy]:
+    root = str(paths[0].parent / "copies")
     given = [str(path) for path in paths]
-    seen = await local_look()(keep_script("inc-1", number, given), None)
-    made, failed = copies_made("inc-1", number, given, seen.output)
+    seen = await local_look()(keep_script("inc-1", number, given, root), None)
+    made, failed = copies_made("inc-1", number, given, seen.output, root)
     assert failed == []
     return made
 

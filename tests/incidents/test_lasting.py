@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
+from msgspec.structs import replace
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check
-from hermes_agent.incidents import lasting
 from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.lasting import Watch, not_lasting
 from tests.support.local_looks import local_look
@@ -117,12 +116,9 @@ def job(folder: Path, line: str) -> tuple[Path, Watch]:
     return product, watched(check=check, look=local_look({"/etc/cron.d": f"{folder}/cron.d"}))
 
 
-async def test_what_a_job_should_make_must_be_made_anew_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lasting, "JOB_SECONDS", 4.0)
+async def test_what_a_job_should_make_must_be_made_anew_by_itself(tmp_path: Path) -> None:
     product, given = job(tmp_path, "* * * * *")
-    (told,) = await not_lasting(given)
+    (told,) = await not_lasting(replace(given, patience=4.0))
     assert f"{product} was not made anew by itself" in told
 
 

@@ -8,6 +8,11 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Writer
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 
+Action = Literal[
+    "facts", "signs", "hypothesis", "keep", "undo", "check_with", "verify", "resolve",
+    "false_alarm", "escalate",
+]  # fmt: skip
+
 
 async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
     # What an effect has written to the incident is found there by its name.
@@ -17,18 +22,7 @@ async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) 
 @tool(recover=_recover)
 async def incident(
     context: ToolContext,
-    action: Literal[
-        "facts",
-        "signs",
-        "hypothesis",
-        "keep",
-        "undo",
-        "check_with",
-        "verify",
-        "resolve",
-        "false_alarm",
-        "escalate",
-    ],
+    action: Action,
     claim: str = "",
     component: str = "",
     category: str = "",
