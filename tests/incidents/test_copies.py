@@ -11,10 +11,10 @@ from tests.support.local_looks import local_look
 
 
 async def kept(paths: list[Path], number: int = 1) -> list[Copy]:
+    root = str(paths[0].parent / "copies")
     given = [str(path) for path in paths]
-    top = str(paths[0].parent / "copies")
-    seen = await local_look()(keep_script("inc-1", number, given, top), None)
-    made, failed = copies_made("inc-1", number, given, seen.output, top)
+    seen = await local_look()(keep_script("inc-1", number, given, root), None)
+    made, failed = copies_made("inc-1", number, given, seen.output, root)
     assert failed == []
     return made
 

@@ -118,7 +118,7 @@ def job(folder: Path, line: str) -> tuple[Path, Watch]:
 
 async def test_what_a_job_should_make_must_be_made_anew_by_itself(tmp_path: Path) -> None:
     product, given = job(tmp_path, "* * * * *")
-    (told,) = await not_lasting(replace(given, job_seconds=4.0))
+    (told,) = await not_lasting(replace(given, patience=4.0))
     assert f"{product} was not made anew by itself" in told
 
 

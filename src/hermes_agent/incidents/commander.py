@@ -20,9 +20,10 @@ from hermes_agent.incidents.alone import RUNBOOK, begun
 from hermes_agent.incidents.board import best_guess
 from hermes_agent.incidents.brief import again, brief
 from hermes_agent.incidents.candidates import Findings
+from hermes_agent.incidents.escalation import escalated
 from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.following import follow
-from hermes_agent.incidents.hand import Hand, escalated
+from hermes_agent.incidents.hand import Hand
 from hermes_agent.incidents.looking import earlier, findings, got_worse, near
 from hermes_agent.incidents.report import needs_report
 from hermes_agent.incidents.runbooks import first_runbook, healed

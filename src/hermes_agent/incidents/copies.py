@@ -26,14 +26,14 @@ class Copy(Struct, frozen=True):
     """There was nothing at this path."""
 
 
-def keep_script(id: str, number: int, paths: Sequence[str], top: str = FOLDER) -> str:
+def keep_script(id: str, number: int, paths: Sequence[str], root: str = FOLDER) -> str:
     """Prints for each path by its number whether it was kept, absent, or could not be kept."""
     if not paths or len(paths) > PATHS:
         raise ToolError(f"keep needs 1 to {PATHS} paths", retry="changed")
     if wrong := [path for path in paths if not path.startswith("/") or "\n" in path]:
         raise ToolError(f"not an absolute path: {wrong[0]!r}", retry="changed")
-    folder = f"{top}/{id}/{number}"
-    lines = [f"mkdir -p -m 700 {top}", f"[ -O {top} ] && [ ! -L {top} ] || exit 1"]
+    folder = f"{root}/{id}/{number}"
+    lines = [f"mkdir -p -m 700 {root}", f"[ -O {root} ] && [ ! -L {root} ] || exit 1"]
     lines.append(f"mkdir -p -m 700 {folder}")
     for at, path in enumerate(paths):
         given, copy = shlex.quote(path), f"{folder}/{at}"
@@ -47,12 +47,12 @@ def keep_script(id: str, number: int, paths: Sequence[str], top: str = FOLDER) -
 
 
 def copies_made(
-    id: str, number: int, paths: Sequence[str], output: str, top: str = FOLDER
+    id: str, number: int, paths: Sequence[str], output: str, root: str = FOLDER
 ) -> tuple[list[Copy], list[str]]:
     """The copies that a script made, and the paths of which it could not."""
     said = {int(at): what for what, at in _LINE.findall(output)}
     made = [
-        Copy(path, f"{top}/{id}/{number}/{at}", said[at] == "absent")
+        Copy(path, f"{root}/{id}/{number}/{at}", said[at] == "absent")
         for at, path in enumerate(paths)
         if said.get(at) in ("kept", "absent")
     ]

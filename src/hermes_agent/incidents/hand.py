@@ -27,8 +27,9 @@ from hermes_agent.core.tools import ToolResult
 from hermes_agent.incidents.actions import did
 from hermes_agent.incidents.assistance import Assistance
 from hermes_agent.incidents.board import check_category, line, put, ranked
-from hermes_agent.incidents.channels import closed_text, escalated_text, resolved_text, span
+from hermes_agent.incidents.channels import closed_text, resolved_text, span
 from hermes_agent.incidents.copies import UNDONE
+from hermes_agent.incidents.escalation import escalated
 from hermes_agent.incidents.evidence import Transcript, transcript
 from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.lasting import LASTS
@@ -350,22 +351,6 @@ class Hand:
         ]  # fmt: skip
         known = {one.name for one in await self._world.skills() if one.incident == category}
         return next((name for name in reversed(opened) if name in known), "")
-
-
-async def escalated(
-    world: World, incident: Incident, diagnosis: Diagnosis, needed: str, by: Writer
-) -> str:
-    text = f"people must go on: {diagnosis.summary}; needed: {needed}"
-    said = f"{incident.id} is escalated"
-    data = {"needed": needed, "effect": by.effect, "session": by.session, "said": said}
-    shown = escalated_text(replace(incident, diagnosis=diagnosis), needed)
-    told = world.notices(incident, "escalated", shown)
-    await world.incidents.change(
-        incident.id, [("escalated", text, data)], told, OPEN,
-        state="escalated", diagnosis=diagnosis,
-    )  # fmt: skip
-    world.wake_notices()
-    return said
 
 
 def _made_by(incident: Incident) -> str:

@@ -26,8 +26,6 @@ MORE_SECONDS = 3.0
 """Between the rounds that tell what only takes a moment from what goes on."""
 LEAST = {"memory": 144.0, "open files": 2.0, "space": 64.0, "log": 16.0}
 """What each round must add to be a rise: kilobytes, descriptors, kilobytes, kilobytes."""
-STRAYS = {"memory-leak": 512.0, "descriptor-leak": 4.0}
-"""The same for processes of no service, by the cause that it was."""
 SOON_SECONDS = 3_600.0
 """What would be full within so long is not mended."""
 BUSY = 0.9
@@ -65,7 +63,8 @@ class Watch(Struct, frozen=True):
     ask: Look
     """How the services themselves are asked."""
     sleep: Callable[[float], Awaitable[None]]
-    job_seconds: float = JOB_SECONDS
+    patience: float = JOB_SECONDS
+    """How long what a job makes may take to be made anew."""
 
 
 class Sample(Struct, frozen=True):
@@ -187,19 +186,7 @@ def _unrest(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
                 yield f"{name} takes more and more while it is asked: {_row(values)}{unit}"
         if given.category == "runaway-process":
             yield from _spinning(name, trees[-1], samples)
-    yield from _strays(given, samples)
     yield from _filling(given, samples, seconds)
-
-
-def _strays(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
-    """Processes of no service that leak, where it was a leak."""
-    for pid in samples[-1].processes if given.category in STRAYS else ():
-        if all(pid in one.processes for one in samples):
-            memory = [one.processes[pid][2] for one in samples]
-            opened = [float(one.opened.get(pid, 0)) for one in samples]
-            if rises(memory, STRAYS["memory-leak"]) or rises(opened, STRAYS["descriptor-leak"]):
-                took = f"{_row(memory)} kB of memory, {_row(opened)} open files"
-                yield f"process {pid} takes more and more: {took}"
 
 
 def rises(values: Sequence[float], least: float) -> bool:
@@ -311,13 +298,13 @@ async def _unmade(given: Watch) -> str:
     stat = f"stat -c '%Y %i %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; true"
     first = (await given.look(stat, None)).output
     waited = 0.0
-    while waited < given.job_seconds:
+    while waited < given.patience:
         await given.sleep(JOB_POLL)
         waited += JOB_POLL
         if (await given.look(stat, None)).output != first:
             return ""
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
-    return f"{', '.join(paths)} was not made anew by itself within {given.job_seconds:.0f} s; {why}"
+    return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
 
 
 async def _jobs(given: Watch, paths: Sequence[str]) -> list[str]:
