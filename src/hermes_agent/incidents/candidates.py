@@ -125,7 +125,9 @@ async def try_skills(
     for skill in skills:
         books: dict[str, Runbook] = {}
         for service in chain:
-            values = facts.get(service, ServiceFacts(service)).values
+            known = facts.get(service, ServiceFacts(service))
+            # Asked for once, not by each of a hundred commands.
+            values = {**known.values, "pid": str(known.pid)}
             book = await open(skill.name, service, values)
             if book is not None and book.when and book not in books.values():
                 books[service] = book
