@@ -13,7 +13,7 @@ MOST_TOKENS = 3_000
 LENGTHS = (240, 160, 110, 80, 60, 40)
 """Characters of a description, tried in this order until all fit."""
 OTHER = "other"
-INCIDENTS = "for incidents"
+INCIDENTS = "incidents"
 FIND_MORE = "Find more with `recall`, kind skill."
 
 _PIECE = re.compile(r"[A-Za-z]+| ?[0-9]|\n|[^\sA-Za-z0-9]")
