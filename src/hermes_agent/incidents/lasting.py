@@ -24,7 +24,7 @@ PORTS, PAGES = 6, ("/", "/health", "/healthz", "/ready")
 ROUND_SECONDS = 1.0
 MORE_SECONDS = 3.0
 """Between the rounds that tell what only takes a moment from what goes on."""
-LEAST = {"memory": 144.0, "open files": 2.0, "space": 64.0, "log": 16.0}
+LEAST = {"memory": 256.0, "open files": 2.0, "space": 64.0, "log": 16.0}
 """What each round must add to be a rise: kilobytes, descriptors, kilobytes, kilobytes."""
 SOON_SECONDS = 3_600.0
 """What would be full within so long is not mended."""
@@ -303,6 +303,10 @@ async def _unmade(given: Watch) -> str:
         waited += JOB_POLL
         if (await given.look(stat, None)).output != first:
             return ""
+        if failing := [
+            one.line for one in await look_at_all(given.checks, given.look) if not one.ok
+        ]:
+            return f"not for long: {failing[0]}"
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
     return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
 
