@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_drills.compose import Case, cases
+from hermes_drills.compose import compose, faults
+from hermes_drills.types import Fault
 from tests.incidents.selection_matrix import try_machine
 
 QUICK = (
@@ -13,28 +14,27 @@ QUICK = (
     "stale-lock/dead-owner",
 )  # fmt: skip
 """`make test-all` tries the others."""
-SEEDS = range(1, 2)
 BROKEN = [
-    pytest.param(case, id=case.name, marks=[] if case.fault.name in QUICK else pytest.mark.slow)
-    for case in cases("first", SEEDS)
+    pytest.param(one, id=one.name, marks=() if one.name in QUICK else pytest.mark.slow)
+    for one in faults("first")
 ]
-CALM = [pytest.param(case, id=case.name) for case in cases("no-fault", SEEDS)]
+CALM = [pytest.param(one, id=one.name) for one in faults("no-fault")]
 ALSO = {"cascading-failure/still-down": ["service-crash"]}
 """Skills of another cause that rightly fit as well."""
 
 
-@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("fault", BROKEN)
 def test_the_skill_of_its_cause_recognises_a_fault_and_no_other_does(
-    tmp_path: Path, case: Case
+    tmp_path: Path, fault: Fault
 ) -> None:
-    result = try_machine(case, tmp_path / "box")
+    result = try_machine(compose(fault, 1), tmp_path / "box")
     assert result.discarded == ""
     assert result.own, result.line
-    assert result.false == ALSO.get(case.fault.name, [])
+    assert result.false == ALSO.get(fault.name, [])
 
 
-@pytest.mark.parametrize("case", CALM)
-def test_nothing_fits_where_nothing_is_wrong(tmp_path: Path, case: Case) -> None:
-    result = try_machine(case, tmp_path / "box")
+@pytest.mark.parametrize("fault", CALM)
+def test_nothing_fits_where_nothing_is_wrong(tmp_path: Path, fault: Fault) -> None:
+    result = try_machine(compose(fault, 1, "no-fault"), tmp_path / "box")
     assert result.discarded == ""
     assert result.fitting == ()
