@@ -67,6 +67,8 @@ class IncidentFeed:
         self._replies: list[tuple[float, dict[str, Any]]] = []
         self._asked: dict[str, dict[str, Any]] = {}
         """Calls as the model wrote them, by their effects."""
+        self._texts: dict[str, str] = {}
+        """What the model said with its calls, by how their effects begin."""
         self._read: dict[str, int] = {}
         """How far each session's journal was read."""
         self._looks: list[str] = []
@@ -129,6 +131,7 @@ class IncidentFeed:
             for row in rows:
                 self._read[id] = row["number"]
                 if row["event"]["kind"] == "replied":
+                    self._texts[f"{id}-{row['number']}"] = row["event"].get("text", "")
                     for index, call in enumerate(row["event"]["calls"]):
                         self._asked[f"{id}-{row['number']}-{index}"] = call
                 self._event(row["time"], row["event"])
@@ -158,12 +161,18 @@ class IncidentFeed:
             return None
         at_once = max(Counter(one.rpartition("-")[0] for one in looks).values())
         shown = list(dict.fromkeys(cut(self.calls[one].shown, 44) for one in looks))
+        if len(looks) == 1 and (told := self._told(looks[0])):
+            shown = [told]
         more = f" · and {len(shown) - NAMED} more" if len(shown) > NAMED else ""
         many = f"{len(looks)} commands" if len(looks) > 1 else "1 command"
         many += f", {at_once} of them at once" if 1 < at_once < len(looks) else ""
         many += " at once" if 1 < at_once == len(looks) else ""
         text = f"{many}: {' · '.join(shown[:NAMED])}{more}"
         return Line(self.calls[looks[0]].time, "looks", text, "look")
+
+    def _told(self, effect: str) -> str:
+        """What the model said that a call is for, in one line."""
+        return cut(self._texts.get(effect.rpartition("-")[0], "").strip(), 100)
 
     # the timeline
 
@@ -174,7 +183,7 @@ class IncidentFeed:
                 return self._hypothesis(time, data.get("hypothesis", ""))
             case "action":
                 call = self.calls.get(data.get("effect", ""))
-                shown = call.shown if call else text
+                shown = self._told(data.get("effect", "")) or (call.shown if call else text)
                 return Line(time, "acts", shown, "act", (f"allowed by {call.why}",) if call else ())
             case "verified":
                 held, self._held = self._held, bool(data.get("ok", True))
