@@ -24,6 +24,8 @@ FLOODS = (
 TOUCHES = "import os, sys, time\nwhile True: os.utime(sys.argv[1], (1, time.time() + 5))"
 RESTS = "import time\ntime.sleep(600)"
 SPINS = "while True: pass"
+ALONE = {"df -P": "true "}
+"""File systems are everybody's: other tests write there, too."""
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def watched(pid: int | str = 0, *, check: str = "true", **more: Any) -> Watch:
     facts = ServiceFacts("web", find_pid=str(pid), **more.pop("facts", {}))
     given = {
         "checks": [WatchedCheck("web", Check(check))], "facts": {"web": facts},
-        "category": "service-crash", "quotes": (), "look": local_look(), "ask": local_look(),
+        "category": "service-crash", "quotes": (), "look": local_look(ALONE), "ask": local_look(),
         "sleep": hurried,
     }  # fmt: skip
     return Watch(**{**given, **more})
@@ -113,7 +115,9 @@ def job(folder: Path, line: str) -> tuple[Path, Watch]:
     (folder / "cron.d").mkdir()
     (folder / "cron.d" / "report").write_text(f"{line} root make-report > {product}\n")
     check = f'test -n "$(find {product} -mmin -2)"'
-    return product, watched(check=check, look=local_look({"/etc/cron.d": f"{folder}/cron.d"}))
+    return product, watched(
+        check=check, look=local_look({**ALONE, "/etc/cron.d": f"{folder}/cron.d"})
+    )
 
 
 async def test_what_a_job_should_make_must_be_made_anew_by_itself(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ class Edited(LearnedTools):
         self._book = learning.book
         self._files = {"SKILL.md": text.encode()}
 
-    async def open_skill(self, name: str, arguments: str, digest: str = "") -> OpenedSkill:
-        found = await super().open_skill(name, arguments, digest)
+    async def open_skill(self, name: str, *rest: Any, **more: Any) -> OpenedSkill:
+        found = await super().open_skill(name, *rest, **more)
         await self._book.write(name, self._files, by="person", state="given")
         return found
 
