@@ -3,9 +3,15 @@
 from collections.abc import Mapping
 
 from hermes_agent.core.command_results import Seen
-from hermes_agent.core.incidents import Service
+from hermes_agent.core.incidents import Incident, Service
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.incidents.candidates import apart, dependency_chain, together, try_skills
+from hermes_agent.incidents.candidates import (
+    apart,
+    dependency_chain,
+    is_about,
+    together,
+    try_skills,
+)
 from hermes_agent.incidents.facts import ServiceFacts
 from hermes_agent.incidents.world import Known
 from tests.support.local_looks import local_look
@@ -108,3 +114,11 @@ async def test_commands_run_side_by_side_in_one_shell_each_with_its_own_end() ->
     assert apart(seen.output) == {
         0: Seen(3, "one\n"), 1: Seen(0, "two\n\n"), 2: Seen(None, ""), 3: Seen(0, "")
     }  # fmt: skip
+
+
+def test_what_is_busy_is_ended_only_where_the_alert_is_about_that() -> None:
+    down = Incident("inc-1", "web does not answer", "P1", "declared", "check", "web")
+    busy = Incident("inc-2", "host-3: CPU at 100 %", "P1", "declared", "check", "web")
+    assert not is_about(down, "runaway-process")
+    assert is_about(busy, "runaway-process")
+    assert is_about(down, "disk-full")

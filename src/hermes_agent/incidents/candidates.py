@@ -36,6 +36,13 @@ MARK = "#@done-"
 TOO_LONG = 124
 _MARKED = re.compile(rf"\n{MARK}(\d+) (\d+)\n")
 
+ABOUT = {
+    "runaway-process": re.compile(r"cpu|processor|load", re.IGNORECASE),
+    "memory-leak": re.compile(r"memory|rss|oom|swap", re.IGNORECASE),
+}
+"""Causes whose remedy may end a process that is busy or large and belongs to no service: somebody's
+build, for instance. They count only where the alert is about that."""
+
 Asked = tuple[str, float]
 OpenRunbook = Callable[[str, str, Mapping[str, str]], Awaitable[Runbook | None]]
 """The runbook of a skill, filled in for a service with its facts."""
@@ -91,8 +98,17 @@ async def find_candidates(
         opened = await world.runbook(name, f"service={service}", values)
         return opened.runbook if opened is not None else None
 
-    tried = await try_skills(skills, chain, facts, open, look, own)
+    fitting = [one for one in skills if is_about(incident, one.incident)]
+    tried = await try_skills(fitting, chain, facts, open, look, own)
     return Findings(facts, chain, tried)
+
+
+def is_about(incident: Incident, category: str) -> bool:
+    """Whether the alert, in its title or its checks, is about such a cause."""
+    if category not in ABOUT:
+        return True
+    texts = (incident.title, *(f"{one.name} {one.check.run}" for one in incident.checks))
+    return any(ABOUT[category].search(text) for text in texts)
 
 
 def dependency_chain(
