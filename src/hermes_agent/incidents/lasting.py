@@ -220,10 +220,11 @@ def _filling(given: Watch, samples: Sequence[Sample], seconds: float) -> Iterato
             values = [one.get(mount, (0.0, 0.0))[0] for one in tables]
             rate = (values[-1] - values[0]) / seconds
             least = LEAST["space"] if what == "space" else ASKED
-            if rises(values, least) and left < rate * SOON_SECONDS:
+            theirs = _is_theirs(given, mount, last)  # what others write elsewhere is not this
+            soon = rises(values, least) and left < rate * SOON_SECONDS
+            if soon and (theirs or given.category in ROOM):
                 yield f"{mount} fills: {_row(values)} {unit}, full in {left / rate:.0f} s"
-            full = given.category in ROOM and left < FULL * (used + left)
-            if full and _is_theirs(given, mount, last):
+            if theirs and given.category in ROOM and left < FULL * (used + left):
                 yield f"{mount} has no room still: {left:.0f} {unit} left"
     for path in last.sizes:
         values = [one.sizes.get(path, 0.0) for one in samples]
