@@ -171,14 +171,7 @@ async def test_another_commit_can_be_what_counts(tmp_path: Path) -> None:
 async def test_a_skill_that_fits_is_named(tmp_path: Path) -> None:
     repository, live = world(tmp_path)
     (live / "app.conf").chmod(0o666)
-    skill = (
-        "---\nname: permission-change-prevention\ndescription: Put rights back.\n---\n\nDo it.\n"
-    )
     async with house(tmp_path / "house") as made:
-        await made.runtime.learning.book.write(
-            "permission-change", {"SKILL.md": skill.encode()}, by="person",
-            state="given",
-        )  # fmt: skip
         (found,) = (await Drift(made.runtime).run(str(repository))).findings
     assert (found.skill, found.weight) == ("permission-change", "dangerous")
 
