@@ -22,9 +22,10 @@ from pathlib import Path
 from hermes_drills.box.box import Box
 from hermes_drills.types import Style, World
 world = World("none", Style("opt", "etc", "ini", "file", "bak", "supervisord"), "apart", (), "")
-for name in ("dead", "kept"):
-    Box(Path(sys.argv[1], "drills", name)).boot(world)
-Box(Path(sys.argv[1], "drills", "kept")).keep()
+made = {name: Box(Path(sys.argv[1], "drills", name)) for name in ("dead", "kept")}
+for box in made.values():
+    box.boot(world)
+made["kept"].keep()
 print("made", flush=True)
 sys.stdin.read()
 """

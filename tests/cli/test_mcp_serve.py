@@ -398,7 +398,7 @@ async def test_skills_are_listed_and_read(lived_in: House) -> None:
         rows = data_of(await client.call_tool("skills", {}))["skills"]
         page = await client.call_tool("skills", {"name": "disk-full"})
         missing = await client.call_tool("skills", {"name": "feed-goats"})
-    assert {"disk-full", "service-down"} <= {row["name"] for row in rows}
+    assert {"disk-full", "service-crash"} <= {row["name"] for row in rows}
     assert "## Procedure" in text_of(page)
     assert missing.is_error
     assert "no skill" in text_of(missing)

@@ -156,7 +156,8 @@ async def test_a_deleted_session_is_found_no_more(tmp_path: Path) -> None:
         name = model(tmp_path)
         past = await lived(h, name)
         await h.runtime.delete_session(await h.now(past))
-        assert await h.get("/v1/recall", query="certificate billing upstream") == []
+        words = "certificate billing upstream"
+        assert await h.get("/v1/recall", query=words, kind="session") == []
         assert taken(await h.say(await h.open(name), LIKE)).recalled == Recalled()
         with pytest.raises(NotFound):
             await h.now(past)
