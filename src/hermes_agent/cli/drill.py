@@ -43,7 +43,10 @@ def abandoned(home: str) -> list[str]:
 
     from hermes_drills.run import left
 
-    return [box.folder.name for box in left.abandoned(Path(home))]
+    try:
+        return [box.folder.name for box in left.abandoned(Path(home))]
+    except OSError:  # there is no such home, which is told elsewhere
+        return []
 
 
 def run(options: argparse.Namespace) -> int:
