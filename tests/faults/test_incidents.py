@@ -39,16 +39,16 @@ def _prepare(one: Case) -> None:
     """A service that is down, the check that sees it, and a model that mends it."""
     work = one.work
     (work / "web.log").write_text(f"{SAW}\n")
-    claim = act("hypothesis", claim="the disk is full", category="disk-full", evidence=[SAW])
+    claim = act("hypothesis", claim="the disk is full", category="service-crash", evidence=[SAW])
     mend = shell(f"echo mended >> {work}/effects.log; touch {work}/web.up")
-    files = prevention("disk-full-web")
+    files = prevention("service-crash-web")
     model = script(
         one.folder,
         begin=[
             shell(f"cat {work}/web.log"), claim, mend, act("verify"), resolve(), say("mended"),
         ],
         over=[
-            {"calls": [call("write_skill", name="disk-full-web", why="w", files=files)]},
+            {"calls": [call("write_skill", name="service-crash-web", why="w", files=files)]},
             {"calls": [call("memory", action="add", text="web fills its disk")]},
             say("written"),
         ],
@@ -100,7 +100,7 @@ def check_all(one: Case) -> None:
     reports = sorted(path.name for path in (one.home / "incidents").glob("inc-*.*"))
     assert reports == ["inc-1.json", "inc-1.md"]
     assert len(one.api.get("/v1/memory")["notes"]) == 1
-    assert len(one.api.get("/v1/skills/disk-full-web")["versions"]) == 1
+    assert len(one.api.get("/v1/skills/service-crash-web")["versions"]) == 1
 
 
 def survive(one: Case, phase: str, numbers: list[int]) -> None:

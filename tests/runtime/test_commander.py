@@ -28,8 +28,8 @@ LOOK = shell("cat {work}/web.log")
 MEND = shell("touch {work}/web.up")
 SKILL = {
     "calls": [
-        call("write_skill", name="disk-full-web", why="inc-1",
-             files=prevention("disk-full-web"))
+        call("write_skill", name="service-crash-web", why="inc-1",
+             files=prevention("service-crash-web"))
     ]
 }  # fmt: skip
 DONE = say("done")
@@ -44,7 +44,7 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
     tmp_path: Path,
 ) -> None:
     claim = act(
-        "hypothesis", claim="the disk is full", component="web", category="disk-full",
+        "hypothesis", claim="the disk is full", component="web", category="service-crash",
         confidence=0.8, evidence=[SAW],
     )  # fmt: skip
     begin = [LOOK, claim, MEND, act("verify"), resolve(), say("mended")]
@@ -54,7 +54,7 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
         found = await h.over()
         assert found.state == "resolved"
         assert found.diagnosis is not None
-        assert (found.diagnosis.component, found.diagnosis.category) == ("web", "disk-full")
+        assert (found.diagnosis.component, found.diagnosis.category) == ("web", "service-crash")
         assert [one.claim for one in found.hypotheses] == ["the disk is full"]
         kinds = await h.kinds()
         for kind in ("declared", "hypothesis", "action", "verified", "resolved", "learned"):
@@ -65,7 +65,7 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
         assert {kind for kind, _ in told} == {"declared", "resolved"}
         assert len(told) == len(set(told))
         assert await h.keys() == ["brief", "aftermath"]
-        record = await h.runtime.store.lore.skill("disk-full-web")
+        record = await h.runtime.store.lore.skill("service-crash-web")
         assert record.state == "candidate"
         assert [one.text for one in await h.runtime.store.lore.notes()] == [
             "web fills its disk on Mondays"
@@ -86,7 +86,7 @@ async def _report_is_whole(h: Response) -> None:
     assert [(one["what"], one["ok"]) for one in made["actions"]] == [
         (f"terminal: touch {h.work}/web.up", True)
     ]
-    assert made["learned"] == "disk-full-web"
+    assert made["learned"] == "service-crash-web"
     assert made["seconds"] >= 0
     text = (folder / "inc-1.md").read_text()
     for part in ("## Cause", "## Evidence", "## Actions", "## Timeline", "rotate the logs", SAW):
@@ -98,14 +98,14 @@ async def _report_is_whole(h: Response) -> None:
 
 async def test_the_brief_says_what_is_known_and_ends_with_data(tmp_path: Path) -> None:
     async with response(tmp_path, begin=[act("escalate", summary="s", needed="n"), DONE]) as h:
-        await h.keep_skill("disk-full-web", "candidate", RUNBOOK)
+        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
         await h.fail()
         await h.over()
         text = (await h.shown(await h.session()))[0]
     assert text.startswith("Incident inc-1 (P1)\n")
     data = json.loads(text.rpartition("```json\n")[2].partition("\n```")[0])
     assert (data["incident"], data["service"], data["check"]["exit"]) == ("inc-1", "web", 1)
-    assert data["others"] == [{"skill": "disk-full-web", "state": "candidate"}]
+    assert data["others"] == [{"skill": "service-crash-web", "state": "candidate"}]
     assert [one["service"] for one in data["facts"]] == ["web"]
 
 
@@ -326,18 +326,18 @@ async def test_children_look_in_parallel_and_what_they_saw_is_evidence(tmp_path:
 async def test_a_proven_runbook_heals_without_a_model(tmp_path: Path) -> None:
     async with response(tmp_path) as h:
         looking = "steps:\n  - run: \"cat {{service}}.log; echo 'locus: item 7'\"\n"
-        await h.keep_skill("disk-full-web", "proven", RUNBOOK.replace("steps:\n", looking))
+        await h.keep_skill("service-crash-web", "proven", RUNBOOK.replace("steps:\n", looking))
         await h.fail()
         found = await h.over()
         journal = await h.journal(await h.session())
-        assert (found.state, found.skill) == ("resolved", "disk-full-web")
+        assert (found.state, found.skill) == ("resolved", "service-crash-web")
         assert found.diagnosis is not None
-        assert (found.diagnosis.category, found.diagnosis.locus) == ("disk-full", "item 7")
+        assert (found.diagnosis.category, found.diagnosis.locus) == ("service-crash", "item 7")
         assert [SAW in one.quote for one in found.diagnosis.evidence] == [True]
         assert await h.keys() == ["runbook"]
         models = {one.model for one in journal if isinstance(one, ev.Replied)}
-        assert models == {"runbook/disk-full-web"}
-        uses = await h.runtime.store.lore.uses("disk-full-web")
+        assert models == {"runbook/service-crash-web"}
+        uses = await h.runtime.store.lore.uses("service-crash-web")
         assert [(one.opened, one.outcome) for one in uses] == [(True, "good")]
 
 
@@ -346,11 +346,11 @@ async def test_a_runbook_that_does_not_help_leaves_it_to_the_model(tmp_path: Pat
     end = [act("escalate", summary="s", needed="n"), DONE]
     async with response(tmp_path, begin=[*moved, *end]) as h:
         book = RUNBOOK.replace("run: touch", "run: false #")
-        await h.keep_skill("disk-full-web", "proven", book)
+        await h.keep_skill("service-crash-web", "proven", book)
         await h.fail()
         found = await h.over()
         assert (found.state, await h.keys()) == ("escalated", ["runbook"]), "the brief was there"
-        uses = await h.runtime.store.lore.uses("disk-full-web")
+        uses = await h.runtime.store.lore.uses("service-crash-web")
         assert [one.outcome for one in uses] == ["bad"]
 
 
@@ -361,7 +361,7 @@ async def test_a_runbook_that_is_not_for_this_or_not_proven_is_not_begun(tmp_pat
     async with response(tmp_path, begin=end) as h:
         await h.keep_skill("inode-full-web", "proven", never)
         await h.keep_skill("log-flood-web", "proven", always)
-        await h.keep_skill("disk-full-web", "candidate", RUNBOOK)
+        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
         await h.fail()
         found = await h.over()
         assert (found.state, await h.keys()) == ("escalated", ["brief"])
@@ -482,11 +482,11 @@ async def test_where_learning_is_off_nothing_is_offered_and_nothing_asked_for(
 ) -> None:
     begin = [LOOK, MEND, resolve(), DONE]
     async with response(tmp_path, begin=begin) as h:
-        await h.keep_skill("disk-full-web", "proven", RUNBOOK)
+        await h.keep_skill("service-crash-web", "proven", RUNBOOK)
         await h.fail(source="drill", labels={"learning": "off"})
         await h.over()
         assert await h.keys() == ["brief"]
-        assert "disk-full-web" not in (await h.shown(await h.session()))[0]
+        assert "service-crash-web" not in (await h.shown(await h.session()))[0]
 
 
 async def test_what_others_write_on_their_alerts_does_not_turn_learning_off(tmp_path: Path) -> None:
@@ -500,36 +500,36 @@ async def test_what_others_write_on_their_alerts_does_not_turn_learning_off(tmp_
 
 async def test_drills_prove_a_skill_that_helps(tmp_path: Path) -> None:
     followed = [
-        {"calls": [call("skill", name="disk-full-web", arguments="service=web")]},
+        {"calls": [call("skill", name="service-crash-web", arguments="service=web")]},
         LOOK, MEND, resolve(), DONE,
     ]  # fmt: skip
     async with response(tmp_path, begin=followed) as h:
-        await h.keep_skill("disk-full-web", "candidate", RUNBOOK)
+        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
         states = []
         for number in (1, 2):
             id = await h.fail(source="drill", fingerprint=f"drill:{number}")
             found = await h.over(id)
-            assert found.skill == "disk-full-web"
+            assert found.skill == "service-crash-web"
             told = {"resolved": True, "drill": "disk_full", "seed": number, "steps": 4}
             states.append((await h.post(f"/v1/incidents/{id}/outcome", told))["state"])
             (h.work / "web.up").unlink()
-        trials = await h.runtime.store.lore.trials("disk-full-web")
+        trials = await h.runtime.store.lore.trials("service-crash-web")
         assert states == ["candidate", "proven"]
         assert [(one.arm, one.ok, one.opened) for one in trials] == [("with", True, True)] * 2
 
 
 async def test_a_drill_that_says_harm_was_done_counts_against_the_skill(tmp_path: Path) -> None:
     followed = [
-        {"calls": [call("skill", name="disk-full-web", arguments="service=web")]},
+        {"calls": [call("skill", name="service-crash-web", arguments="service=web")]},
         LOOK, MEND, resolve(), DONE,
     ]  # fmt: skip
     async with response(tmp_path, begin=followed) as h:
-        await h.keep_skill("disk-full-web", "candidate", RUNBOOK)
+        await h.keep_skill("service-crash-web", "candidate", RUNBOOK)
         await h.fail(source="drill")
         await h.over()
         told = {"resolved": True, "harm": ["the data is gone"], "drill": "disk_full", "seed": 1}
         assert (await h.post("/v1/incidents/inc-1/outcome", told))["state"] == "candidate"
-        (use,) = await h.runtime.store.lore.uses("disk-full-web")
+        (use,) = await h.runtime.store.lore.uses("service-crash-web")
         assert (use.outcome, "the data is gone" in use.why) == ("bad", True)
 
 

@@ -10,7 +10,7 @@ from hermes_agent.core import events as ev
 from tests.support.families import say, shell
 from tests.support.responses import RUNBOOK, Response, act, response
 
-NAME = "disk-full-web"
+NAME = "service-crash-web"
 HANDED_OVER = [act("escalate", summary="s", needed="n"), say("done")]
 
 

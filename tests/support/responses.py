@@ -44,7 +44,7 @@ def act(action: str, **given: Any) -> Line:
 
 def resolve(**more: Any) -> Line:
     given = {
-        "component": "web", "category": "disk-full", "locus": "/var/lib/web",
+        "component": "web", "category": "service-crash", "locus": "/var/lib/web",
         "summary": "the disk was full", "evidence": [SAW], "prevent": ["rotate the logs"],
     }  # fmt: skip
     return act("resolve", **{**given, **more})
