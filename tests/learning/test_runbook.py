@@ -48,7 +48,7 @@ def test_a_runbook_is_read_with_its_placeholders_filled() -> None:
 
 def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
     text = "define: |\n  up() ( pgrep -x {{unit}} )\nsteps: [{run: up}]\nverify: [{run: up; date}]"
-    book = load(text, {"unit": "a b"})
+    book = load(text, {"unit": "a b"}).with_define()
     assert book.steps == (RunStep("up() ( pgrep -x 'a b' )\nup"),)
     assert book.verify == (Check("up() ( pgrep -x 'a b' )\nup; date"),)
 

@@ -9,6 +9,7 @@ import skills_ref
 
 from hermes_agent.core.effects import Actor, Verdict
 from hermes_agent.core.incidents import CATEGORIES
+from hermes_agent.core.settings import LoopSettings
 from hermes_agent.learning.placeholders import SERVICE_FACTS
 from hermes_agent.learning.runbook import load
 from hermes_agent.learning.scan import reason
@@ -65,7 +66,8 @@ def verdict(run: str, profile: str, place: str, source: str) -> Verdict:
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_runbook_looks_without_a_question_and_is_allowed_in_a_box(name: str) -> None:
-    book = load((BUNDLED / name / "runbook.yaml").read_text(), {"service": "shop"}, FACTS)
+    text = (BUNDLED / name / "runbook.yaml").read_text()
+    book = load(text, {"service": "shop"}, FACTS).with_define()
     assert book.when
     assert book.verify
     for look in (*book.when, *book.verify):
@@ -98,6 +100,9 @@ async def test_bundled_skills_are_offered_from_where_they_are(tmp_path: Path) ->
         assert {each.state for each in entries} == {"given"}
         assert [each.name for each in folder.iterdir() if each.name[0] != "."] == []
         assert [name for name, each in book.known().items() if each.runbook] == CAUSES
+        for name in CAUSES:  # the model is shown all of it, longer names included
+            opened = await book.open(name, "service=nginx", facts=FACTS)
+            assert len(opened.text) < LoopSettings().result_chars * 0.8, name
         opened = await book.open("service-crash", "service=nginx", run=True, facts=FACTS)
         assert "`systemctl status shop`" in opened.text
         assert "nginx has no process" in opened.text

@@ -1,8 +1,9 @@
 """Skills as values: what a procedure that was written down declares, and what of it is in force."""
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 SkillState = Literal["given", "candidate", "proven", "demoted", "retired", "quarantined"]
 """`given` by a person or shipped: used until it is measured to do harm. `candidate`: learned, and a
@@ -53,6 +54,9 @@ class RunStep(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     name: str = ""
 
 
+_Command = TypeVar("_Command", Check, RunStep)
+
+
 class Runbook(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A procedure that needs no model: `runbook.yaml` of a skill, its parameters filled in."""
 
@@ -61,6 +65,24 @@ class Runbook(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     """It is for this case only if all of these hold."""
     verify: tuple[Check, ...] = ()
     """Must hold at the end, and not at the beginning: then there is nothing to do."""
+    define: str = ""
+    """Shell functions that stand before every command, where they are told apart: commands that are
+    run have them."""
+
+    def with_define(self) -> "Runbook":
+        """Each command as it is run."""
+
+        def whole(one: _Command) -> _Command:
+            return replace(one, run=self.define + one.run)
+
+        return Runbook(
+            tuple(
+                replace(whole(step), verify=whole(step.verify) if step.verify else None)
+                for step in self.steps
+            ),
+            tuple(map(whole, self.when)),
+            tuple(map(whole, self.verify)),
+        )
 
 
 class Opened(Struct, frozen=True, omit_defaults=True):

@@ -261,7 +261,7 @@ async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tu
 
     async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
         text = (folder / name / "runbook.yaml").read_text(encoding="utf-8")
-        return load(text, {"service": service}, values)
+        return load(text, {"service": service}, values).with_define()
 
     facts = await service_facts(services, look)
     chain = dependency_chain(services[:1], [Service(services[0], tuple(services[1:]))], facts)

@@ -39,8 +39,8 @@ _EXPECT = ("exit", "output", "no_output")
 
 
 def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Runbook:
-    """The runbook with its placeholders filled: values are quoted, facts are shell text already.
-    Raises a `UsageError` that says where it is wrong."""
+    """The runbook with its placeholders filled: values are quoted, facts are shell text already;
+    what it defines is told apart. Raises a `UsageError` that says where it is wrong."""
     for name, value in values.items():
         if _CONTROL.search(value):
             raise UsageError(
@@ -72,12 +72,10 @@ class _Reader(Reader):
         super().__init__(_NAME)
         self._values = values
         self._facts = facts
-        self._define = ""
 
     def book(self, node: Node) -> Runbook:
         given = self.mapping(node, "a runbook", _BOOK)
-        if "define" in given:
-            self._define = self._command(given["define"], "define").rstrip("\n") + "\n"
+        define = self._command(given["define"], "define") if "define" in given else ""
         if node.pairs is not None and "steps" not in given:
             self.wrong(node, "a runbook needs steps", "steps: a list of commands to run")
         steps = self.sequence(given["steps"], "steps") if "steps" in given else ()
@@ -87,6 +85,7 @@ class _Reader(Reader):
             tuple(self._step(step) for step in steps),
             self._checks(given, "when"),
             self._checks(given, "verify"),
+            define.rstrip("\n") + "\n" if define else "",
         )
 
     def _checks(self, given: Mapping[str, Node], name: str) -> tuple[Check, ...]:
@@ -115,7 +114,7 @@ class _Reader(Reader):
             if node.pairs is not None:
                 self.wrong(node, f"{what} needs a command", "run: the command")
             return ""
-        return self._define + self._command(given["run"], "run")
+        return self._command(given["run"], "run")
 
     def _command(self, node: Node, what: str) -> str:
         text = self.string(node, what)

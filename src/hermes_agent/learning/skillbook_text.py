@@ -86,7 +86,7 @@ def opened(
         Snippet(each.start + len(before), each.end + len(before), each.command)
         for each in body.snippets
     )
-    runbook = _runbook(record.name, files, values, facts) if run else None
+    runbook = _runbook(record.name, files, values, facts).with_define() if run else None
     made = Opened(record.name, record.digest, skill.bounds, arguments, runbook)
     return OpenedSkill(made, text, moved)
 
