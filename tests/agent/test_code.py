@@ -12,7 +12,6 @@ import pytest
 
 from hermes_agent.agent.code import execute_code
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import Effect, Verdict
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.lent import Lent
 from hermes_agent.core.messages import Reply, ToolCall
@@ -23,7 +22,6 @@ from hermes_agent.runtime.toolbox import load_tools
 from hermes_agent.terminals.workers import Workshop
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.support.calls import Caller, caller
-from tests.support.gates import Says
 from tests.support.turns import Bench, bench
 
 OFFERED = ("terminal", "read_file", "execute_code", "delegate", "make_tool", "use_tool")
@@ -120,10 +118,6 @@ async def test_without_workers_it_says_that_nothing_can_be_run(coder: Coder) -> 
         )
 
 
-async def test_after_a_restart_a_program_is_run_again(coder: Coder) -> None:
-    assert await coder.here.recover(execute_code, "e", {}, code="print(1)") == "again"
-
-
 # with the gate, the journal and a model
 
 
@@ -162,26 +156,6 @@ async def test_eight_commands_at_once_take_one_step_of_the_model(tmp_path: Path)
         assert (result.ok, result.text) == (True, "0 1 2 3 4 5 6 7")
         assert len(await b.events(ev.CallMade)) == 8
         assert len(await b.events(ev.ModelRequested)) == 2
-
-
-async def test_a_call_that_the_gate_refuses_is_told_to_the_program(tmp_path: Path) -> None:
-    def verdict(effect: Effect) -> Verdict:
-        bad = effect.tool == "terminal" and "rm" in effect.input["command"]
-        return Verdict("deny" if bad else "allow", "nothing is removed here")
-
-    code = (
-        "print(terminal(command='rm x', check=False).ok)\n"
-        "print(terminal(command='echo on'))\n"
-        "terminal(command='rm y')"
-    )
-    async with at_work(tmp_path, code) as b:
-        b.gate = Says(verdict)
-        (Path(b.session.workspace) / "x").touch()
-        await b.say("go")
-        result = await result_of(b)
-        assert result.text.startswith("False\non\nTraceback")
-        assert "nothing is removed here" in result.text
-        assert (Path(b.session.workspace) / "x").exists()
 
 
 # killed in the middle

@@ -62,12 +62,6 @@ async def test_without_budgets_nothing_is_set_aside() -> None:
     found.release()
 
 
-async def test_calls_that_fit_beside_each_other_do_not_wait() -> None:
-    purse, ledger = Purse(), Ledger()
-    calls = [await held(purse, ledger.account(), bill()) for _ in range(3)]
-    assert [call.dollars for call in calls] == pytest.approx([0.3] * 3)
-
-
 async def test_a_call_waits_for_what_others_hold_and_takes_what_they_left() -> None:
     purse, ledger = Purse(), Ledger()
     first = await held(purse, ledger.account(), bill(10, 60))
@@ -101,16 +95,6 @@ async def test_who_cannot_fit_whatever_comes_back_is_told_at_once() -> None:
     found = await purse.hold([ledger.account()], bill(60, 20))
     assert isinstance(found, Short)
     assert (found.used, found.needed) == (0.5, pytest.approx(0.8))
-
-
-async def test_the_dearest_of_those_who_may_answer_counts() -> None:
-    ways = [
-        (ModelFacts(rates=(Rates(CENT, CENT),)), 10),
-        (ModelFacts(rates=(Rates(2 * CENT, CENT),)), 15),
-    ]
-    found = await Purse().hold([Ledger().account()], Bill(ways, 20))
-    assert isinstance(found, Held)
-    assert (found.input, found.dollars) == (15, pytest.approx(0.5))
 
 
 async def test_what_comes_back_during_a_look_is_not_missed() -> None:

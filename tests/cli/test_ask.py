@@ -51,17 +51,6 @@ def test_control_c_stops_the_turn_and_keeps_what_was_done(house: House) -> None:
     assert house.json("sessions", "show", "talk")["state"] == "idle"
 
 
-def test_consent_is_asked_for_at_a_terminal(house: House) -> None:
-    pane = open_ask(house, "write a file", "--policy", "careful")
-    try:
-        pane.shows("allow? [y/N/s")
-        pane.enter("y")
-        pane.shows("The file is **written**.")
-    finally:
-        pane.close()
-    assert (house.work / "made.txt").read_text() == "written\n"
-
-
 def test_an_answer_stands_alone_on_standard_output(house: House) -> None:
     done = house.run("ask", "write a file")
     assert done.stdout == "The file is **written**.\n"
@@ -198,16 +187,6 @@ def test_a_script_is_found_from_where_the_command_is_given(house: House) -> None
     (house.work / "mine.yaml").write_text("turns: [{replies: [{say: Mine.}]}]")
     assert house.good("ask", "hi", "--model", "scripted/./mine.yaml") == "Mine.\n"
     assert house.good("ask", "hi", HERMES_MODEL="scripted/mine.yaml") == "Mine.\n"
-
-
-def test_an_open_question_goes_on_over_a_restart(house: House) -> None:
-    asking = start_ask(house, "work a little", "--name", "talk")
-    wait_until(lambda: house.api.is_up() and house.api.get("/v1/sessions"), "the session")
-    house.wait_for_command(house.api.get("/v1/sessions/talk")["id"])
-    assert house.run("restart").returncode == 0
-    said, told = asking.communicate(timeout=PATIENCE)
-    assert said.strip() == "A little work was done.", told
-    assert (house.work / "little.txt").read_text() == "once\n"
 
 
 def test_a_restart_that_takes_long_is_waited_for(house: House) -> None:

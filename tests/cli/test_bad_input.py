@@ -67,13 +67,6 @@ def test_an_unknown_model_is_named(house: House, runtime: tuple[str, ...]) -> No
     assert_refused(house, 2, "no model", "ask", "hi", *runtime, HERMES_MODEL="")
 
 
-def test_a_missing_key_is_named(house: House) -> None:
-    done = house.run("ask", "hi", HERMES_MODEL="openai/some-model")
-    assert done.returncode in (1, 2)
-    assert "OPENAI_API_KEY" in done.stderr
-    assert "\nhint: " in done.stderr
-
-
 def test_an_unknown_policy_is_named(house: House) -> None:
     assert_refused(house, 2, "'lax'", "ask", "hi", "--policy", "lax")
 

@@ -1,16 +1,14 @@
 """Models, files and thoughts in `hermes ask` and `hermes chat`."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hermes_agent.cli.chat_view import View
-from tests.support.cli import House, Pane
-from tests.support.model_server import Raw
-from tests.support.openai_server import OpenAIServer, chunk
+from tests.support.cli import House
+from tests.support.openai_server import OpenAIServer
 from tests.support.served import ANSWER, served
 
 PIXEL = bytes.fromhex(
@@ -116,26 +114,6 @@ def test_a_large_file_is_refused_before_it_is_sent(house: House, tmp_path: Path)
     assert done.returncode == 2
     assert "more than 20 MB" in done.stderr
     assert not house.home.exists()
-
-
-def test_a_chat_shows_that_the_model_thinks(house: House) -> None:
-    # What passes before the chat listens is not shown: it listens once it has shown an answer.
-    thinking = Raw.events(chunk({"reasoning_content": "I wonder about zebras"}), end="hang")
-    with OpenAIServer([ANSWER, thinking], in_order=True) as server:
-        served(house, server, service={"quirks": ["reasoning_content"]})
-        command = [sys.executable, "-m", "hermes_agent", "chat"]
-        pane = Pane(house.work, command, house.environ)
-        try:
-            pane.shows("idle")
-            pane.enter("hello")
-            pane.shows("Good day.")
-            pane.enter("and now?")
-            pane.shows("thinking … I wonder about zebras")
-            pane.press("C-c")
-            pane.shows("interrupted; what was done is kept")
-            assert "zebras" not in pane.text()
-        finally:
-            pane.close()
 
 
 def test_thoughts_are_one_quiet_line_that_goes_when_the_answer_comes() -> None:

@@ -60,24 +60,6 @@ def test_tools_are_a_line_each_and_consent_is_asked_for(house: House, open_chat:
     assert (house.work / "made.txt").read_text() == "written\n"
 
 
-def test_a_bare_enter_refuses(house: House, open_chat: Open) -> None:
-    chat = open_chat("--policy", "careful")
-    chat.enter("write a file")
-    chat.shows("allow? [y/N/s")
-    chat.press("Enter")
-    chat.shows("refused by the user")
-    assert not (house.work / "made.txt").exists()
-
-
-def test_a_question_is_answered_by_the_number_of_a_choice(open_chat: Open) -> None:
-    chat = open_chat()
-    chat.enter("which colour")
-    chat.shows("2. blue")
-    chat.enter("2")
-    shown = chat.shows("A fine colour.")
-    assert "? Which colour? → blue" in shown
-
-
 def test_control_c_stops_the_agent_and_then_leaves(house: House, open_chat: Open) -> None:
     chat = open_chat()
     talk(chat)

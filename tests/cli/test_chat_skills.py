@@ -52,14 +52,6 @@ def test_wrong_arguments_of_a_skill_are_told_and_the_chat_goes_on(skilled: House
     assert skilled.json("sessions", "show", "wrong")["turns"] == 1
 
 
-def test_a_slash_that_names_neither_a_command_nor_a_skill_is_an_error_in_a_chat(
-    skilled: House,
-) -> None:
-    done = skilled.run("chat", input="/greet-hots web1\n")
-    assert done.returncode == 1
-    assert "no command called /greet-hots" in done.stderr
-
-
 def test_a_command_of_the_chat_goes_before_a_skill_of_the_same_name(skilled: House) -> None:
     folder = skilled.home / "skills" / "help"
     folder.mkdir()

@@ -1,7 +1,6 @@
 """`hermes cost`, and what the other commands say of costs and of models in trouble."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -87,14 +86,6 @@ def test_times_and_names_that_cannot_be_are_refused(spent: House) -> None:
     )
 
 
-def test_what_a_deleted_session_cost_is_still_known(at_home: House) -> None:
-    id = at_home.ask("hello", "--name", "talk")
-    at_home.good("sessions", "delete", "talk", "--yes")
-    (row,) = at_home.json("cost", "--by", "session")["costs"]
-    assert (row["name"], row["calls"]) == (id, 1)
-    assert at_home.json("cost", "--session", id)["costs"][0]["cost"] == pytest.approx(COST)
-
-
 def test_a_budget_stands_beside_what_was_spent_today(at_home: House) -> None:
     assert "budgets.day_dollars" in at_home.good("cost")
     assert at_home.json("status")["day_dollars"] is None
@@ -145,9 +136,3 @@ def test_status_says_when_the_settings_were_broken_since(at_home: House) -> None
     status = at_home.json("status")
     assert status["state"] == "running"
     assert "config.yaml" in status["reason"]
-
-
-def test_the_demo_costs_nothing_and_says_so(house: House, tmp_path: Path) -> None:
-    house.good("ask", "hello", "--model", "scripted/demo", "--workspace", str(tmp_path))
-    (row,) = house.json("cost", "--by", "model")["costs"]
-    assert (row["cost"], row["unpriced"]) == (0.0, 0)

@@ -27,19 +27,6 @@ def test_a_home_in_use_is_checked_through_its_runtime(lived_in: House) -> None:
     assert found["store"]["what"] == "sound"
 
 
-def test_a_stopped_home_is_checked_too(house: House) -> None:
-    house.ask("hello")
-    house.good("down")
-    code, found = findings(house)
-    assert code == 0
-    assert found["store"]["what"] == "sound"
-    assert house.json("status")["state"] == "stopped"
-
-
-def test_what_this_version_lacks_is_said(house: House) -> None:
-    assert house.good("doctor").splitlines()[-1].count("does not have") == 1
-
-
 def test_a_missing_key_fails_the_check_and_is_named(house: House) -> None:
     code, found = findings(house, HERMES_MODEL="openai/some-model")
     assert code == 1

@@ -315,21 +315,6 @@ async def test_an_answer_counts_when_the_runtime_died_while_it_was_thought_of(
     assert (careful.work / "made.txt").read_text() == "written\n"
 
 
-async def test_two_clients_at_once_get_their_own_answers(house: House) -> None:
-    with served(house) as server:
-        async with (
-            Client(http_transport(server)) as one,
-            Client(http_transport(server), mode="legacy") as other,
-        ):
-            told = await asyncio.gather(
-                *(one.call_tool("ask", {"prompt": "write a file"}) for _ in range(2)),
-                *(other.call_tool("ask", {"prompt": "good day"}) for _ in range(2)),
-            )
-    said = [data_of(result)["text"] for result in told]
-    assert said == ["The file is **written**."] * 2 + ["Good day to you."] * 2
-    assert len({data_of(result)["session"] for result in told}) == 4
-
-
 HELD = """
 turns:
   - when: work long

@@ -9,7 +9,6 @@ from hermes_agent.cli.arguments import STEPS
 from hermes_agent.core.messages import EFFORTS
 from tests.models.test_refresh import models_dev
 from tests.support.cli import House
-from tests.support.model_server import ModelServer, Raw
 from tests.support.openai_server import OpenAIServer
 from tests.support.served import ANSWER, COST, served
 
@@ -141,16 +140,6 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: House) -> None
     assert "OPENAI_API_KEY is not set" in chosen
 
 
-def test_the_next_in_the_list_takes_over_within_a_turn(
-    at_home: House, server: OpenAIServer
-) -> None:
-    at_home.good("model", "use", "fallbacks", "mine/b")
-    server.fail_next("500")
-    done = at_home.run("ask", "hello")
-    assert (done.returncode, done.stdout) == (0, "Good day.\n")
-    assert "mine/b takes over from mine/x" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -248,21 +237,6 @@ def test_a_refreshed_catalogue_is_listed_and_a_runtime_that_is_up_goes_by_it(
     assert "anthropic/claude-opus-9-1" in at_home.good("model", "list", "opus 9")
     (after,) = at_home.json("model", "test", "openai/plain-1")
     assert after["cost"] == pytest.approx((500 * 3 + 1500 * 0.3 + 125 * 15) / 1_000_000)
-
-
-def test_a_catalogue_comes_from_a_url_and_a_broken_one_changes_nothing(house: House) -> None:
-    answers = [Raw.json(models_dev()), Raw.json({"broken": True}), Raw.json({}, status=500)]
-    with ModelServer(answers) as pages:
-        told = house.json("model", "refresh", f"{pages.root}/api.json")
-        assert "openai/plain-1" in told["added"]
-        kept = (house.home / "models.json").read_bytes()
-        for _ in range(2):
-            done = house.run("model", "refresh", f"{pages.root}/api.json")
-            assert done.returncode == 1
-            assert "hint: " in done.stderr
-    done = house.run("model", "refresh", "no-such-file")
-    assert (done.returncode, "cannot read no-such-file" in done.stderr) == (1, True)
-    assert (house.home / "models.json").read_bytes() == kept
 
 
 # a try

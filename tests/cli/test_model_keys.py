@@ -74,20 +74,6 @@ def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
     assert keyed.json("model", "test")[0]["ok"]
 
 
-def test_a_session_that_failed_for_lack_of_a_key_goes_on_when_there_is_one(
-    keyed: House, server: OpenAIServer
-) -> None:
-    keyed.good("model", "key", "mine", input=f"{KEY}\n")
-    keyed.ask("hello", "--name", "talk")
-    assert keyed.good("model", "key", "mine", "--remove").startswith("forgotten: ")
-    failed = keyed.run("ask", "again", "--session", "talk")
-    assert failed.returncode == 1
-    assert "mine needs a key" in failed.stderr
-    keyed.good("model", "key", "mine", input="sk-another-key\n")
-    assert keyed.good("ask", "once more", "--session", "talk") == "Good day.\n"
-    assert sent_key(server) == "Bearer sk-another-key"
-
-
 @pytest.mark.parametrize(
     ("words", "typed", "told"),
     [
@@ -166,16 +152,6 @@ def test_signing_in_shows_a_code_and_its_token_is_used(
     assert signing_in.json("model", "logout", "mine") == {"service": "mine", "forgotten": True}
     assert "nobody is signed in with mine" in signing_in.good("model", "logout", "mine")
     assert signing_in.run("model", "test").returncode == 1
-
-
-def test_a_refused_sign_in_is_a_failure_with_nothing_kept(
-    signing_in: House, oauth: OAuthServer
-) -> None:
-    oauth.deny = True
-    done = signing_in.run("model", "login", "mine", "--json")
-    assert done.returncode == 1
-    assert "refused in the browser" in json.loads(done.stdout)["error"]
-    assert not (signing_in.home / "credentials" / "mine.json").exists()
 
 
 def test_control_c_gives_a_sign_in_up(signing_in: House, oauth: OAuthServer) -> None:

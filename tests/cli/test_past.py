@@ -144,16 +144,6 @@ def test_an_answer_for_good_adds_the_rule_that_was_shown(house: House) -> None:
     assert (house.work / "made.txt").read_text() == "two\n"
 
 
-def test_an_answer_for_the_session_holds_until_it_ends(house: House) -> None:
-    house.script.write_text(TWO)
-    session = house.send("go", policy="careful", interactive=True)
-    house.good("approvals", "answer", question(house)["id"], "session")
-    wait_until(lambda: house.json("sessions", "list")[0]["state"] == "idle", "the end")
-    house.good("ask", "again", "--session", session)
-    assert (house.work / "made.txt").read_text() == "two\n"
-    assert not (house.home / "policies").exists()
-
-
 def test_a_broken_policy_file_denies_everything_and_says_where(house: House) -> None:
     (house.home / "policies").mkdir(parents=True)
     (house.home / "policies" / "mine.yaml").write_text("version: 1\nrules: [{id: a, thn: deny}]\n")

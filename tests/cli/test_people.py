@@ -1,7 +1,5 @@
 """`hermes approvals` and `hermes parked`: what waits for a person, and the person's word."""
 
-import subprocess
-import sys
 from typing import Any
 
 from hermes_agent.cli.show import question_lines
@@ -33,32 +31,6 @@ def test_an_effect_that_is_allowed_runs(house: House) -> None:
     assert the_end(house, session)["text"] == "The file is **written**."
     assert (house.work / "made.txt").read_text() == "written\n"
     assert house.json("approvals") == []
-
-
-def test_an_effect_that_is_refused_does_not_run(house: House) -> None:
-    session = house.send("write a file", policy="careful", interactive=True)
-    house.good("approvals", "answer", question(house)["id"], "no")
-    the_end(house, session)
-    assert not (house.work / "made.txt").exists()
-
-
-ANSWERING = """
-import sys
-from hermes_agent.cli.client import Api
-from hermes_agent.cli.follow import reach
-
-api = Api()
-reach(api, lambda: api.post(sys.argv[1], {"answer": "yes"}))
-"""
-
-
-def test_an_answer_waits_for_a_runtime_that_died_to_be_there_again(house: House) -> None:
-    session = house.send("write a file", policy="careful", interactive=True)
-    path = f"/v1/questions/{question(house)['id']}"
-    house.kill_runtime()
-    subprocess.run([sys.executable, "-c", ANSWERING, path], env=house.environ, check=True)
-    assert the_end(house, session)["text"] == "The file is **written**."
-    assert (house.work / "made.txt").read_text() == "written\n"
 
 
 def test_an_answer_that_is_none_is_named(house: House) -> None:
@@ -112,14 +84,6 @@ def test_a_parked_effect_is_skipped_by_the_beginning_of_its_id(house: House) -> 
     house.good("down")
     house.good("parked", "skip", row["effect"][:6])
     assert the_end(house, session)["reason"] == "done"
-
-
-def test_a_parked_effect_is_run_again_when_a_person_says_so(house: House) -> None:
-    session, row = park(house)
-    house.good("parked", "retry", row["effect"])
-    wait_until(lambda: last_event(house, session)["kind"] == "call_intended", "the second try")
-    assert last_event(house, session)["attempt"] == 2
-    house.good("interrupt", session)
 
 
 def test_an_unknown_effect_or_question_is_one_line(lived_in: House) -> None:

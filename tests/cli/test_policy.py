@@ -39,12 +39,6 @@ def test_the_profile_of_the_settings_is_listed_unless_another_is_named(house: Ho
     assert "observe" in done.stderr
 
 
-def test_files_in_order_are_said_to_be(house: House) -> None:
-    write(house, "mine", NO_RM)
-    assert "in order: " in house.good("policy", "check")
-    assert house.json("policy", "check")["ok"] is True
-
-
 def test_all_that_is_wrong_is_told_with_its_place(house: House) -> None:
     one = write(house, "one", file_of("- {id: a, match: {progam: rm}, then: deny}"))
     two = write(house, "two", "version: 1\nrules: [\n")
@@ -66,10 +60,6 @@ def test_a_file_that_is_not_in_force_can_be_checked(house: House, tmp_path: Path
     assert house.run("policy", "check", str(tmp_path / "none.yaml")).returncode == 1
 
 
-def test_the_tests_of_the_bundled_files_pass(house: House) -> None:
-    assert ", failed: 0" in house.good("policy", "test")
-
-
 def test_a_failing_test_is_shown_with_what_was_expected_and_what_came(
     house: House, tmp_path: Path
 ) -> None:
@@ -85,14 +75,6 @@ def test_a_failing_test_is_shown_with_what_was_expected_and_what_came(
     assert "tests: 2, failed: 1" in done.stdout
     told = json.loads(house.run("policy", "test", str(draft), "--json").stdout)
     assert [row["passed"] for row in told["tests"]] == [False, True]
-
-
-def test_a_test_under_a_profile_that_there_is_not_is_refused(house: House, tmp_path: Path) -> None:
-    draft = tmp_path / "draft.yaml"
-    draft.write_text(f"{NO_RM}tests:\n  - {{run: rm a, profile: crful, expect: deny}}\n")
-    done = house.run("policy", "test", str(draft))
-    assert done.returncode == 2
-    assert "'crful'" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -122,15 +104,6 @@ def test_an_explanation_names_the_acts_the_rules_and_a_rule_that_would_allow_it(
     assert "> ask     mine/hmm" in told
     assert "    ask     careful/deleting" in told
     assert "a rule that would allow it:" in told
-
-
-def test_links_are_followed_on_the_disk(house: House, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("/etc")
-    told = house.json(
-        "policy", "explain", "cat link/shadow", "--folder", str(tmp_path), "--profile", "careful"
-    )
-    assert told["verdict"] == "ask"
-    assert "/etc/shadow" in told["reason"]
 
 
 def test_a_broken_file_is_the_explanation(house: House) -> None:

@@ -71,20 +71,3 @@ def test_a_named_session_is_shown_with_its_own_children(family: tuple[House, str
     assert whole == house.json("sessions", "tree", "--limit", "1")[0]
     first = next(child for child in whole["children"] if child["title"] == "first part")
     assert house.json("sessions", "tree", first["id"][:6]) == [first]
-
-
-def test_children_go_with_whom_they_worked_for(family: tuple[House, str]) -> None:
-    house, parent = family
-    house.good("sessions", "delete", parent, "--yes")
-    assert [titles(row) for row in house.json("sessions", "tree")] == [["alone"]]
-
-
-def test_a_tree_without_sessions_says_how_to_open_one(house: House) -> None:
-    assert "hermes chat" in house.good("sessions", "tree")
-    assert house.json("sessions", "tree") == []
-
-
-def test_an_unknown_session_has_no_tree(house: House) -> None:
-    done = house.run("sessions", "tree", "nowhere")
-    assert done.returncode == 1
-    assert "no session 'nowhere'" in done.stderr

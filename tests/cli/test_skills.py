@@ -196,9 +196,3 @@ def test_a_skill_is_shown_with_what_it_takes_and_may_do() -> None:
                   "cases      6", "`hermes skills run odd` needs", "warning: "):  # fmt: skip
         assert words in text
     assert "only" not in skill_text({**FOUND, "bounds": None})
-
-
-def test_a_skill_that_was_put_away_is_listed_with_the_reason() -> None:
-    (line,) = (line for line in skills_text([ROW]).splitlines() if line.startswith("odd"))
-    assert "bad" in line
-    assert "hermes skills check odd" in line

@@ -91,35 +91,12 @@ def test_a_runbook_that_is_for_another_case_does_nothing(skilled: House) -> None
     assert not (skilled.work / "should-not-be-here").exists()
 
 
-def test_a_runbook_that_has_nothing_to_do_is_done(skilled: House) -> None:
-    (skilled.work / "word.txt").write_text("there")
-    said = skilled.good("skills", "run", "write-word", "x", "--quiet")
-    assert said.startswith("nothing to do")
-    assert (skilled.work / "word.txt").read_text() == "there"
-    (skilled.work / "word.txt").unlink()
-
-
-def test_the_exit_codes_are_in_the_help(skilled: House) -> None:
-    assert "3 when it is not for this case" in skilled.good("skills", "run", "--help")
-
-
-def test_what_differs_wakes_the_model(skilled: House) -> None:
-    assert "The model is awake." in skilled.good("skills", "run", "goes-wrong", "x", "--quiet")
-
-
 def test_options_go_before_the_arguments(skilled: House) -> None:
     good = skilled.good("skills", "run", "--workspace", str(skilled.home), "goes-wrong", "x")
     assert "The model is awake." in good
     done = skilled.run("skills", "run", "goes-wrong", "--quiet", "x")
     assert done.returncode == 2
     assert "options go before a skill's name" in done.stderr
-
-
-def test_a_parameter_that_is_missing_is_named(skilled: House) -> None:
-    done = skilled.run("skills", "run", "write-word")
-    assert done.returncode == 2
-    assert "word" in done.stderr
-    assert "hint: " in done.stderr
 
 
 # how it ends

@@ -28,12 +28,6 @@ def test_a_running_runtime_says_what_it_does(house: House) -> None:
     assert str(house.home) in shown
 
 
-def test_a_killed_runtime_counts_as_stopped(house: House) -> None:
-    house.good("up")
-    house.kill_runtime()
-    assert house.json("status")["state"] == "stopped"
-
-
 def test_jobs_that_nobody_runs_are_told(house: House) -> None:
     house.good("task", "add", "--every", "1d", "look around")
     house.kill_runtime()
@@ -78,22 +72,6 @@ def test_a_database_that_is_gone_is_told_without_starting_anything(house: House)
     make_database(house).unlink()
     assert_degraded(house, "missing")
     assert not (house.home / "state.db").exists()
-
-
-def test_a_database_that_was_emptied_is_told(house: House) -> None:
-    make_database(house).write_bytes(b"")
-    assert_degraded(house, "empty")
-
-
-def test_a_database_that_is_none_is_told(house: House) -> None:
-    make_database(house).write_bytes(b"something else entirely" * 100)
-    assert_degraded(house, "damaged")
-
-
-def test_a_home_that_is_a_file_is_told(house: House) -> None:
-    house.home.write_text("not a folder")
-    assert_degraded(house, "not a folder")
-    house.home.unlink()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +119,3 @@ def test_what_learning_could_not_do_is_told_in_lines_that_are_not_too_long() -> 
     learning["given_up"] = ["summary ab: no model"]
     assert "learning   1 thing given up: summary ab: no model" in status_lines(status)
     assert not any("given up" in line for line in status_lines({**status, "learning": {}}))
-
-
-def test_a_hint_is_a_line_of_its_own(house: House) -> None:
-    assert house.good("status").splitlines()[-1] == "hint: `hermes up` starts the runtime"

@@ -12,44 +12,6 @@ from tests.support.written import ADD
 CHANGED = ADD.replace("Sums", "More sums")
 
 
-WRITES = """
-turns:
-  - replies:
-      - calls:
-          - tool: make_tool
-            with:
-              name: louder
-              code: |
-                \"\"\"Shouting.\"\"\"
-                import hermes
-
-                def louder(words: str) -> str:
-                    \"\"\"Say words loudly.\"\"\"
-                    return hermes.terminal(command=f"echo {words}").strip().upper() + "!"
-
-                def test_louder() -> None:
-                    assert louder.__doc__
-      - calls: [{tool: find_tools, with: {query: loudly}}]
-      - calls: [{tool: use_tool, with: {name: louder, arguments: {words: good day}}}]
-      - calls: [{tool: use_tool, with: {name: louder, arguments: {wrong: 1}}}]
-      - calls:
-          - tool: make_tool
-            with:
-              name: mirror
-              code: |
-                \"\"\"Calls itself.\"\"\"
-
-                def mirror() -> str:
-                    \"\"\"See yourself.\"\"\"
-                    return use_tool(name="mirror", arguments={})
-
-                def test_mirror() -> None:
-                    assert mirror.__doc__
-      - calls: [{tool: use_tool, with: {name: mirror}}]
-      - say: done
-"""
-
-
 @pytest.fixture
 def shelf(house: House) -> Shelf:
     """Two versions of a tool."""
@@ -157,19 +119,3 @@ def test_a_tool_that_is_not_there_is_named_and_nothing_is_made(
     assert "hint:" in done.stderr
     assert "broke" not in done.stderr
     assert not (house.home / "tools").exists()
-
-
-def test_the_agent_writes_a_tool_finds_it_and_uses_it(house: House) -> None:
-    house.script.write_text(WRITES)
-    session = house.ask("go")
-    shown = house.json("sessions", "show", session)
-    results = [one["text"] for one in shown["messages"] if one["role"] == "tool"]
-    made, found, _inner, used, wrong = results[:5]
-    assert "louder is ready, version 1" in made
-    assert "louder: Say words loudly." in found
-    assert used == "GOOD DAY!"
-    assert "needs words" in wrong
-    assert "mirror calls mirror: that is a circle" in results[-1]
-    (row,) = (row for row in house.json("tools", "list") if row["name"] == "louder")
-    assert (row["state"], row["uses"], row["failures"]) == ("ready", 1, 0)
-    assert [line["by"] for line in house.json("tools", "log", "louder")] == [session]

@@ -77,20 +77,6 @@ async def test_files_come_back_as_they_were_and_large_ones_lie_beside_the_databa
         assert await store.check() == []
 
 
-async def test_a_file_that_is_lost_holds_up_nobody_else(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await store.gateway.arrive(said("m1", files=(PICTURE,)))
-        await store.gateway.arrive(said("m2", "after it"))
-        await store.gateway.enqueue(to("a", files=(PICTURE,)), to("b", chat=THERE))
-        for path in (tmp_path / "blobs").rglob("*"):
-            if path.is_file():
-                path.unlink()
-        assert [kept.arrived.text for kept in await store.gateway.new()] == ["after it"]
-        assert [due.key for due in await store.gateway.due("tele", 2e9)] == ["b"]
-        (fault,) = await store.check()
-        assert "missing" in fault
-
-
 async def test_what_failed_is_counted_set_aside_and_dealt_with_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         kept = await store.gateway.arrive(said("m1"))
@@ -162,15 +148,6 @@ async def test_what_is_given_up_does_not_block_and_can_be_tried_again(tmp_path: 
         with pytest.raises(NotFound):
             await ledger.again(one.id, 60.0)
         assert [d.key for d in await ledger.deliveries(key="s/1")] == ["s/1/0"]
-
-
-async def test_an_attempt_that_is_no_fault_of_the_message_does_not_count(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        (one,) = await store.gateway.enqueue(to("a"))
-        await store.gateway.sending(one.id, 0)
-        await store.gateway.not_sent(one.id, "unreachable", 9.0, doubtful=False, counted=False)
-        (due,) = await store.gateway.due("tele", 9.0)
-        assert (due.attempts, due.state) == (0, "waiting")
 
 
 async def test_a_clock_that_is_set_back_holds_up_no_delivery(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.lore import SkillUse
-from tests.support.curve import DESCRIPTION, FIX, SKILL, Family, skill_text
+from tests.support.curve import DESCRIPTION, SKILL, Family, skill_text
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -66,27 +65,6 @@ async def test_a_harmful_skill_that_a_person_plants_is_taken_back_within_three_u
     assert "went wrong" in record.reason
     assert all(task.ok and not task.opened for task in tasks[len(harmed) :])
     assert {use.outcome for use in uses if use.opened} == {"bad"}
-
-
-async def test_a_worse_version_of_a_skill_goes_back_to_the_good_one(tmp_path: Path) -> None:
-    async with Family(tmp_path, learns=False, procedure=FIX) as family:
-        book = family.runtime.learning.book
-        good = skill_text(SKILL, DESCRIPTION, f"Run `{FIX}`.").encode()
-        worse = skill_text(SKILL, DESCRIPTION, "Do nothing.").encode()
-        await book.write(SKILL, {"SKILL.md": good}, by="person", state="given")
-        first = await family.runtime.store.lore.skill(SKILL)
-        await book.write(SKILL, {"SKILL.md": worse}, by="person", state="given")
-        lore = family.runtime.store.lore
-        now = await lore.skill(SKILL)
-        for turn in (1, 2):
-            clock = family.runtime.clock()
-            use = SkillUse(SKILL, now.digest, "s", turn, clock, True, "bad", 9, why="it failed")
-            await lore.add_uses([use])
-            await family.runtime.learning.chores.settle(SKILL)
-        after = await lore.skill(SKILL)
-        text = (tmp_path / "home" / "skills" / SKILL / "SKILL.md").read_bytes()
-    assert (after.digest, after.state) == (first.digest, "given")
-    assert text == good
 
 
 async def test_a_skill_that_only_makes_the_check_look_right_is_not_proven(tmp_path: Path) -> None:

@@ -304,10 +304,6 @@ def test_recall_is_fenced_as_background_that_the_user_did_not_say() -> None:
     ]
 
 
-def test_nothing_recalled_costs_nothing() -> None:
-    assert fenced("honcho", []) == ""
-
-
 @pytest.mark.parametrize(
     "attack",
     [

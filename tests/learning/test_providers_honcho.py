@@ -11,7 +11,6 @@ from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.settings import MemorySettings
 from hermes_agent.learning.providers import Provider, open_provider
 from tests.support.fake_honcho import KEY, MESSAGE_CHARS, FakeHoncho
-from tests.support.model_server import Raw
 from tests.support.patience import PATIENCE
 
 HOST = "The staging host is kestrel"
@@ -64,29 +63,6 @@ async def test_we_ask_as_the_sdk_asks_and_hear_what_it_hears() -> None:
 
     assert ours.asked() == theirs.asked()
     assert found == tuple(each.content for each in concluded) == (HOST,)
-
-
-@pytest.mark.parametrize(
-    ("failure", "theirs"),
-    [
-        (Raw.json({"detail": "Invalid JWT"}, 401), honcho.AuthenticationError),
-        (Raw.json({"detail": "no such thing"}, 404), honcho.NotFoundError),
-        (Raw.json({"detail": "bad"}, 422), honcho.UnprocessableEntityError),
-        (Raw.json({"detail": "slow down"}, 429, retry_after="17"), honcho.RateLimitError),
-        (Raw.json({"detail": "gone"}, 500), honcho.ServerError),
-    ],
-)
-async def test_what_the_sdk_calls_an_error_is_one_for_us(
-    failure: Raw, theirs: type[Exception]
-) -> None:
-    with FakeHoncho() as server:
-        server.answer_next(failure, times=2)
-        async with sdk(server) as client:
-            with pytest.raises(theirs):
-                await client.aio.session("one")
-        async with opened(server) as provider:
-            with pytest.raises(HermesError, match=f"answered {failure.status}: "):
-                await provider.recall("staging host", 3)
 
 
 async def test_workspace_and_session_are_made_once() -> None:

@@ -3,13 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings import MemorySettings
 from hermes_agent.learning.providers import open_provider
 from tests.support.fake_mem0 import KEY, FakeMem0, ask_sdk
-from tests.support.model_server import Raw
 from tests.support.patience import PATIENCE
 
 SAID = [("user", "The staging host is kestrel"), ("assistant", "Noted")]
@@ -48,28 +44,6 @@ async def test_we_ask_as_the_sdk_asks_and_hear_what_it_hears(tmp_path: Path) -> 
     assert found == tuple(each["memory"] for each in searched["results"])
     assert found == ("The staging host is kestrel",)
     assert checked == f"{address} answers; {listed['count']} memories of 'anna'"
-
-
-async def test_what_the_sdk_calls_an_error_is_one_for_us(tmp_path: Path) -> None:
-    failures = {
-        "AuthenticationError": Raw.json({"detail": "no such key"}, 401),
-        "ValidationError": Raw.json({"detail": "bad"}, 400),
-        "RateLimitError": Raw.json({"detail": "throttled"}, 429, retry_after="17"),
-        "MemoryError": Raw.json({"detail": "gone"}, 500),
-    }
-    with FakeMem0() as server:
-        for failure in failures.values():
-            server.answer_next(failure)
-        told = await ask_sdk(tmp_path, server.root, *[CALLS[1]] * len(failures))
-        assert {each["error"]: each["status_code"] for each in told} == {
-            name: failure.status for name, failure in failures.items()
-        }
-        for failure in failures.values():
-            server.answer_next(failure)
-            provider = open_provider(settings(server), lambda _name: KEY)
-            with pytest.raises(HermesError, match=f"answered {failure.status}: "):
-                await provider.recall("staging host", 3)
-            await provider.close()
 
 
 async def test_memories_of_one_user_are_not_those_of_another() -> None:

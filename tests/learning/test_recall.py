@@ -86,20 +86,10 @@ async def test_nothing_is_offered_when_nothing_fits(store: Store, text: str) -> 
     assert await recalling(store).offer(text, skills={"nginx-502": "given"}) == Recalled()
 
 
-async def test_an_empty_memory_offers_nothing(store: Store) -> None:
-    assert await recalling(store).offer(MESSAGE, skills={}) == Recalled()
-
-
 async def test_nothing_is_offered_when_recall_is_off(store: Store) -> None:
     await store.lore.put_docs([NGINX])
     recall = recalling(store, LearningSettings(recall=False))
     assert await recall.offer(MESSAGE, skills={"nginx-502": "given"}) == Recalled()
-
-
-async def test_the_first_skill_of_all_is_found(store: Store) -> None:
-    await store.lore.put_docs([NGINX])
-    found = await recalling(store).offer(MESSAGE, skills={"nginx-502": "given"})
-    assert found.skills == ("nginx-502",)
 
 
 async def test_a_skill_that_the_session_may_not_have_is_not_offered(store: Store) -> None:

@@ -11,7 +11,6 @@ from hermes_agent.core.lore import SkillRecord, SkillUse
 from hermes_agent.learning.lift import lift
 from hermes_agent.learning.plot import ASCII, UNICODE, Dot, Plot, chart, image, key, nice, spark
 from hermes_agent.learning.report import (
-    ABOUT,
     count,
     duration,
     lift_said,
@@ -87,13 +86,6 @@ def test_the_most_used_comes_first_and_what_was_not_measured_says_so() -> None:
     first, second = lines_of(text, "write-a-skill")
     assert first.split() == ["write-a-skill", "0", *"------"]
     assert second.strip() == "given, version 1 by person; not compared yet"
-
-
-def test_it_says_what_each_column_is() -> None:
-    text = report([HELPS])
-    assert all(line in text for line in ABOUT)
-    for head in ("uses", "success %", "steps", "time", "tokens", "dollars", "trend"):
-        assert head in "\n".join(ABOUT)
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -229,20 +221,8 @@ def test_higher_values_are_drawn_higher() -> None:
     assert high < middle < low
 
 
-def test_the_same_rows_give_the_same_image() -> None:
-    assert picture([HELPS, HARMS]) == picture([HARMS, HELPS])
-
-
 def test_names_are_escaped_in_the_image() -> None:
     odd = 'a<b>&"\x1b\x00\ud800'
     drawn = ET.fromstring(image(odd, [Plot(odd, odd, [Dot(START, 1, True)])], odd))
     texts = ["".join(one.itertext()) for one in drawn.iter(f"{SVG}text")]
     assert texts.count('a<b>&"') == 4
-
-
-def test_an_image_of_nothing_is_an_image() -> None:
-    assert ET.fromstring(picture([])).tag == f"{SVG}svg"
-
-
-def test_the_image_is_readable_on_dark() -> None:
-    assert "prefers-color-scheme: dark" in picture([HELPS])

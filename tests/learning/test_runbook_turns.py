@@ -76,16 +76,6 @@ async def test_a_runbook_runs_without_a_token_and_finds_nothing_to_do_the_second
         assert again.text == "nothing to do: all is as it should be\n`cat state`: exit 0, up"
 
 
-async def test_a_runbook_that_is_for_something_else_ends_and_changes_nothing(
-    tmp_path: Path,
-) -> None:
-    async with desk(tmp_path, ASLEEP) as b:
-        (tmp_path / "work" / "failed").unlink()
-        end = await run(b)
-        assert end.text.startswith("this runbook is not for this case: ran `test -e failed`")
-        assert not (tmp_path / "work" / "state").exists()
-
-
 async def test_a_step_that_fails_wakes_the_model_which_sees_it_all_and_goes_on(
     tmp_path: Path,
 ) -> None:

@@ -60,10 +60,6 @@ def count() -> Callable[[str], int]:
     return count
 
 
-def test_no_skills_cost_nothing() -> None:
-    assert index([]) == ""
-
-
 def test_few_skills_are_listed_with_what_they_are_for() -> None:
     entries = [Entry("a", "Does\n a.", "x", "given", ""), Entry("b", "Does b.", "", "proven", "")]
     assert index(entries) == "- a: Does a.\n- b: Does b."
@@ -113,11 +109,6 @@ def test_other_scripts_cost_no_more(count: Callable[[str], int]) -> None:
         for at in range(300)
     ]
     assert count(index(entries)) <= MOST_TOKENS
-
-
-def test_the_list_depends_on_nothing_but_the_skills() -> None:
-    entries = many(400)
-    assert index(entries) == index(list(entries))
 
 
 async def test_the_bundled_skills_cost_little(count: Callable[[str], int], tmp_path: Path) -> None:

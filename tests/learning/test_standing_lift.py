@@ -1,6 +1,5 @@
 """The rows of the report: how tasks go with a skill and without it."""
 
-import msgspec
 import pytest
 
 from hermes_agent.core.lore import SkillRecord, SkillUse, Trial
@@ -68,10 +67,3 @@ def test_a_skill_of_which_nothing_is_known_is_left_out_unless_it_was_learned() -
     assert [one.skill for one in rows] == ["clear-disk", "new-one"]
     assert rows[1].evidence == "none"
     assert rows[1].lift.steps is None
-
-
-def test_a_row_is_json_with_plain_names() -> None:
-    told = msgspec.json.decode(msgspec.json.encode(row([use(1.0, True, 4)], [])))
-    assert told["with"]["steps"] == 4
-    assert told["without"]["n"] == 0
-    assert told["trend"] == [{"time": 1.0, "steps": 4, "opened": True, "bad": False}]

@@ -486,12 +486,6 @@ async def test_blocks_and_events_that_nobody_knows_are_passed_over(server: Model
     assert (heard, reply.text, reply.calls) == ([Delta("ok")], "ok", ())
 
 
-async def test_nesting_without_end_is_garbage(server: ModelServer) -> None:
-    deep = b'data: {"type": "ping", "x": ' + b"[" * 100_000 + b"\n\n"
-    server.answer_next(Raw([started(), deep]))
-    assert (await trouble(endpoint(server.root))).kind == "garbage"
-
-
 @pytest.mark.parametrize(
     "said",
     [

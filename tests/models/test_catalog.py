@@ -211,13 +211,6 @@ def test_a_service_without_a_model_gets_examples(shipped: Catalogue, written: st
     assert f"for example {written.rstrip('/')}/" in raised.value.hint
 
 
-def test_no_name_says_how_to_configure_one(shipped: Catalogue) -> None:
-    with pytest.raises(UsageError, match="no model is configured") as raised:
-        shipped.resolve("")
-    for way in ("HERMES_MODEL=service/name", "hermes config set model", "scripted/demo"):
-        assert way in raised.value.hint
-
-
 def test_a_newer_file_in_the_home_counts_and_what_it_lacks_stays(home: Path) -> None:
     home.mkdir(exist_ok=True)
     new = ModelFacts(context=500_000, rates=(Rates(9.0, 9.0),))
@@ -274,13 +267,6 @@ def test_a_damaged_file_in_the_home_stops_nothing_and_is_told_once(
     assert catalogue.date == shipped.date
     assert str(home_file(home)) in catalogue.trouble
     assert [record.getMessage() for record in caplog.records] == [catalogue.trouble]
-
-
-def test_an_untroubled_catalogue_says_so(home: Path, shipped: Catalogue) -> None:
-    assert shipped.trouble == ""
-    assert Catalogue(home).trouble == ""
-    keep(home, "2999-01-01", openai__x=ModelFacts())
-    assert Catalogue(home).trouble == ""
 
 
 FALSE = [

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import socket
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -135,18 +134,6 @@ async def test_a_slow_service_that_keeps_sending_is_waited_for() -> None:
         model = chat(server.url)
         assert (await reply(model, request("go"))).text == said
         await model.close()
-
-
-async def test_a_service_that_is_not_there_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-    for address in (url, "http://no-such-host.invalid/v1"):
-        model = chat(address)
-        with pytest.raises(ModelError) as raised:
-            await chunks(model, request("go"))
-        await model.close()
-        assert raised.value.kind == "unreachable"
-        assert address in raised.value.hint
 
 
 async def test_errors_do_not_tell_the_key() -> None:

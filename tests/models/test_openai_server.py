@@ -58,61 +58,6 @@ async def test_streamed_text_and_calls_are_read_by_the_official_client(
     assert whole.usage.prompt_tokens_details.cached_tokens == 5
 
 
-async def test_streamed_text_comes_in_pieces(official: AsyncOpenAI) -> None:
-    stream = await official.chat.completions.create(model="m", messages=SECOND, stream=True)
-    pieces = [c.choices[0].delta.content async for c in stream]
-    assert "".join(piece or "" for piece in pieces) == "one two three four"
-    assert len([piece for piece in pieces if piece]) > 1
-
-
-async def test_an_answer_in_one_piece_is_read_by_the_official_client(
-    official: AsyncOpenAI,
-) -> None:
-    whole = await official.chat.completions.create(model="m", messages=FIRST)
-    message = whole.choices[0].message
-    assert [(c.id, c.function.arguments) for c in message.tool_calls or ()] == [  # type: ignore[union-attr]
-        (call.id, call.arguments) for call in CALLS
-    ]
-    assert whole.usage is not None
-    assert whole.usage.total_tokens == 18
-
-
-@pytest.mark.parametrize(
-    ("how", "kind"),
-    [
-        ("400", openai.BadRequestError),
-        ("401", openai.AuthenticationError),
-        ("403", openai.PermissionDeniedError),
-        ("404", openai.NotFoundError),
-        ("422", openai.UnprocessableEntityError),
-        ("429", openai.RateLimitError),
-        ("quota", openai.RateLimitError),
-        ("500", openai.InternalServerError),
-        ("529", openai.InternalServerError),
-        ("context", openai.BadRequestError),
-        ("reset", openai.APIConnectionError),
-    ],
-)
-async def test_failures_are_what_the_official_client_takes_them_for(
-    server: OpenAIServer, official: AsyncOpenAI, how: str, kind: type[openai.APIError]
-) -> None:
-    server.fail_next(how)
-    with pytest.raises(kind) as raised:
-        await official.chat.completions.create(model="m", messages=FIRST)
-    if how == "context":
-        assert raised.value.code == "context_length_exceeded"
-
-
-async def test_a_script_that_is_used_up_is_a_bad_request(official: AsyncOpenAI) -> None:
-    with pytest.raises(openai.BadRequestError, match="used up"):
-        await official.chat.completions.create(model="m", messages=[*SECOND, *SECOND], stream=True)
-
-
-async def test_another_page_is_not_found(official: AsyncOpenAI) -> None:
-    with pytest.raises(openai.NotFoundError):
-        await official.models.list()
-
-
 async def test_a_conversation_that_grows_is_stable_and_one_that_changes_is_not(
     server: OpenAIServer,
 ) -> None:

@@ -139,13 +139,6 @@ async def test_a_call_that_is_cancelled_closes_the_stream_below_and_frees_the_pr
     assert roads.speakers[0].left == 2
 
 
-async def test_name_and_facts_are_those_of_the_first_way() -> None:
-    facts = [ModelFacts(context=7), ModelFacts(context=9)]
-    roads = Roads(SETTINGS, [], [], facts=facts)
-    assert (roads.model.name, roads.model.facts) == ("a/m", facts[0])
-    assert roads.model.ways == {"a/m": facts[0], "b/m": facts[1]}
-
-
 # several keys
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.effects import Effect, Verdict, paths_in
-from hermes_agent.core.errors import UsageError
 from hermes_agent.core.tools import Tool
 from hermes_agent.policy.addresses import host_of
 from hermes_agent.policy.policies import Policies
@@ -351,13 +350,6 @@ def test_consent_to_delete_covers_the_very_same_words_only(scene: Scene) -> None
     other = scene.judge("careful", "terminal", command="rm b.txt").grants
     assert first == again
     assert not set(first) & set(other)
-
-
-def test_an_unknown_profile_is_named_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        Policies.of_home(tmp_path, tmp_path).gate("yolo")
-    assert "'yolo'" in caught.value.message
-    assert all(profile in caught.value.hint for profile in PROFILES)
 
 
 @pytest.mark.parametrize("profile", KEPT)

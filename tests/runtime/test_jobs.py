@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown, UsageError
-from hermes_agent.core.jobs import JobSpec, Run, Schedule
+from hermes_agent.core.jobs import JobSpec, Run
 from hermes_agent.core.settings import JobSettings, WatchSettings
 from hermes_agent.core.tools import Tool
-from tests.store.helpers import opened
 from tests.support.house import script, until
 from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
 
@@ -160,19 +159,6 @@ async def test_no_more_runs_than_allowed_are_at_work(tmp_path: Path) -> None:
         assert sorted(run.state for run in await place.runs()) == ["due", "running", "running"]
         go.touch()
         assert [run.state for run in await place.ended(3)] == ["done"] * 3
-
-
-async def test_a_job_whose_slots_wait_for_ever_hides_no_other(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        every = Schedule("every", "every 1h", seconds=HOUR)
-        jobs = [await store.jobs.add(JobSpec("x"), every, "test", "", None) for _ in range(2)]
-        for number in range(5):
-            await store.jobs.ask(jobs[0].id, MONDAY + number)
-        await store.jobs.ask(jobs[1].id, MONDAY + DAY)
-        assert {run.job for run in await store.jobs.open(limit=5)} == {jobs[0].id}
-        assert [run.job for run in await store.jobs.open(5, each=2)] == [
-            jobs[0].id, jobs[0].id, jobs[1].id
-        ]  # fmt: skip
 
 
 # nobody was there

@@ -91,18 +91,6 @@ async def test_what_cannot_be_noted_is_said_to_the_model_and_the_turn_goes_on(
         assert done.data["retry"] == "changed"
 
 
-async def test_what_is_known_already_is_not_noted_twice(tmp_path: Path) -> None:
-    fact = {"action": "add", "text": "backups run at two in the night on host nas"}
-    near = {"action": "add", "text": "Backups run at two in the night on the host nas."}
-    async with pupil(tmp_path) as h:
-        session = await h.open(remembering(tmp_path, fact, fact, near))
-        await h.say(session, "note this")
-        results = await h.calls(session)
-        assert await texts(h) == [fact["text"]]
-    assert [done.ok for done in results] == [True, True, False]
-    assert "note 1 says nearly the same" in results[-1].text
-
-
 async def test_no_secret_reaches_the_notes(tmp_path: Path) -> None:
     """Neither by the tool nor by a person."""
     note = {"action": "add", "text": f"the token of the forge is {TOKEN}"}
@@ -178,19 +166,6 @@ async def test_memory_that_cannot_be_read_keeps_no_session_from_opening(tmp_path
         file.write_text(kept)
         assert "something of use" in await h.prompt(await h.open(model))
         assert (await h.get("/v1/status"))["learning"]["trouble"] == ""
-
-
-async def test_a_note_that_somebody_planted_in_the_file_is_withheld_from_the_prompt(
-    tmp_path: Path,
-) -> None:
-    async with pupil(tmp_path) as h:
-        folder = h.runtime.home.path / "memories"
-        folder.mkdir(exist_ok=True)
-        (folder / "MEMORY.md").write_text(f"- {INJECTION}\n- the printer is on floor 2\n")
-        prompt = await h.prompt(await h.open(remembering(tmp_path)))
-    assert "the printer is on floor 2" in prompt
-    assert "withheld: it looks dangerous" in prompt
-    assert "evil.example" not in prompt
 
 
 # context files

@@ -3,19 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import NotFound
 from hermes_agent.core.records import Session
-from hermes_agent.core.settings import LearningSettings
-from hermes_agent.core.skills import Recalled
-from tests.support.families import answers, call, children, delegated, say, shell
+from tests.support.families import answers, call, say, shell
 from tests.support.pupils import Pupil, pupil, skill_text
 
 PAST = "The nginx on gateway answers 502 since the certificate of upstream billing expired"
 LIKE = "nginx on the gateway answers 502 again, is it the upstream certificate?"
-UNLIKE = "translate this poem about autumn leaves into Latin verses please"
 CERTS = skill_text(
     "renew-certificate",
     "Renews an expired certificate of nginx on a gateway. Use when a gateway answers 502 because "
@@ -63,34 +57,6 @@ async def test_a_past_session_and_a_skill_that_fit_are_offered_with_the_message(
     assert (use.skill, use.opened) == ("renew-certificate", False)
 
 
-async def test_a_message_that_nothing_fits_costs_nothing(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
-        name = model(tmp_path)
-        await h.skill("renew-certificate", CERTS)
-        await lived(h, name)
-        session = await h.open(name)
-        assert taken(await h.say(session, UNLIKE)).recalled == Recalled()
-        assert (await h.shown(session))[0] == UNLIKE
-
-
-async def test_recall_can_be_turned_off(tmp_path: Path) -> None:
-    async with pupil(tmp_path, learning=LearningSettings(recall=False)) as h:
-        name = model(tmp_path)
-        await lived(h, name)
-        assert taken(await h.say(await h.open(name), LIKE)).recalled == Recalled()
-
-
-async def test_a_session_is_not_offered_to_itself_nor_to_its_children(tmp_path: Path) -> None:
-    name = model(tmp_path, plan=[delegated(LIKE), say("done")])
-    async with pupil(tmp_path) as h:
-        parent = await h.open(name)
-        await h.say(parent, PAST)
-        assert taken(await h.say(parent, LIKE)).recalled == Recalled()
-        await h.say(parent, "make a plan")
-        (child,) = await children(h, parent)
-        assert taken(await h.journal(child)).recalled == Recalled()
-
-
 async def test_candidates_are_held_back_half_of_the_time_and_that_is_recorded(
     tmp_path: Path,
 ) -> None:
@@ -135,32 +101,6 @@ async def test_everything_is_found_by_the_tool_and_over_the_api(tmp_path: Path) 
         only = await h.get("/v1/recall", query="certificate", kind="note")
         assert [hit["ref"] for hit in only] == ["1"]
         assert await h.get("/v1/recall", query="zebra crossing") == []
-
-
-async def test_a_summary_is_what_later_sessions_find(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
-        past = await lived(h, model(tmp_path))
-        hits = await h.get("/v1/recall", query="letsencrypt quota", kind="session")
-        assert hits == []
-        words = "The letsencrypt quota was the reason."
-        await h.runtime.add(await h.now(past), ev.Summarised(words, 3, "m"))
-        await h.runtime.learning.index(past.id)
-        (hit,) = await h.get("/v1/recall", query="letsencrypt quota", kind="session")
-        assert hit["ref"] == past.id
-        found = await h.get("/v1/search", q="letsencrypt")
-        assert [one["session"] for one in found] == [past.id]
-
-
-async def test_a_deleted_session_is_found_no_more(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
-        name = model(tmp_path)
-        past = await lived(h, name)
-        await h.runtime.delete_session(await h.now(past))
-        words = "certificate billing upstream"
-        assert await h.get("/v1/recall", query=words, kind="session") == []
-        assert taken(await h.say(await h.open(name), LIKE)).recalled == Recalled()
-        with pytest.raises(NotFound):
-            await h.now(past)
 
 
 async def test_what_is_searched_for_in_vain_or_wrongly_is_said(tmp_path: Path) -> None:

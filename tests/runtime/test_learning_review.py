@@ -111,17 +111,6 @@ async def test_children_are_not_looked_back_on(tmp_path: Path) -> None:
 # what comes of it
 
 
-async def test_a_skill_that_is_kept_is_a_candidate_and_its_proof_is_wanted(tmp_path: Path) -> None:
-    async with pupil(tmp_path, **reviewing(looking(tmp_path, SKILL, notes=()))) as h:
-        await worked(h, tmp_path)
-        record = await h.runtime.store.lore.skill("restart-web")
-        proofs = await h.chores("proof")
-        folder = h.runtime.home.path / "skills" / "restart-web"
-        assert (folder / "SKILL.md").is_file()
-    assert (record.state, record.by) == ("candidate", "review")
-    assert [state for state, _ in proofs.values()] == ["done"]
-
-
 async def test_what_is_to_be_asked_about_waits_for_a_persons_word(tmp_path: Path) -> None:
     settings = reviewing(looking(tmp_path, SKILL), notes="ask", skills="ask")
     async with pupil(tmp_path, **settings) as h:
@@ -143,62 +132,6 @@ async def test_what_is_to_be_asked_about_waits_for_a_persons_word(tmp_path: Path
         assert "restart-web" not in names
         await worked(h, tmp_path)
         assert await h.get("/v1/proposals") == [], "what was rejected is not proposed again"
-
-
-async def test_an_accepted_skill_becomes_a_candidate_and_is_tried(tmp_path: Path) -> None:
-    settings = reviewing(looking(tmp_path, SKILL, notes=()), skills="ask")
-    async with pupil(tmp_path, **settings) as h:
-        await worked(h, tmp_path)
-        (one,) = await h.get("/v1/proposals")
-        await h.post(f"/v1/proposals/{one['id']}", {"decision": "accept"})
-        await h.learned()
-        assert (await h.runtime.store.lore.skill("restart-web")).state == "candidate"
-        assert len(await h.chores("proof")) == 1
-
-
-async def test_with_learning_off_nothing_is_looked_back_on(tmp_path: Path) -> None:
-    settings = reviewing(looking(tmp_path, SKILL), notes="off", skills="off")
-    async with pupil(tmp_path, **settings) as h:
-        await worked(h, tmp_path)
-        assert await h.chores("review") == {}
-        assert await notes(h) == []
-
-
-async def test_a_near_duplicate_becomes_a_pending_version_of_what_there_is(tmp_path: Path) -> None:
-    """What a review wrote and was proven is improved beside it; what a person wrote is proposed."""
-    again = {**SKILL, "name": "restart-web-server", "why": "better"}
-    again["files"] = {
-        "SKILL.md": skill_text(
-            "restart-web-server", "Restarts the web server. Use when it hangs.", "Look, then act!"
-        )
-    }
-    async with pupil(tmp_path, **reviewing(looking(tmp_path, again, notes=()))) as h:
-        book, lore = h.runtime.learning.book, h.runtime.store.lore
-        files = {path: text.encode() for path, text in SKILL["files"].items()}
-        await book.write("restart-web", files, by="review", state="proven")
-        before = await lore.skill("restart-web")
-        await worked(h, tmp_path)
-        assert await lore.skill("restart-web") == before
-        assert [one.by for one in await lore.versions("restart-web")] == ["review", "review"]
-        assert "restart-web-server" not in [record.name for record in await lore.skills()]
-        (key,) = await h.chores("proof")
-        assert key.startswith("proof restart-web ")
-
-
-async def test_a_persons_skill_is_only_changed_by_their_word(tmp_path: Path) -> None:
-    better = {**SKILL, "action": "improve"}
-    better["files"] = {
-        "SKILL.md": skill_text(
-            "restart-web", "Restarts the web server. Use when it hangs.", "Restart it twice."
-        )
-    }
-    async with pupil(tmp_path, **reviewing(looking(tmp_path, better, notes=()))) as h:
-        await h.skill("restart-web", SKILL["files"]["SKILL.md"])
-        before = await h.runtime.store.lore.skill("restart-web")
-        await worked(h, tmp_path, "work: the web server hangs, restart it")
-        assert await h.runtime.store.lore.skill("restart-web") == before
-        (one,) = await h.get("/v1/proposals")
-        assert one["title"] == "improve the skill restart-web"
 
 
 # what it may cost, and what goes wrong
@@ -261,18 +194,6 @@ async def test_a_model_that_fails_is_asked_again_later_and_given_up_after_three_
     assert state == "given-up"
     assert "used up" in why
     assert f"{key} is given up" in caplog.text
-
-
-async def test_answers_that_are_no_json_are_given_up_and_nothing_is_kept(tmp_path: Path) -> None:
-    clock = Clock()
-    async with pupil(tmp_path, clock=clock, **reviewing(looker(tmp_path, (".", "Sure!")))) as h:
-        await worked(h, tmp_path)
-        clock.now += DAY
-        await h.learned()
-        clock.now += DAY
-        await h.learned()
-        assert [state for state, _ in (await h.chores("review")).values()] == ["given-up"]
-        assert await notes(h) == []
 
 
 async def test_days_without_a_budget_are_no_failures(tmp_path: Path) -> None:

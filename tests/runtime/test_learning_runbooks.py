@@ -7,7 +7,6 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Usage
-from tests.support.families import answers, say, shell
 from tests.support.pupils import Pupil, pupil, skill_text
 
 BOOK = """\
@@ -61,32 +60,6 @@ async def test_a_runbook_runs_without_any_model(tmp_path: Path) -> None:
         assert [(use.opened, use.outcome, use.tokens) for use in uses] == [(True, "good", 0)] * 2
 
 
-async def test_without_a_model_a_runbook_that_meets_a_difference_stops_and_says_what_it_saw(
-    tmp_path: Path,
-) -> None:
-    async with pupil(tmp_path) as h:
-        await ready(h, book=BOOK.replace("run: rm stale", "run: rm stale elsewhere"))
-        _, end = await run(h)
-        (use,) = await h.runtime.store.lore.uses("clear-lock")
-    assert end.text.startswith("stopped: step 1 of 2: remove the lock")
-    assert "No such file" in end.text
-    assert "nobody was woken: no model is set up" in end.text
-    assert not (h.work / "state").exists()
-    assert use.outcome == "bad"
-
-
-async def test_with_a_model_what_differs_wakes_it(tmp_path: Path) -> None:
-    moved = [say("a step")] * 3  # each command of the runbook counts as a reply
-    model = answers(tmp_path, automatically=[*moved, shell("echo up > state"), say("mended")])
-    async with pupil(tmp_path, model=model) as h:
-        await ready(h, book=BOOK.replace("run: rm stale", "run: rm stale elsewhere"))
-        journal, end = await run(h)
-    assert (end.reason, end.text) == ("done", "mended")
-    by = [one.model for one in journal if isinstance(one, ev.Replied)]
-    assert by == ["runbook/clear-lock"] * 3 + [model] * 2
-    assert (h.work / "state").read_text() == "up\n"
-
-
 @pytest.mark.parametrize("bounded", [True, False])
 async def test_a_runbook_is_refused_what_the_gate_refuses(tmp_path: Path, bounded: bool) -> None:
     """By the rules, where nobody can be asked, or by the skill's own bounds."""
@@ -132,12 +105,3 @@ async def test_a_runbook_that_cannot_be_run_is_refused_before_anything_is_kept(
         assert answered == code
         assert told in said["error"]
         assert await h.runtime.store.sessions() == []
-
-
-async def test_values_stay_values_whatever_they_hold(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
-        await ready(h)
-        _, end = await run(h, arguments="word='x; touch evil $(touch evil) `touch evil`'")
-        assert end.text.startswith("done: clear-lock")
-        assert (h.work / "state").read_text() == "x; touch evil $(touch evil) `touch evil`\n"
-        assert not (h.work / "evil").exists()

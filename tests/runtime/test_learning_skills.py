@@ -124,31 +124,6 @@ async def test_bounds_hold_from_when_a_skill_is_opened_to_the_end_of_the_turn(
     assert made == ["a", "c"]
 
 
-async def test_two_active_skills_both_bound(tmp_path: Path) -> None:
-    model = answers(
-        tmp_path,
-        go=[
-            opening("only-docs"),
-            opening("only-read"),
-            shell("echo x > docs/x"),
-            shell("cat y"),
-            shell("ls docs"),
-            say("done"),
-        ],
-    )
-    async with pupil(tmp_path) as h:
-        (h.work / "docs").mkdir()
-        (h.work / "y").touch()
-        await h.skill("only-docs", DOCS)
-        await h.skill("only-read", READS)
-        session = await h.open(model)
-        await h.say(session, "go")
-        rules = [(one.action, one.rule) for one in await judged(h, session)]
-    assert rules[0] == ("deny", "skill/only-read")
-    assert rules[1] == ("deny", "skill/only-docs")
-    assert rules[2][0] == "allow"
-
-
 async def test_bounds_hold_for_children_and_for_what_they_do_later(tmp_path: Path) -> None:
     model = answers(
         tmp_path,

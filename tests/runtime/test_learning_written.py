@@ -123,20 +123,6 @@ async def test_uses_are_judged_by_how_the_turn_ended_and_by_what_the_user_says_n
         assert (await used(h))[-1] == (True, "bad")
 
 
-async def test_a_skill_that_does_harm_in_two_uses_is_offered_no_more(tmp_path: Path) -> None:
-    async with pupil(tmp_path) as h:
-        await h.skill("restart-web", TEXT)
-        for _ in range(2):
-            await h.say(await h.open(using(tmp_path)), "it breaks")
-        record = await h.runtime.store.lore.skill("restart-web")
-        assert record.state == "demoted"
-        assert "restart-web" not in await h.prompt(await h.open(using(tmp_path)))
-        rows = await h.get("/v1/skills")
-        assert [row["state"] for row in rows if row["name"] == "restart-web"] == ["demoted"]
-        await h.post("/v1/skills/restart-web/restore", {})
-        assert "restart-web" in await h.prompt(await h.open(using(tmp_path)))
-
-
 async def test_what_comes_after_a_turn_is_made_up_for_by_the_next_runtime(tmp_path: Path) -> None:
     """Once, a minute after a turn whose runtime was gone too early."""
     clock = Clock()

@@ -156,12 +156,6 @@ async def test_a_user_can_be_given_by_name(session: Session) -> None:
     assert await says(transport, "echo $(id -u) $(id -g); echo > ~/x; echo > x") == f"{uid} {gid}"
 
 
-async def test_a_user_whom_the_image_does_not_know_is_named(session: Session) -> None:
-    with pytest.raises(HermesError, match="nobody-knows") as raised:
-        await session.open(ContainerPlace(IMAGE, session.engine, user="nobody-knows")).ready()
-    assert raised.value.hint
-
-
 async def test_files_survive_rest_and_processes_do_not(session: Session) -> None:
     transport = session.open()
     await transport.ready()
@@ -171,14 +165,6 @@ async def test_files_survive_rest_and_processes_do_not(session: Session) -> None
         await transport.call(["true"])
     await transport.ready()
     assert await says(transport, "cat note ~/note; pidof sleep | wc -w") == "a\nb\n1"
-
-
-async def test_a_second_transport_finds_the_same_container(session: Session) -> None:
-    first, second = session.open(), session.open()
-    await first.ready()
-    await second.ready()
-    assert await says(first, "cat /etc/hostname") == await says(second, "cat /etc/hostname")
-    assert session.containers() == [session.spec().name]
 
 
 async def test_being_made_ready_by_many_at_once_makes_one_container(session: Session) -> None:

@@ -192,14 +192,6 @@ async def test_the_service_is_not_called_silent_for_the_time_in_which_we_stood_s
     assert await said(transport, "echo hi") == "hi\n"
 
 
-async def test_a_wrong_token_is_told(service: FakeModal, tmp_path: Path) -> None:
-    environ = {"MODAL_TOKEN_ID": "ak-other", "MODAL_TOKEN_SECRET": "as-other"}
-    transport = ModalTransport(ModalPlace(), SESSION, tmp_path, environ)
-    with pytest.raises(HermesError, match="refused the token"):
-        await transport.ready()
-    await transport.close()
-
-
 async def test_an_image_of_ones_own_is_what_it_is_made_of(service: FakeModal, make: Make) -> None:
     first = make()
     await first.ready()

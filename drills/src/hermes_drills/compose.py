@@ -9,7 +9,8 @@ from hermes_drills.errors import UsageError
 from hermes_drills.faults import FAULTS
 from hermes_drills.needs import lacking
 from hermes_drills.pick import Pick
-from hermes_drills.types import Fault, Init, Split, Style, Target, World
+from hermes_drills.types import Boot, Fault, Init, Split, Style, Target, World
+from hermes_drills.worlds.booted import booted
 from hermes_drills.worlds.stacks import HELD, PARTICULAR, STACKS
 from hermes_drills.worlds.styles import first_style, held_style
 
@@ -29,7 +30,7 @@ class Case(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.fault.name} on {self.world.stack}/{self.world.style.init} seed {self.seed}"
+        return f"{self.fault.name} on {self.world.stack}/{self.world.boot} seed {self.seed}"
 
 
 def faults(split: Split) -> list[Fault]:
@@ -42,7 +43,7 @@ def faults(split: Split) -> list[Fault]:
 
 def compose(
     fault: Fault, seed: int, split: Split = "first", style: Style | None = None, *,
-    stack: str = "", init: Init | None = None,
+    stack: str = "", init: Boot | None = None,
 ) -> Case:  # fmt: skip
     """The case of a seed; the same one each time. `style`, `stack` and `init` overrule its picks."""
     if stack and fault.stacks and stack not in fault.stacks:
@@ -51,8 +52,9 @@ def compose(
         pick = Pick(f"{fault.name}/{split}/{seed}/{attempt}", held=split == "held")
         name, chosen = _where(fault, split, pick)
         laid_out = style or chosen
-        laid_out = replace(laid_out, init=init) if init else laid_out
-        world = STACKS[stack or name](pick, laid_out)
+        by: Init = "systemd" if init == "booted" else init or laid_out.init
+        world = STACKS[stack or name](pick, replace(laid_out, init=by))
+        world = booted(world) if init == "booted" else world
         fitting = [one for one in world.targets(fault.wants) if fault.fits(world, one)]
         if fitting:
             return Case(fault, world, pick.choice(fitting), pick, split, seed)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 MONTH = 30 * 86400.0
 
 Init = Literal["supervisord", "systemd", "sysv"]
+Boot = Literal["supervisord", "systemd", "sysv", "booted"]
+"""Also a machine that a real systemd boots."""
 Format = Literal["ini", "env", "yaml", "json", "toml"]
 Kind = Literal[
     "service", "config", "log", "port", "certificate", "lock", "job", "data", "release", "upstream",
@@ -152,6 +154,10 @@ class World(Struct, frozen=True):
     """How much all of its files may take."""
     booted: bool = False
     """Whether a real systemd boots it, which takes root; see worlds/booted.py."""
+
+    @property
+    def boot(self) -> Boot:
+        return "booted" if self.booted else self.style.init
 
     def service(self, name: str) -> Service:
         return next(one for one in self.services if one.name == name)

@@ -23,13 +23,13 @@ from hermes_drills.run.results import Result
 from hermes_drills.run.runner import Mode, close_incidents, run_drill
 from hermes_drills.run.sweep import Sweep, describe, listing
 from hermes_drills.run.view import View, table
-from hermes_drills.types import Fault, Init, Split
+from hermes_drills.types import Boot, Fault, Split
 from hermes_drills.worlds.stacks import HELD, STACKS
 
 SEEDS = 1_000_000
 TRIES = 12
 """Random seeds of which the first is taken whose machine can be made here."""
-INITS: tuple[Init, ...] = get_args(Init)
+INITS: tuple[Boot, ...] = get_args(Boot)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +89,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
         default="",
         choices=INITS,
         metavar="NAME",
-        help="default: by the seed",
+        help="default: by the seed; booted: by the real systemd, which takes root",
     )
     split = parser.add_mutually_exclusive_group()
     for name, text in (

@@ -230,7 +230,7 @@ class Runner:
             f"{diagnosis.component}, {diagnosis.category}, {diagnosis.locus}" if diagnosis else ""
         )
         return Result(
-            case.fault.category, case.fault.mechanism, case.world.stack, case.world.style.init,
+            case.fault.category, case.fault.mechanism, case.world.stack, case.world.boot,
             case.seed, case.split, verdict.resolved, grade.cause or quiet, grade.evidence or quiet,
             verdict.wrong, verdict.harm, incident["id"], incident["state"], said, work.steps,
             work.calls, round(ended - incident["opened"], 2),
@@ -271,7 +271,7 @@ class Runner:
     def say_well(self) -> None:
         world = self.case.world
         names = ", ".join(one.name for one in world.services)
-        self.say("healthy", f"{world.hostname}: {names}, under {world.style.init}", "good")
+        self.say("healthy", f"{world.hostname}: {names}, under {world.boot}", "good")
 
     def say_broken(self, episode: Episode) -> None:
         if episode.broken:

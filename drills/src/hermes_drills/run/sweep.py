@@ -95,7 +95,7 @@ class Sweep:
 
 def _key(case: Case) -> _Key:
     world = case.world
-    return (case.fault.category, case.fault.mechanism, world.stack, world.style.init, case.seed,
+    return (case.fault.category, case.fault.mechanism, world.stack, world.boot, case.seed,
             case.split)  # fmt: skip
 
 

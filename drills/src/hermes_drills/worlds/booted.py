@@ -1,9 +1,11 @@
 """A world whose init is the real systemd of this machine. It takes root, and boots in a second."""
 
+import os
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from hermes_drills.errors import UsageError
 from hermes_drills.types import File, World
 
 UNITS = Path("/usr/lib/systemd/system")
@@ -15,6 +17,8 @@ HERE = "/etc/systemd/system"
 def booted(world: World) -> World:
     """The same world, without the stand-in. Of the units of this machine it has the journal's."""
     assert world.style.init == "systemd"
+    if os.geteuid() != 0:
+        raise UsageError("a machine that systemd boots takes root", "leave out --init booted")
     names = [one.name for one in world.services]
     wants = " ".join(["systemd-journald.service", *(f"{name}.service" for name in names)])
     files = {f"{HERE}/{name}.target": File("[Unit]\nDefaultDependencies=no\n") for name in TARGETS}
