@@ -194,12 +194,6 @@ def test_a_backup_that_is_not_there_is_one_line(house: House) -> None:
     assert house.run("backup").returncode == 1
 
 
-def test_a_backup_that_is_not_there_is_told_before_anything_is_asked(other: House) -> None:
-    done = other.run("restore", "/nowhere/kept.tar.gz")
-    assert done.returncode == 1
-    assert "no backup at /nowhere/kept.tar.gz" in done.stderr
-
-
 def test_a_folder_for_a_backup_is_not_made_silently(other: House, tmp_path: Path) -> None:
     done = other.run("backup", str(tmp_path / "nope" / "x.tar.gz"))
     assert done.returncode == 1

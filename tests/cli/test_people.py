@@ -33,6 +33,13 @@ def test_an_effect_that_is_allowed_runs(house: House) -> None:
     assert house.json("approvals") == []
 
 
+def test_an_effect_that_is_refused_does_not_run(house: House) -> None:
+    session = house.send("write a file", policy="careful", interactive=True)
+    house.good("approvals", "answer", question(house)["id"], "no")
+    the_end(house, session)
+    assert not (house.work / "made.txt").exists()
+
+
 def test_an_answer_that_is_none_is_named(house: House) -> None:
     house.send("write a file", policy="careful", interactive=True)
     done = house.run("approvals", "answer", question(house)["id"], "perhaps")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.proposals import proposal_text, proposals_text
+from hermes_agent.cli.proposals import proposal_text
 from hermes_agent.store.store import Store
 from tests.support.cli import House
 
@@ -156,8 +156,3 @@ def test_hidden_characters_of_an_improvement_are_seen() -> None:
     }
     text = proposal_text({**ROW, "body": body}, skill)
     assert r"    +\x1b[2J\u202erm -rf\u2028-x" in text.splitlines()
-
-
-def test_without_proposals_it_says_so() -> None:
-    assert proposals_text([], 0.0, "open") == "no open proposals"
-    assert "accept" not in proposals_text([{**ROW, "state": "rejected"}], 0.0, "rejected")

@@ -11,6 +11,7 @@ import pytest
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Chat, Person
 from hermes_agent.core.private import Ids
+from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
 from hermes_agent.gateway.people import People
 from tests.support.house import house
@@ -71,6 +72,14 @@ async def test_an_alert_is_handed_on_as_it_is(tmp_path: Path) -> None:
         (arrived,) = await here.heard()
         assert (arrived.kind, arrived.person.id) == ("alert", "pagerduty")
         assert arrived.text.encode() == body
+
+
+async def test_who_must_not_post_waits_until_it_may(tmp_path: Path) -> None:
+    async with world("webhook", tmp_path) as here:
+        here.platform.trouble.expired = True
+        with pytest.raises(SendError) as refused:
+            await here.send("hello")
+        assert refused.value.channel
 
 
 async def test_a_short_token_is_no_token(tmp_path: Path) -> None:

@@ -131,27 +131,6 @@ async def test_a_used_up_budget_is_for_the_caller_to_see(tmp_path: Path) -> None
 # what it may answer
 
 
-async def test_nothing_is_an_answer(tmp_path: Path) -> None:
-    async with learned(tmp_path) as bench:
-        assert await proposed(bench, NOTHING) == []
-
-
-async def test_json_is_found_within_other_text(tmp_path: Path) -> None:
-    async with learned(tmp_path) as bench:
-        text = f"Here {{is}} what I found:\n```json\n{answer(notes=[note()])}\n```\nThat is all."
-        (one,) = await proposed(bench, text)
-        assert one.body["text"] == "The billing unit is billing-worker@1"
-        assert one.evidence == "session s1 events 4, 7"
-        assert one.model == "scripted/review"
-
-
-async def test_an_answer_of_another_shape_is_corrected_once(tmp_path: Path) -> None:
-    async with learned(tmp_path) as bench:
-        mine, ask = reviewer(bench, as_json(notes="none"), answer(notes=[note()]))
-        assert len(await mine.review([TURN])) == 1
-        assert "could not be used" in ask.asked[1][2]
-
-
 async def test_what_no_line_shows_is_dropped(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         made = answer(
@@ -363,6 +342,7 @@ async def test_with_ask_a_person_decides(tmp_path: Path) -> None:
             await mine.accept(proposal, "kim")
         assert [one.text for one in await bench.lore.notes()] == [note()["text"]]
         assert (await bench.lore.skill("restart-worker")).state == "candidate"
+        assert len(await bench.lore.chores(bench.now)) == 1, "its proof"
         assert await bench.lore.proposals() == []
 
 

@@ -224,11 +224,6 @@ async def test_a_second_refresh_tells_what_came_and_went(home: Path) -> None:
     assert told.changed_prices == ("openai/plain-5",)
 
 
-async def test_what_a_catalogue_does_not_name_keeps_the_facts_that_shipped(home: Path) -> None:
-    await refreshed(home, models_dev())
-    assert Catalogue(home).facts("openai/gpt-5.5") == Catalogue().facts("openai/gpt-5.5")
-
-
 async def test_nobody_else_can_read_the_file_and_no_draft_stays(home: Path) -> None:
     await refreshed(home, models_dev())
     assert stat.S_IMODE(home_file(home).stat().st_mode) == 0o600

@@ -62,23 +62,6 @@ async def test_a_turn_at_work_goes_on_with_the_model_that_was_chosen(tmp_path: P
     assert end.text == "two goes on"
 
 
-async def test_a_session_that_waits_for_consent_can_be_given_another_model(tmp_path: Path) -> None:
-    call = {"tool": "terminal", "with": {"command": "touch made"}}
-    one = script(tmp_path, "one", {"calls": [call]}, {"say": "one"})
-    two = script(tmp_path, "two", {"say": "never"}, {"say": "two"})
-    async with house(tmp_path) as h:
-        session = await h.open(one, policy="careful")
-        await h.send(session, "make it", interactive=True)
-        await until(h.runtime.store.questions)
-        (question,) = await h.runtime.store.questions()
-        await h.runtime.choosing.choose(session, two, "", "cli", anyway=False)
-        assert (await h.now(session)).state == "waiting"
-        await h.runtime.answer(question.id, "yes", "cli")
-        events = await h.idle(session)
-    assert models_of(events) == ["one", "two"]
-    assert (tmp_path / "work" / "made").exists()
-
-
 def test_the_choice_outlives_a_runtime_that_is_killed(one: Case, tmp_path: Path) -> None:
     one.script.write_text(json.dumps({"turns": [{"replies": [{"calls": [WAIT]}, {"say": "one"}]}]}))
     two = script(tmp_path, "two", {"say": "never"}, {"say": "two"})

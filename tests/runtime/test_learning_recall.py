@@ -22,7 +22,6 @@ def model(folder: Path, **more: Any) -> str:
         folder,
         since=[shell("echo renewed"), say("I renewed the certificate of billing with certbot.")],
         again=[say("looked")],
-        poem=[say("folia cadunt")],
         **more,
     )
 

@@ -1,4 +1,4 @@
-"""Runbooks over the API: worked through without a model, which is woken when something differs."""
+"""Runbooks over the API: worked through without a model, and refused what may not be run."""
 
 from pathlib import Path
 from typing import Any

@@ -18,7 +18,6 @@ ECHOES = skill_text(
     hermes_parameters="host: whom to greet\ntimes?=2: how often",
 )
 READS = skill_text("only-read", "Reads.", allowed_tools="terminal(cat:*) terminal(ls:*)")
-DOCS = skill_text("only-docs", "Writes.", hermes_paths="docs/**")
 
 
 def opening(name: str, arguments: str = "") -> dict[str, Any]:

@@ -111,24 +111,6 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
     assert end.cost == pytest.approx(own), "the title belongs to the session, not to this turn"
 
 
-async def test_near_the_limit_a_title_may_be_no_longer_than_what_is_left(tmp_path: Path) -> None:
-    main = script(tmp_path, "main", {"say": "It rains"}, price={"input": 0.0, "output": 0.0})
-    async with OpenAIServer([Reply("Weather in Rome")]) as server:
-        models = ModelSettings(
-            uses=UseSettings(titles=("near/m",)),
-            services={"near": ServiceSettings(url=server.url, needs_key=False)},
-            prices={"near/m": Price(0.0, 100.0)},
-        )
-        budgets = BudgetSettings(day_dollars=0.07)
-        async with house(tmp_path, models=models, budgets=budgets) as h:
-            session = await h.open(main)
-            await h.say(session, "how is the weather?")
-            await after(h)
-            assert (await h.now(session)).title == "Weather in Rome"
-        (request,) = server.requests
-    assert request.json["max_tokens"] == pytest.approx(700, abs=1)
-
-
 async def test_a_session_deleted_meanwhile_makes_its_title_no_cheaper(tmp_path: Path) -> None:
     main = script(tmp_path, "main", {"say": "It rains"}, price=PRICE)
     asked, go = threading.Event(), threading.Event()

@@ -282,16 +282,6 @@ async def test_a_drill_raises_a_signal_with_its_terminal(tmp_path: Path) -> None
         assert {one.channel for one in notices} == {"terminal", "log"}
 
 
-async def test_checks_are_listed_and_run(tmp_path: Path) -> None:
-    write(tmp_path, "{name: web, run: 'true', every: 1000}")
-    async with house(tmp_path) as here, api(here) as client:
-        found = (await client.get("/v1/checks")).json()
-        assert [one["name"] for one in found["checks"]] == ["web"]
-        ran = (await client.post("/v1/checks/web/run")).json()
-        assert ran["ok"] is True
-        assert (await client.post("/v1/checks/none/run")).status_code == 404
-
-
 async def test_a_setting_that_is_changed_counts_without_a_restart(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path / "home", {})
     await runtime.start()

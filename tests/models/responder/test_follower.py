@@ -182,6 +182,7 @@ async def test_what_helped_is_written_down_as_a_skill_for_this_place() -> None:
     assert skill.facts.incident == "service-crash"
     book = load(written["files"]["runbook.yaml"], {})
     assert [step.run for step in book.steps] == ["start store"]
+    assert book.when[0].run == "test -e /etc/store.conf"  # not where another store is
 
 
 async def test_it_says_what_it_is_where_there_is_no_incident() -> None:

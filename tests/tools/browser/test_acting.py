@@ -368,18 +368,6 @@ async def test_after_an_act_on_a_large_page_only_the_change_is_shown(
     assert "[nothing on the page changed]" in again.text
 
 
-async def test_what_a_click_loads_is_waited_for(served: Site, here: Session) -> None:
-    async def data(asked: Asked) -> Page:
-        return Page(b"loaded words", ("Content-Type: text/plain",))
-
-    served.add("/data", data)
-    script = "fetch(`/data`).then(r => r.text()).then(t => o.textContent = t)"
-    page = await here.open(
-        served.add("/ajax", f"<button onclick='{script}'>Load</button><p id=o></p>")
-    )
-    assert "loaded words" in (await here.act("click", ref(page, 'button "Load"'))).text
-
-
 async def test_a_page_is_not_at_rest_because_all_of_us_stood_still(
     served: Site, here: Session
 ) -> None:

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.browser.tools import browser, browser_act
 from tests.support.pages import Page, Session, Site, html, ref
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -204,8 +203,3 @@ async def test_only_the_web_is_opened(here: Session) -> None:
                 "data:text/html,hi", "javascript:alert(1)", "ftp://a.test/"):  # fmt: skip
         with pytest.raises(ToolError, match="only http and https"):
             await here.open(url)
-
-
-async def test_both_tools_cost_few_tokens() -> None:
-    for tool in (browser, browser_act):
-        assert len(tool.spec.description) < 260

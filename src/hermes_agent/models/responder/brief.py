@@ -112,7 +112,7 @@ def runbook_in(text: str) -> Runbook | None:
     """The runbook of a skill that was opened, filled in."""
     for value in _blocks(text):
         try:
-            return msgspec.convert(value, Runbook).with_define()
+            return msgspec.convert(value, Runbook)
         except msgspec.ValidationError:
             continue
     return None

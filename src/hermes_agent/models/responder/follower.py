@@ -182,6 +182,7 @@ def attempt(brief: Brief, chosen: BriefCandidate, record: Record) -> Generator[M
     if book is None:
         record.refusals.append(f"{chosen.skill} could not be opened")
         return ""
+    book = book.with_define()
     shown = [seen(one).output for one in results[:-1]]
     if any(_differ(book.when, results)):
         record.refusals.append(f"the signs of {chosen.skill} are gone")

@@ -2,13 +2,15 @@
 goes straight to it."""
 
 import re
+import shlex
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from hermes_agent.core.messages import AssistantMessage, Message, ToolMessage
-from hermes_agent.core.skills import Runbook
-from hermes_agent.models.responder.brief import Aftermath, runbook_in
+from hermes_agent.core.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from hermes_agent.core.skills import Check, Runbook
+from hermes_agent.models.responder.brief import Aftermath, Brief, runbook_in, task_of
 from hermes_agent.models.responder.moves import Call, Move, Work
 
 _SKILL = """\
@@ -52,6 +54,8 @@ def learn(task: Aftermath, before: Sequence[Message]) -> Work:
     helped = _helped(before)
     if helped is None or not task.skill_wanted or task.known:
         return f"There is no more to learn from this: {task.category} is known."
+    own = [Check(f"test -e {shlex.quote(path)}") for path in _places(task, before)[:1]]
+    helped = replace(helped, when=(*own, *helped.when))  # elsewhere it is not meant
     files = skill_files(task, helped, _evidence(before))
     why = f"an incident of {task.service or task.component}: {task.category}"
     call = Call("write_skill", {"name": task.skill_wanted, "files": files, "why": why})
@@ -93,6 +97,16 @@ def _helped(messages: Sequence[Message]) -> Runbook | None:
             elif call.name == "incident" and call.input().get("action") == "resolve":
                 return found
     return None
+
+
+def _places(task: Aftermath, messages: Sequence[Message]) -> list[str]:
+    """The unit and the configuration of the component."""
+    for message in messages:
+        brief = task_of(message.text) if isinstance(message, UserMessage) else None
+        for one in brief.facts if isinstance(brief, Brief) else ():
+            if one.service == task.component:
+                return [path for path in (one.unit, *one.configs) if path.startswith("/")]
+    return []
 
 
 def _evidence(messages: Sequence[Message]) -> list[str]:
