@@ -34,12 +34,12 @@ KEYS = {
 }  # fmt: skip
 LOOKS = 3
 """Calls after which the runtime is killed."""
-OWN = ("machine", "broken", "kill -9", "goes on", "discarded")
+OWN = ("machine", "broken", "kill -9", "goes on")
 SHOWN = {
-    "alert": 1, "looks": 1, "suspects": 2, "acts": 3, "verified": 1, "resolved": 1,
+    "alert": 1, "looks": 1, "suspects": 1, "acts": 2, "verified": 1, "resolved": 1,
     "handed over": 1, "learned": 1, "report": 1,
 }  # fmt: skip
-"""How many lines of each kind the first round shows; what is left out is in the report."""
+"""How many of each kind the first round shows, each with a detail; the rest is in the report."""
 AGAIN = {"alert": 1, "looks": 1, "suspects": 1, "acts": 1, "resolved": 1, "handed over": 1}
 
 
@@ -62,7 +62,7 @@ class Round(Runner):
             self.close()
 
     def say(self, word: str, text: str, tone: str, *details: str) -> None:
-        if word in OWN:
+        if word == "discarded" or (self._kills and word in OWN):
             super().say(word, text, tone, *details)
 
     def say_well(self) -> None:
@@ -80,7 +80,8 @@ class Round(Runner):
         if self._left.get(line.word) and key not in self._said and self.view is not None:
             self._said.add(key)
             self._left[line.word] -= 1
-            details = line.details[-1:] if line.word == "alert" else line.details[:2]
+            details = line.details[-1:] if line.word == "alert" else line.details[:1]
+            details = details if self._kills else ()
             self.view.say(line._replace(details=tuple(cut(one, 150) for one in details)))
 
     def follow(self, feed: IncidentFeed) -> None:
@@ -108,7 +109,7 @@ class Round(Runner):
         said = said if result.resolved else f"{result.outcome}: {wrong}"
         cause = f"the cause: {result.said}" + ("" if result.cause else ", not what was broken")
         tone = "good" if result.resolved else "bad"
-        super().say("proof", f"seen from outside: {said}", tone, cause)
+        super().say("proof", f"seen from outside: {said}", tone, *[cause] * self._kills)
 
 
 def _case() -> Case:

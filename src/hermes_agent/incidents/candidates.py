@@ -148,6 +148,11 @@ async def try_skills(
             if book is not None and book.when and book not in books.values():
                 books[service] = book
         alone = len(books) == 1 and len(chain) > 1
+        if alone:  # a learned skill is called after the service that it is for
+            named = next(
+                (one for one in chain if skill.name.endswith(f"-{one}")), next(iter(books))
+            )
+            books = {named: next(iter(books.values()))}
         for service, book in books.items():
             depth = MACHINE if alone else chain[service]
             when = tuple(check.run for check in book.when)
