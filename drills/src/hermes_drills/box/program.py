@@ -102,7 +102,7 @@ def _hold(child: int, leash: int) -> None:
 
 def _apart(ordinary: int) -> int:
     """Namespaces for mounts and processes. Returns the user that the box will be."""
-    if os.geteuid() == 0 and _libc.unshare(NEWNS | NEWPID) == 0:
+    if os.geteuid() == 0 and _known(ordinary) and _libc.unshare(NEWNS | NEWPID) == 0:
         _mount("none", "/", "", RECURSIVE | PRIVATE)
         return ordinary
     user, group = os.geteuid(), os.getegid()
@@ -110,6 +110,13 @@ def _apart(ordinary: int) -> int:
     _map(user, group)
     _mount("none", "/", "", RECURSIVE | PRIVATE)
     return 0
+
+
+def _known(user: int) -> bool:
+    """Whether there is such a user here: a namespace may have few."""
+    with open("/proc/self/uid_map") as file:
+        rows = [[int(word) for word in line.split()] for line in file]
+    return any(first <= user < first + count for first, _, count in rows)
 
 
 def _map(user: int, group: int) -> None:
