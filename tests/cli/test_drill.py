@@ -145,7 +145,7 @@ head -c 40m /dev/zero > "$HERMES_HOME/fill" 2>/dev/null || true
 "$@" drill run service_crash && exit 9
 rm "$HERMES_HOME/fill"
 "$@" down >/dev/null
-mount -o remount,ro "$HERMES_HOME"
+mount -o remount,bind,ro "$HERMES_HOME"
 "$@" drill run service_crash && exit 9
 "$@" down >/dev/null || true
 """
