@@ -9,7 +9,7 @@ from hermes_agent.incidents.channels import span
 if TYPE_CHECKING:
     from hermes_agent.incidents.report import Action, Report
 
-ACTION_CHARS = 400
+ACTION_CHARS = 240
 """Of a command that is shown; the whole is in the report as JSON, and in the transcript."""
 TIMELINE = 200
 """Entries that are shown."""
@@ -77,7 +77,7 @@ def _evidence(made: "Report") -> str:
     lines = ["## Evidence", ""]
     for one in made.evidence:
         lines.append(f"- {_code(one.quote)}")
-        came = f" of {_code(one.command)}" if one.command else ""
+        came = f" of {_code(_short(one.command))}" if one.command else ""
         lines.append(f"  session {one.session}, event {one.event}{came}")
     return "\n".join(lines)
 
@@ -88,13 +88,19 @@ def _actions(made: "Report") -> str:
     return "\n".join(["## Actions", "", *(_action(one) for one in made.actions)])
 
 
+def _short(command: str) -> str:
+    """Its beginning and its end: a runbook's command ends with what it calls."""
+    if len(command) <= ACTION_CHARS:
+        return command
+    return f"{command[: ACTION_CHARS // 3]} … {command[-(ACTION_CHARS * 2 // 3 - 3) :]}"
+
+
 def _action(one: "Action") -> str:
-    what = one.what if len(one.what) <= ACTION_CHARS else f"{one.what[: ACTION_CHARS - 1]}…"
     marks = "" if one.ok else "failed: "
     outcome = f" ({marks}{_plain(one.outcome)})" if one.outcome or marks else ""
     undo = f"; undo: {_plain(one.undo)}" if one.undo else ""
     return (
-        f"- {stamp(one.time)} {_code(what)}{outcome}{undo} "
+        f"- {stamp(one.time)} {_code(_short(one.what))}{outcome}{undo} "
         f"[session {one.session}, event {one.event}]"
     )
 
