@@ -66,8 +66,8 @@ class Candidate(Struct, frozen=True):
 
     @property
     def near(self) -> bool:
-        """Part of its signs are there."""
-        return not self.fits and self.held > 0
+        """Part of its signs are there; the first sign of a learned one is only its place."""
+        return not self.fits and self.held > (self.skill.state != "given")
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -140,6 +140,13 @@ async def test_what_did_not_help_is_taken_back_and_the_next_skill_is_tried() -> 
     assert course.acts()[-1] == "escalate"
 
 
+async def test_what_made_the_checks_hold_is_not_taken_back_though_a_sign_is_left() -> None:
+    course = await played(brief(FITS), is_store_up="!no\n[exit code 1]")
+    assert course.acts()[-1] == "escalate"
+    assert "undo" not in course.acts()
+    assert "the checks hold, but service-crash still sees" in course.act("escalate")["summary"]
+
+
 async def test_a_remedy_that_is_refused_as_not_lasting_is_handed_over_with_the_reason() -> None:
     course = await played(
         brief(FITS), resolve="!it is not resolved:\nthe checks hold, but: it grows"

@@ -27,8 +27,8 @@ SERVICES = 4
 LINES = 40
 CALM_SECONDS = 4
 """Between two looks at what seems to be well."""
-SETTLE_SECONDS = 3
-"""What was started anew may take so long to answer."""
+LATER = (("And in a moment?", ["sleep 3"]),) * 2
+"""What was started anew may take a while to answer."""
 QUOTES, LEAST, MOST = 3, 12, 300
 """Quotes given as evidence, and their characters."""
 COPIES, NEAR = 12, 4
@@ -59,6 +59,8 @@ class Record(Struct):
     refusals: list[str] = field(default_factory=list)
     """Why an attempt was not the end of it."""
     changed: bool = False
+    well: bool = False
+    """The checks hold, whatever else is still seen."""
 
     def note(self, commands: Sequence[str], results: Sequence[ToolMessage]) -> None:
         self.commands += commands
@@ -113,6 +115,8 @@ def follow(brief: Brief) -> Work:
         record.tried.append(chosen)
         if end := (yield from attempt(brief, chosen, record)):
             return end
+        if record.well:
+            break
         answer = yield Move("Which signs are there now?", (incident("signs"),))
         signs = signs_in(answer.results[0].text)
         chosen = next_candidate(signs, record)
@@ -248,14 +252,16 @@ def _settle(
 ) -> Generator[Move, Answer, str]:
     """Verify and resolve; where it did not help, take it back."""
     commands = [check.run for check in book.verify]
-    results = yield from run("Did it help?", commands, record, (incident("verify"),))
-    if not holds(results[-1]) or any(_differ(book.verify, results)):
-        waiting = [f"sleep {SETTLE_SECONDS}", *commands]
-        results = (yield from run("And in a moment?", waiting, record, (incident("verify"),)))[1:]
-    done = not any(_differ(book.verify, results))
-    if done and holds(results[-1]):
-        return (yield from _resolve(chosen, record, shown))
-    if done and book.verify:
+    for text, waiting in (("Did it help?", []), *LATER):
+        results = yield from run(text, [*waiting, *commands], record, (incident("verify"),))
+        left = _differ(book.verify, results[len(waiting) :])
+        if holds(results[-1]) and not left:
+            return (yield from _resolve(chosen, record, shown))
+    if holds(results[-1]):
+        record.well = True  # nobody takes back what made it well
+        record.refusals.append(f"the checks hold, but {chosen.skill} still sees: {left[0]}")
+        return ""
+    if book.verify and not left:
         record.helped.append(chosen)
         record.refusals.append(f"{chosen.skill} did its work, and the checks still fail")
         return ""
