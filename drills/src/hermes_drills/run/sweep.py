@@ -28,7 +28,7 @@ class Sweep:
         self.results: list[Result] = [known[_key(one)] for one in cases if _key(one) in known]
         self.failed: list[str] = []
         self._todo = [one for one in cases if _key(one) not in known]
-        self._total = len(self._todo)
+        self._total, self._before = len(self._todo), len(self.results)
         self._stop = threading.Event()
         self._began = time.monotonic()
 
@@ -76,8 +76,7 @@ class Sweep:
             )
             self.failed.append(f"{case.name}: {why}")
             said = f"{case.name}: FAILED, {why}"
-        count = len(self.failed) + len(self.results)
-        done_now = min(count, self._total) or 1
+        done_now = len(self.failed) + len(self.results) - self._before
         pace = (time.monotonic() - self._began) / done_now
         rest = self._total - done_now
         _say(
