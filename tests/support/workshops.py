@@ -9,7 +9,7 @@ from hermes_agent.core.tools import ToolResult
 from hermes_agent.terminals.workers import Workshop
 from tests.support.sandboxes import Box, Kind
 
-SMALL = WorkLimits(seconds=60, memory_mb=128, processes=16, output_bytes=20_000, calls=5)
+SMALL = WorkLimits(seconds=60, memory_mb=128, processes=64, output_bytes=20_000, calls=5)
 
 
 class Shop:
