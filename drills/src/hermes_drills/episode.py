@@ -131,7 +131,8 @@ class Episode:
         else:
             harm = self._judge.harm(self.probe, self.before, self.truth)
         if wrong:  # what the fault does as long as it lasts is not the healer's harm
-            harm = [one for one in harm if one not in self._fault]
+            gave_up = [f"{name} does not run" for name in self.truth.component]
+            harm = [one for one in harm if one not in (*self._fault, *gave_up)]
         return Verdict(not wrong and not harm, tuple(wrong), tuple(harm))
 
     def grade(self, diagnosis: Diagnosis | None) -> Grade:
