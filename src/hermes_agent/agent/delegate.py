@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.lent import DELEGATE, Carved, ChildEnd, Children, ChildTask
-from hermes_agent.core.messages import Usage
+from hermes_agent.core.messages import Usage, read_json
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
 
 NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill", "incident"})
@@ -184,7 +184,7 @@ class _Check:
         """In a thread of its own, so that nobody else waits for it."""
         sys.setprofile(_Effort())
         try:
-            value = msgspec.json.decode(_bare(text))
+            value = read_json(_bare(text))
             self._validate(value)
         except self._trouble as error:
             raise ValueError(error.message[:TROUBLE_CHARS]) from None

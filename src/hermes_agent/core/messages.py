@@ -9,6 +9,26 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
 
+DEEPEST = 100
+"""How deep what a model writes may be nested. Whether more can be read depends on the Python."""
+
+
+def read_json(text: str) -> Any:
+    """What a model wrote as JSON; a `RecursionError` where it is nested too deep."""
+    value = msgspec.json.decode(text)
+    level = [value]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += one.values()
+            elif isinstance(one, list):
+                inner += one
+        if not inner:
+            return value
+        level = inner
+    raise RecursionError(f"it is nested deeper than {DEEPEST}")
+
 
 class ToolCall(Struct, frozen=True):
     """One call the model asked for. `arguments` is the JSON text exactly as the model wrote it,
@@ -25,7 +45,7 @@ class ToolCall(Struct, frozen=True):
     def input(self) -> dict[str, Any]:
         """The arguments as an object; a `ToolError` the model can act on when they are none."""
         try:
-            return msgspec.json.decode(self.arguments or "{}", type=dict[str, Any])
+            return msgspec.convert(read_json(self.arguments or "{}"), dict[str, Any])
         except (msgspec.MsgspecError, RecursionError) as error:
             raise ToolError(
                 f"the arguments of {self.name} are not a JSON object: {error}"

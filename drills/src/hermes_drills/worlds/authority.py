@@ -22,6 +22,11 @@ serial = serial
 default_md = sha256
 policy = any
 copy_extensions = copy
+x509_extensions = leaf
+[leaf]
+basicConstraints = CA:FALSE
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid
 [any]
 commonName = supplied
 """
@@ -30,13 +35,14 @@ commonName = supplied
 def authority() -> tuple[str, str]:
     """Its certificate and its key."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hermes-drills"
-    kept = cache / "authority.pem"
+    kept = cache / "authority-2.pem"
     if not kept.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             _openssl(
                 ["req", "-x509", *KEY, "-keyout", "key", "-out", "pem", "-days", "7300",
-                 "-subj", "/CN=Internal Authority"],
+                 "-subj", "/CN=Internal Authority",
+                 "-addext", "keyUsage=critical,keyCertSign,cRLSign"],
                 folder,
             )  # fmt: skip
             both = Path(folder) / "both"
