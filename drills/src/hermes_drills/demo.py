@@ -82,6 +82,7 @@ class Round(Runner):
             self._left[line.word] -= 1
             details = line.details[-1:] if line.word == "alert" else line.details[:1]
             details = details if self._kills else ()
+            line = line._replace(text=line.text.replace(f"{Path.cwd()}/", ""))
             self.view.say(line._replace(details=tuple(cut(one, 150) for one in details)))
 
     def follow(self, feed: IncidentFeed) -> None:
