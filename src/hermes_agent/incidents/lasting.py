@@ -222,7 +222,7 @@ def _filling(given: Watch, samples: Sequence[Sample], seconds: float) -> Iterato
             least = LEAST["space"] if what == "space" else ASKED
             theirs = _is_theirs(given, mount, last)  # what others write elsewhere is not this
             soon = rises(values, least) and left < rate * SOON_SECONDS
-            if soon and theirs:
+            if soon and (theirs or given.category in ROOM):
                 yield f"{mount} fills: {_row(values)} {unit}, full in {left / rate:.0f} s"
             if theirs and given.category in ROOM and left < FULL * (used + left):
                 yield f"{mount} has no room still: {left:.0f} {unit} left"
@@ -236,11 +236,8 @@ def _filling(given: Watch, samples: Sequence[Sample], seconds: float) -> Iterato
 
 
 def _is_theirs(given: Watch, mount: str, sample: Sample) -> bool:
-    """Whether a service of the incident writes there. Where none is known, and room is what was
-    wanting, any file system may be the one."""
+    """Whether a service of the incident writes there."""
     paths = [path for one in given.facts.values() for path in (*one.logs, *one.data)]
-    if not paths:
-        return given.category in ROOM
     return any(_mount_of(path, sample) == mount for path in paths)
 
 
