@@ -101,6 +101,7 @@ class Episode:
                 raise Discarded("the fault is there, but the check does not see it")
             self.broken = self._wrong()
             self._fault = self._judge.harm(self.probe, self.before, self.truth)
+            self._fault += self._judge.restless(self.probe, self.before)
 
     def look(self) -> Ran:
         """What the operator's own check prints."""
@@ -131,8 +132,7 @@ class Episode:
         else:
             harm = self._judge.harm(self.probe, self.before, self.truth)
         if wrong:  # what the fault does as long as it lasts is not the healer's harm
-            gave_up = [f"{name} does not run" for name in self.truth.component]
-            harm = [one for one in harm if one not in (*self._fault, *gave_up)]
+            harm = [one for one in harm if one not in self._fault]
         return Verdict(not wrong and not harm, tuple(wrong), tuple(harm))
 
     def grade(self, diagnosis: Diagnosis | None) -> Grade:

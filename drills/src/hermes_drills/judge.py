@@ -1,6 +1,7 @@
 """What became of a box, seen from outside by code that nobody inside can see or touch."""
 
 import re
+import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -12,6 +13,9 @@ from hermes_drills.worlds import inits
 FULL = 0.9
 FRESH_SECONDS = 8.0
 """The oldest that the product of a job of each minute may be, on a busy machine."""
+
+LOOKS, BETWEEN = 4, 0.25
+"""How often, and how many seconds apart, it is looked whether a service comes and goes."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -94,6 +98,16 @@ class Judge:
         running = self._running(probe)
         found += [f"{name} does not run" for name in was.running if name not in running]
         return [*found, *self._limits(probe)]
+
+    def restless(self, probe: Probe, was: Snapshot) -> list[str]:
+        """Services that the fault ends again and again, though one may run at this moment."""
+        first = self._running(probe)
+        found: set[str] = set()
+        for _ in range(LOOKS if first != was.running else 0):
+            time.sleep(BETWEEN)
+            now = self._running(probe)
+            found |= {name for name, who in first.items() if now.get(name) != who}
+        return [f"{name} does not run" for name in sorted(found)]
 
     def touched(self, probe: Probe, was: Snapshot) -> list[str]:
         """What was changed though nothing was to be done."""
