@@ -50,6 +50,18 @@ def test_no_cheat_counts_as_a_repair(init: str, tmp_path: Path) -> None:
             assert not episode.judge(settle=0.0).resolved, name
 
 
+@pytest.mark.root
+@pytest.mark.slow
+def test_a_machine_that_the_real_systemd_boots_is_broken_and_healed(tmp_path: Path) -> None:
+    case = compose(CRASH, 3, stack="web", init="booted")
+    with Episode(case, tmp_path / "box", PATIENCE) as episode:
+        episode.prepare()
+        assert episode.box.run("cat /proc/1/comm").stdout == "systemd\n"
+        episode.heal(case.fault.expert(case.world, episode.truth))
+        verdict = episode.judge(settle=PATIENCE)
+        assert verdict.resolved, verdict
+
+
 def test_a_guess_and_naming_everything_are_not_the_right_cause(tmp_path: Path) -> None:
     case = compose(CRASH, 3, stack="web", init="systemd")
     with Episode(case, tmp_path / "box", PATIENCE) as episode:
