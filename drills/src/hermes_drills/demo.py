@@ -110,7 +110,8 @@ class Round(Runner):
         said = said if result.resolved else f"{result.outcome}: {wrong}"
         cause = f"the cause: {result.said}" + ("" if result.cause else ", not what was broken")
         tone = "good" if result.resolved else "bad"
-        super().say("proof", f"seen from outside: {said}", tone, *[cause] * self._kills)
+        details = (cause,) if self._kills else ()
+        super().say("proof", f"seen from outside: {said}", tone, *details)
 
 
 def _case() -> Case:

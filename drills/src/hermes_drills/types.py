@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MONTH = 30 * 86400.0
 
 Init = Literal["supervisord", "systemd", "sysv"]
-Boot = Literal["supervisord", "systemd", "sysv", "booted"]
+Boot = Literal[Init, "booted"]
 """Also a machine that a real systemd boots."""
 Format = Literal["ini", "env", "yaml", "json", "toml"]
 Kind = Literal[

@@ -58,7 +58,6 @@ class Record(Struct):
     """Those after whose steps their own verification held."""
     refusals: list[str] = field(default_factory=list)
     """Why an attempt was not the end of it."""
-    changed: bool = False
     well: bool = False
     """The checks hold, whatever else is still seen."""
 
@@ -234,7 +233,6 @@ def _work(chosen: BriefCandidate, book: Runbook, record: Record) -> Generator[Mo
         for text, check in _checks_of(step, name):
             answer = yield Move(f"{chosen.skill}: {text}", (terminal(check.run, check.timeout),))
             record.note([check.run], answer.results)
-            record.changed = True
             if told := difference(check.expect, seen(answer.results[0])):
                 return f"{text}: {told}"
     return ""
