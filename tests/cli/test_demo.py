@@ -50,7 +50,7 @@ def test_a_machine_is_broken_and_healed_and_the_second_time_is_quicker(tmp_path:
     clock = [int(m) * 60 + int(s) for m, s in re.findall(r"^ *(\d+):(\d\d) ", told, re.MULTILINE)]
     assert clock == sorted(clock)
     (report,) = set(re.findall(r"report +(\S+inc-1\.md)", told))
-    assert "# inc-1" in Path(report).read_text()
+    assert "# inc-1" in (tmp_path / report).read_text()
     first, second = map(int, re.findall(r"^  tool calls +(\d+) +(\d+)$", told, re.MULTILINE)[0])
     assert second < first
     assert "\x1b" not in told
