@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.messages import Prompt, Reply, Request, UserMessage
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
 
 REQUEST = Request(Prompt("Be brief."), (UserMessage("hi"),))
 

@@ -15,8 +15,8 @@ from bench.table import Figure
 from hermes_agent.core.gateway import Arrived, Bond, Chat, Outgoing, Person
 from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.gateway.channel import Manifest, Settings, Surroundings
-from hermes_agent.gateway.channels_book import Book
-from hermes_agent.gateway.gateway import Gateway
+from hermes_agent.gateway.registry import Book
+from hermes_agent.gateway.service import Gateway
 from hermes_agent.runtime.runtime import Runtime
 
 NAME = "bench"

@@ -16,10 +16,10 @@ import apsw
 
 from bench.table import Figure, show
 from hermes_agent.core.jobs import JobSpec, Schedule
+from hermes_agent.jobs.consistency import check
+from hermes_agent.jobs.planner import add_job, plan_due
+from hermes_agent.jobs.schedules.slots import next_slot
 from hermes_agent.store.store import Store
-from hermes_agent.work.checker import check
-from hermes_agent.work.planning import add_job, plan_due
-from hermes_agent.work.slots import next_slot
 
 COUNT = 100_000
 DUE = 1_000

@@ -13,10 +13,10 @@ from pathlib import Path
 from mcp import Client, StdioServerParameters, stdio_client
 
 from bench.table import Figure
-from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.core.tools import Permit
-from hermes_agent.tools.mcp.facts import Facts, Shelf, settings_key, tool_facts
-from hermes_agent.tools.mcp.servers import Servers
+from hermes_agent.tools.mcp.catalogue_cache import Facts, Shelf, settings_key, tool_facts
+from hermes_agent.tools.mcp.provider import Servers
 from tests.support.calls import caller
 from tests.support.mcp_servers import odd
 

@@ -32,7 +32,7 @@ PACKED = 50
 AT_ONCE = 100
 CALLS = 200
 IMPORTS = 9
-BASE = "hermes_agent.models.wires.listening"
+BASE = "hermes_agent.models.wires.streaming"
 """What every format imports, with all that it needs."""
 
 Ask = Callable[[], Awaitable[None]]

@@ -10,9 +10,9 @@ from pathlib import Path
 from bench.table import Figure
 from hermes_agent.core.effects import Effect
 from hermes_agent.policy import shell
+from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.policy.path_resolvers import by_words, finish
 
 RULES = 200
 ROUNDS = 200

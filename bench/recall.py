@@ -11,11 +11,11 @@ from pathlib import Path
 
 from bench.search import COUNT, LOOKUP, Corpus, build, lookup_floor, percentile
 from bench.table import Figure, show
-from hermes_agent.core.lore import Doc
-from hermes_agent.core.settings import LearningSettings
-from hermes_agent.learning.recall import Recall
-from hermes_agent.learning.semantic import TOKENS, model_folder
-from hermes_agent.learning.skillbook_index import Entry, index
+from hermes_agent.core.knowledge import Doc
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.learning.recall.embeddings import TOKENS, model_folder
+from hermes_agent.learning.recall.recall import Recall
+from hermes_agent.learning.skills.prompt_index import Entry, index
 from hermes_agent.store.store import Store
 from tests.support.retrieval import RetrievalSet, filled, measured
 

@@ -15,10 +15,16 @@ from pathlib import Path
 import apsw
 
 from bench.table import Figure, show
-from hermes_agent.core.events import CallFinished, Event, MessageTaken, Replied, TurnFinished
+from hermes_agent.core.events.journal import (
+    CallFinished,
+    Event,
+    MessageTaken,
+    Replied,
+    TurnFinished,
+)
 from hermes_agent.core.messages import Prompt, ToolCall, Usage
 from hermes_agent.core.records import Inbound, NewSession, SearchFilter
-from hermes_agent.store.bodies import Bodies
+from hermes_agent.store.blobs import Bodies
 from hermes_agent.store.store import Store
 
 COUNT = 1_000_000

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.table import Figure
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Inbound
-from hermes_agent.core.settings import LoopSettings, Settings
+from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 

@@ -16,23 +16,23 @@ from typing import Any
 
 from bench.commands import HERMES, environment, model_server
 from bench.table import Figure
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.agent.parts import Parts
-from hermes_agent.agent.purse import Purse
+from hermes_agent.agent.budgets.reservations import Purse
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.dependencies import Parts
 from hermes_agent.agent.turn import TurnWorker
-from hermes_agent.cli.client import Api
-from hermes_agent.core import events as ev
+from hermes_agent.cli.client.api import Api
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt, Reply, Request, ToolCall
 from hermes_agent.core.records import Inbound, NewSession
-from hermes_agent.core.settings import LoopSettings, Settings
+from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.runtime import Runtime
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.terminals.local.terminal import LocalTerminal
 
 CALLS = 500
 STEPS = 1000

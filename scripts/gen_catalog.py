@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 
 from hermes_agent.models.catalogue.catalogue import SHIPPED, CatalogueFile, encoded
-from hermes_agent.models.catalogue.convert import Converted, combined, converted, finished
+from hermes_agent.models.catalogue.importers.convert import Converted, combined, converted, finished
 
 ADDING = frozenset({"anthropic", "openai", "gemini", "mistral", "codex", "sambanova"})
 """Services whose models litellm lists well; for others it keeps what is long gone."""

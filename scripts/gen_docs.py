@@ -16,12 +16,13 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
-from hermes_agent.core import events, places, services, settings
+from hermes_agent.core.events import journal
+from hermes_agent.core.settings import root, services, terminals
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.catalogue.services import SERVICES
-from hermes_agent.models.keys.logins import LOGINS
-from hermes_agent.policy.policies import Policies
-from hermes_agent.runtime.toolbox import DATA, TABLE, described, load_tools
+from hermes_agent.models.keys.oauth.table import LOGINS
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.runtime.tools.builtin import DATA, TABLE, described, load_tools
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 NOTE = "<!-- Made from the code by `make docs`; change the code, not this page. -->"
@@ -99,7 +100,7 @@ def setting_entries(
 
 
 def settings_page() -> str:
-    said = sentences(services) | sentences(settings)
+    said = sentences(services) | sentences(root)
     opening = (
         "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot lies in the "
         "group before the dot. Environment variables override it: see "
@@ -107,14 +108,14 @@ def settings_page() -> str:
         "dots and slashes: `hermes config set models.prices.openai/gpt-5.5 "
         "'{input: 1.25, output: 10}'`."
     )
-    return "\n\n".join([opening, *setting_entries(settings.Settings, said), *terminal_entries()])
+    return "\n\n".join([opening, *setting_entries(root.Settings, said), *terminal_entries()])
 
 
 def terminal_entries() -> Iterator[str]:
     """What may stand below a name in `terminals`, by kind."""
-    said = sentences(places)
+    said = sentences(terminals)
     yield "## Kinds of terminals\n\nWhat stands below a name in `terminals`, by its `kind`."
-    for kind in get_args(places.PlaceSettings):
+    for kind in get_args(terminals.PlaceSettings):
         lines = [f"### `kind: {kind.__struct_config__.tag}`", "", inspect.cleandoc(kind.__doc__)]
         lines += ["", "| setting | type | default | |", "|---|---|---|---|"]
         for field in msgspec.structs.fields(kind):
@@ -144,9 +145,9 @@ def event_entry(kind: type[Struct], said: Mapping[tuple[str, str], str]) -> str:
 
 
 def events_page() -> str:
-    said = sentences(events)
-    kept = [event_entry(kind, said) for kind in get_args(events.Event)]
-    passing = [event_entry(kind, said) for kind in get_args(events.Passing)]
+    said = sentences(journal)
+    kept = [event_entry(kind, said) for kind in get_args(journal.Event)]
+    passing = [event_entry(kind, said) for kind in get_args(journal.Passing)]
     opening = (
         "# Events\n\nEverything a turn tells, as JSON objects whose `kind` is the heading. "
         "The event stream of the local API and the library give these and no others."

@@ -9,10 +9,10 @@ __all__ = ["Agent", "HermesError", "Tool", "__version__"]
 if TYPE_CHECKING:
     from hermes_agent.core.errors import HermesError
     from hermes_agent.core.tools import Tool
-    from hermes_agent.runtime.library import Agent
+    from hermes_agent.runtime.embedding import Agent
 
 _HOMES = {
-    "Agent": "hermes_agent.runtime.library",
+    "Agent": "hermes_agent.runtime.embedding",
     "HermesError": "hermes_agent.core.errors",
     "Tool": "hermes_agent.core.tools",
 }

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.agent.turn import TurnWorker
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Fenced
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Chunk, Media, ModelFacts, Request, Usage, Wasted
 from hermes_agent.core.records import Inbound, NewSession, Turn
-from hermes_agent.core.settings import BudgetSettings, LoopSettings, Settings
+from hermes_agent.core.settings.root import BudgetSettings, LoopSettings, Settings
 from hermes_agent.store.store import Store
 from tests.support.awake_loop import pass_time
 from tests.support.moved_time import MovedTime

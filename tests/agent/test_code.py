@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.agent.code import execute_code
-from hermes_agent.core import events as ev
+from hermes_agent.agent.tools.execute_code import execute_code
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Lent
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.settings import CodeSettings, LoopSettings, Settings
+from hermes_agent.core.settings.root import CodeSettings, LoopSettings, Settings
+from hermes_agent.core.tool_services import Lent
 from hermes_agent.core.tools import Permit, Tool, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.runtime.toolbox import load_tools
-from hermes_agent.terminals.workers import Workshop
+from hermes_agent.runtime.tools.builtin import load_tools
+from hermes_agent.terminals.code_sandbox.runner import Workshop
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.support.calls import Caller, caller
 from tests.support.turns import Bench, bench

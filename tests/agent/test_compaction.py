@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     ModelFacts,
     Reply,
@@ -12,7 +12,7 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.core.settings import LoopSettings, Settings
+from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.scripted import ScriptedModel
 from tests.support.turns import bench

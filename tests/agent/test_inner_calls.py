@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes_agent.agent.calls import NESTED
-from hermes_agent.core import events as ev
+from hermes_agent.agent.tools.executor import NESTED
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.records import Parked
-from hermes_agent.core.settings import LoopSettings, Settings
+from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.tools.builtin import load_tools
 from tests.support.awake_loop import stand_still
 from tests.support.patience import PATIENCE
 from tests.support.turns import Bench, bench

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.keeping import call_to_keep, thoughts_to_keep
-from hermes_agent.core import events as ev
+from hermes_agent.agent.journal_redaction import call_to_keep, thoughts_to_keep
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, Request, Thought, ToolCall
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 from tests.support.turns import bench
 
 SECRET = "orange-Penguin-77-xyz"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.agent.purse import LEAST_OUTPUT, Account, Bill, Held, Purse, Short
+from hermes_agent.agent.budgets.reservations import LEAST_OUTPUT, Account, Bill, Held, Purse, Short
 from hermes_agent.core.messages import ModelFacts, Rates
 from tests.support.patience import PATIENCE
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.tools import Tool, ToolContext, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
@@ -43,7 +43,7 @@ async def stop_before(b: Bench, stage: str) -> None:
 
 
 async def digest(b: Bench) -> str:
-    from hermes_agent.agent.fold import Conversation
+    from hermes_agent.agent.conversation import Conversation
 
     talk = Conversation(b.session.id, await b.store.prompt(b.session.prompt))
     return talk.apply_all(await b.store.events(b.session.id)).digest

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall
-from hermes_agent.core.services import Service
-from hermes_agent.core.settings import LoopSettings, ModelSettings, Price, Settings
+from hermes_agent.core.settings.root import LoopSettings, ModelSettings, Price, Settings
+from hermes_agent.core.settings.services import Service
 from hermes_agent.core.tools import Tool
-from hermes_agent.models.house import Models
+from hermes_agent.models.registry import Models
 from tests.support.openai_server import OpenAIServer
 from tests.support.routes import Time
 from tests.support.turns import bench

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.policy_past import effect_of
-from hermes_agent.core import events as ev
+from hermes_agent.cli.decide.policy.simulate import effect_of
 from hermes_agent.core.errors import HermesError, Retry, ToolError
-from hermes_agent.core.lent import Lent, Listed
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     Message,
     ModelFacts,
@@ -20,12 +19,13 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.core.settings import LoopSettings, Settings
+from hermes_agent.core.settings.root import LoopSettings, Settings
+from hermes_agent.core.tool_services import Lent, Listed
 from hermes_agent.core.tools import ADVICE, Tool, ToolContext, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.resolvers import on_disk
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.path_resolvers import on_disk
+from hermes_agent.runtime.tools.builtin import load_tools
 from tests.agent.test_compaction import Always, is_step
 from tests.support.turns import Bench, bench
 

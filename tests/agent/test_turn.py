@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Verdict
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import (
     Reply,
     Request,
@@ -15,10 +15,10 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.core.settings import LoopSettings, Settings
+from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tools import Tool, ToolResult
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 from tests.support.awake_loop import pass_time
 from tests.support.gates import Says
 from tests.support.moved_time import MovedTime
@@ -185,7 +185,7 @@ async def test_consent_lets_a_command_run_and_refusal_does_not(tmp_path: Path) -
 
 
 async def test_a_question_that_nobody_answers_in_time_counts_as_no(tmp_path: Path) -> None:
-    from hermes_agent.core.settings import ApprovalSettings
+    from hermes_agent.core.settings.root import ApprovalSettings
 
     model = ScriptedModel(calls(ToolCall.of("1", "terminal", command="touch made")), Reply("I see"))
     settings = Settings(approvals=ApprovalSettings(timeout_seconds=0.05))
@@ -313,7 +313,7 @@ class InterruptedWrites:
 async def test_an_interrupt_during_any_write_leaves_a_journal_that_can_be_folded(
     tmp_path: Path,
 ) -> None:
-    from hermes_agent.agent.fold import Conversation
+    from hermes_agent.agent.conversation import Conversation
 
     def answer(request: Request) -> Reply:
         last = request.messages[-1]
@@ -429,7 +429,7 @@ async def test_two_answers_at_once_count_as_one(tmp_path: Path) -> None:
 
 
 async def test_the_time_of_a_second_question_begins_when_it_is_put(tmp_path: Path) -> None:
-    from hermes_agent.core.settings import ApprovalSettings
+    from hermes_agent.core.settings.root import ApprovalSettings
 
     def pay(amount: int) -> str:
         return "paid"

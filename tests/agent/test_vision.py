@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.agent.trajectory import trajectories
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Media, ModelFacts, Reply, Request, UserMessage
 from hermes_agent.core.records import Inbound
-from hermes_agent.core.settings import BudgetSettings, Settings
+from hermes_agent.core.settings.root import BudgetSettings, Settings
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.store.store import Store
 from tests.support.paid import LOOK, Paid, facts

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes_agent.agent.written import make_tool
+from hermes_agent.agent.authored_tools.service import make_tool
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.lent import Workers
+from hermes_agent.core.tool_services import Workers
 from hermes_agent.core.tools import ToolResult, failure
 from tests.support.calls import caller
 from tests.support.patience import PATIENCE

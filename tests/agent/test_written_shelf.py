@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.written_shelf import Seen, Shelf
+from hermes_agent.agent.authored_tools.store import Seen, Shelf
 from hermes_agent.core.errors import HermesError, NotFound
 
 CHANGES = {
@@ -38,7 +38,7 @@ BEFORE = {
 PROGRAM = """
 import os, shutil, signal, sys
 from pathlib import Path
-from hermes_agent.agent.written_shelf import Shelf, digest_of
+from hermes_agent.agent.authored_tools.store import Shelf, digest_of
 
 root, before, change = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 number, ended = 0, False

@@ -8,10 +8,10 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from hermes_agent.cli.chat_screen import LEAVE_SECONDS, Screen
-from hermes_agent.cli.chat_talk import Talk
-from hermes_agent.cli.chat_view import Piece
-from hermes_agent.cli.client import Api
+from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.talk.chat.screen import LEAVE_SECONDS, Screen
+from hermes_agent.cli.talk.chat.session import Talk
+from hermes_agent.cli.talk.chat.view import Piece
 from tests.support.awake_loop import no_time, stand_still
 
 

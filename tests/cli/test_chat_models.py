@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.chat_view import View
+from hermes_agent.cli.talk.chat.view import View
 from tests.support.cli import House
 from tests.support.openai_server import OpenAIServer
 from tests.support.served import ANSWER, served

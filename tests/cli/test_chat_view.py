@@ -3,10 +3,10 @@
 import io
 from typing import Any
 
-from hermes_agent.cli.chat_screen import render
-from hermes_agent.cli.chat_view import Blocks, Piece, View, answer_to
-from hermes_agent.cli.show import Printer
-from hermes_agent.cli.words import span
+from hermes_agent.cli.output.formatting import span
+from hermes_agent.cli.output.turn_printer import Printer
+from hermes_agent.cli.talk.chat.screen import render
+from hermes_agent.cli.talk.chat.view import Blocks, Piece, View, answer_to
 
 
 class Time:

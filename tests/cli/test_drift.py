@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.drift import SCOPES, completed
-from hermes_agent.cli.drift_show import audit_text, finding_text, list_text
+from hermes_agent.cli.work.drift.command import SCOPES, completed
+from hermes_agent.cli.work.drift.show import audit_text, finding_text, list_text
 from hermes_agent.incidents.drift.values import SCOPES as REAL_SCOPES
 from tests.support.cli import House
 from tests.support.drifting import declare

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent import Agent, Tool
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.tools.builtin import load_tools
 from tests.support.cli import House, wait_until
 from tests.support.policies import file_of
 

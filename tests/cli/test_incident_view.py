@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.cli.incident_view import TONES, Said, View, cells, cut
-from hermes_agent.cli.incident_words import Telling, entry_said
+from hermes_agent.cli.watch.incidents.narration import Telling, entry_said
+from hermes_agent.cli.watch.incidents.view import TONES, Said, View, cells, cut
 from tests.support.patience import PATIENCE
 from tests.support.source import ROOT
 
@@ -181,7 +181,7 @@ def test_a_recording_is_a_cast_and_a_picture(tmp_path: Path) -> None:
     play = tmp_path / "play.py"
     play.write_text(
         "import sys\n"
-        "from hermes_agent.cli.incident_view import Said, View\n"
+        "from hermes_agent.cli.watch.incidents.view import Said, View\n"
         "view = View(sys.stdout, 0.0)\n"
         "for number in range(40):\n"
         "    view.status('working', 1.0)\n"

@@ -11,10 +11,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp.types import ElicitResult, Implementation, TextResourceContents
 
-from hermes_agent.cli.follow import Following
-from hermes_agent.cli.mcp_serve_run import TokenOnly
-from hermes_agent.cli.mcp_serve_turn import Live
-from hermes_agent.cli.mcp_serve_words import answer_of
+from hermes_agent.cli.client.follower import Following
+from hermes_agent.cli.mcp.serve.server import TokenOnly
+from hermes_agent.cli.mcp.serve.text import answer_of
+from hermes_agent.cli.mcp.serve.turn import Live
 from tests.support.cli import PATIENCE, House
 from tests.support.mcp_client import (
     COMMAND,

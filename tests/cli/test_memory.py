@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.memory import memory_text, why_text
+from hermes_agent.cli.work.memory import memory_text, why_text
 from tests.support.cli import House
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"

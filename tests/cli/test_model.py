@@ -50,7 +50,8 @@ def test_costs_and_status_import_next_to_nothing(at_home: House) -> None:
     at_home.good("up")
     for command in ("cost", "status"):
         assert (
-            imported(at_home, command) & {*HEAVY, "msgspec", "hermes_agent.core.settings"} == set()
+            imported(at_home, command) & {*HEAVY, "msgspec", "hermes_agent.core.settings.root"}
+            == set()
         )
 
 

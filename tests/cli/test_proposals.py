@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.proposals import proposal_text
+from hermes_agent.cli.decide.proposals import proposal_text
 from hermes_agent.store.store import Store
 from tests.support.cli import House
 

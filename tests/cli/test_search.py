@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hermes_agent.cli.search import KINDS, found_text
+from hermes_agent.cli.work.search import KINDS, found_text
 from tests.support.cli import House
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.words import moment
+from hermes_agent.cli.output.formatting import moment
 from hermes_agent.core.errors import UsageError
 from tests.support.cli import House
 

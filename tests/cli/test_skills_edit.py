@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import skills_ref
 
-from hermes_agent.cli.skills_edit import template
-from hermes_agent.learning.skill_file import problems
+from hermes_agent.cli.work.skills.edit import template
+from hermes_agent.learning.skills.file import problems
 from tests.support.cli import House, Pane
 
 ABOUT = 'Feed the "cats": twice. Use it when a cat is hungry.'

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.show import Printer
-from hermes_agent.cli.skills_run import told
+from hermes_agent.cli.output.turn_printer import Printer
+from hermes_agent.cli.work.skills.run import told
 from hermes_agent.core.errors import HermesError
 from tests.support.cli import House
 

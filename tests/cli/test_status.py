@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.status import KEYS, parked_run, status_lines
+from hermes_agent.cli.run.status import KEYS, parked_run, status_lines
 from tests.support.cli import House
 
 

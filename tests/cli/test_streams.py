@@ -59,7 +59,7 @@ import os, signal, sys
 
 class Interrupting:
     def find_spec(self, name, path, target=None):
-        if name == "hermes_agent.cli.status":
+        if name == "hermes_agent.cli.run.status":
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.written_shelf import Shelf
+from hermes_agent.agent.authored_tools.store import Shelf
 from tests.support.cli import House
 from tests.support.written import ADD
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from hermes_agent.cli.watch import Showing, unit_text
+from hermes_agent.cli.watch.watch import Showing, unit_text
 from tests.support.cli import House, wait_until
 from tests.support.patience import PATIENCE
 

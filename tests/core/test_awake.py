@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from hermes_agent.core.awake import awake
+from hermes_agent.core.timeouts import awake
 from tests.support.awake_loop import stand_still
 
 

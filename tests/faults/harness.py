@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_agent.cli.client import Api, Gone
+from hermes_agent.cli.client.api import Api, Gone
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from tests.support.patience import PATIENCE
 

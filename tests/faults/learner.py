@@ -57,7 +57,7 @@ class Learners(Nursery):
 
 
 def main() -> None:
-    from hermes_agent.runtime.serve import serve
+    from hermes_agent.runtime.process import serve
 
     home, phase, number = sys.argv[1:]
     serve(Path(home), dict(os.environ), store_hook=Killer(phase, int(number)))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from hermes_agent.core.tools import Tool
-from hermes_agent.runtime.serve import serve
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.process import serve
+from hermes_agent.runtime.tools.builtin import load_tools
 
 
 def append_line(path: str, line: str) -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.client import Gone
+from hermes_agent.cli.client.api import Gone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import PATIENCE, Case, Nursery
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client import Gone
+from hermes_agent.cli.client.api import Gone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, Event, Nursery, case, wait_until
 from tests.support.families import call, delegated, say, shell

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client import Gone
+from hermes_agent.cli.client.api import Gone
 from hermes_agent.core.errors import HermesError
 from tests.faults.harness import Case, Nursery, wait_until
 from tests.faults.learner import Learners

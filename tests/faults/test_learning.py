@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client import Gone
+from hermes_agent.cli.client.api import Gone
 from tests.faults.harness import Case, Event, wait_until
 from tests.faults.learner import Learners
 from tests.support.curve import DESCRIPTION, FIX, SKILL

@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.client import Api
+from hermes_agent.cli.client.api import Api
 from hermes_agent.core.errors import HermesError
 from tests.gateway.nursery import CHANNELS, FORGETFUL
 from tests.support.loop_platform import LoopPlatform

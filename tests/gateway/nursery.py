@@ -8,12 +8,13 @@ import sys
 import traceback
 from pathlib import Path
 
+from hermes_agent.gateway.delivery import publisher  # noqa: F401
+from hermes_agent.gateway.registry import Book
+from hermes_agent.gateway.service import Gateway
+
 # What a runtime with channels needs is imported before it is forked.
-from hermes_agent.gateway import berth, inbox, router, telling  # noqa: F401
-from hermes_agent.gateway.channels_book import Book
-from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.models import scripted  # noqa: F401
-from hermes_agent.runtime.serve import serve
+from hermes_agent.runtime.process import serve
 from tests.support.loop_channel import manifest
 
 KNOWING = ("alpha", "beta", "gamma")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.gateway import Chat
-from hermes_agent.gateway.channels.email.places import place_of
 from hermes_agent.gateway.channels.email.quoting import own_words, text_of
 from hermes_agent.gateway.channels.email.reading import Malformed, body_of, head_of
+from hermes_agent.gateway.channels.email.servers import place_of
 from hermes_agent.gateway.channels.email.trust import doubt
 from tests.support.mailserver import HERE, PASSWORD, PEOPLE
 from tests.support.platforms.email import AUTHSERV, EmailPlatform

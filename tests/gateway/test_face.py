@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.cli.gateway import status_lines
+from hermes_agent.cli.manage.gateway.command import status_lines
 from hermes_agent.core.gateway import Arrived, Chat, NewDelivery, Outgoing, Person
 from hermes_agent.gateway.channel import Field, Manifest, Settings, Surroundings
-from hermes_agent.gateway.channels_book import Book
-from hermes_agent.gateway.gateway import Gateway
-from hermes_agent.runtime import doctor_channels
+from hermes_agent.gateway.registry import Book
+from hermes_agent.gateway.service import Gateway
+from hermes_agent.runtime.api.app import build_app
+from hermes_agent.runtime.doctor import channels
 from hermes_agent.runtime.runtime import Runtime
-from hermes_agent.runtime.server import build_app
 from tests.support.awake_loop import no_time
 from tests.support.loop_channel import LoopChannel, manifest
 from tests.support.loop_platform import LoopPlatform
@@ -305,7 +305,7 @@ async def test_what_a_removed_channel_has_left_is_named_and_can_be_dropped(tmp_p
         assert status["gateway"]["left"] == {"alpha": {"waiting": 1, "dead": 1, "set_aside": 0}}
         said = status_lines(status["gateway"])
         assert any("alpha: not set up, with 1 waiting, 1 given up" in line for line in said)
-        told = list(doctor_channels.look(one.gateway.runtime.settings, status))
+        told = list(channels.look(one.gateway.runtime.settings, status))
         assert any("alpha is not set up any more" in what for _, what, _ in told)
         transport = httpx.ASGITransport(build_app(one.gateway.runtime, lambda: None))
         async with httpx.AsyncClient(transport=transport, base_url="http://home") as api:

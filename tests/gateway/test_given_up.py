@@ -8,7 +8,7 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.gateway import Chat, Identity
-from hermes_agent.store import gateway_in
+from hermes_agent.store.gateway import inbox
 from hermes_agent.store.store import Store
 from tests.gateway.test_ledger import HERE, PICTURE, said, to
 from tests.store.helpers import opened
@@ -103,7 +103,7 @@ async def test_a_flood_of_strangers_leaves_no_more_rows_than_a_few(tmp_path: Pat
         db.executemany(
             "insert into gateway_in (channel, hash, state, kept, why) "
             "values ('tele', ?, 'ignored', 1.0, 'a stranger')",
-            [(f"h{number}",) for number in range(gateway_in.MOST_IGNORED + 500)],
+            [(f"h{number}",) for number in range(inbox.MOST_IGNORED + 500)],
         )
     db.close()
     async with opened(tmp_path) as store:
@@ -113,5 +113,5 @@ async def test_a_flood_of_strangers_leaves_no_more_rows_than_a_few(tmp_path: Pat
         assert await store.gateway.arrive(said("m0", chat=Chat("other", "c"))) is None
     db = apsw.Connection(str(tmp_path / "state.db"))
     ((count,),) = db.execute("select count(*) from gateway_in where state = 'ignored'")
-    assert count == gateway_in.MOST_IGNORED + 1
+    assert count == inbox.MOST_IGNORED + 1
     db.close()

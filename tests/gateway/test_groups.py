@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from hermes_agent.core import events as ev
-from hermes_agent.gateway.asking import ASKED, NOBODY
+from hermes_agent.core.events import journal as ev
+from hermes_agent.gateway.approvals.routing import ASKED, NOBODY
 from tests.gateway.test_telling import asking, rule
 from tests.support.house import until
 from tests.support.pad import Room, room

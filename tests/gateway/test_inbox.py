@@ -9,10 +9,10 @@ from pathlib import Path
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.gateway import Arrived, ArrivedState, Chat, Kept, Person
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway import inbox as inboxes
-from hermes_agent.gateway.inbox import TRIES, Inbox
-from hermes_agent.gateway.line import clean
-from hermes_agent.store import gateway_in
+from hermes_agent.gateway.inbound import inbox as inboxes
+from hermes_agent.gateway.inbound.inbox import TRIES, Inbox
+from hermes_agent.gateway.supervision.connection import clean
+from hermes_agent.store.gateway import inbox
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.moved_time import MovedTime, settled, until
@@ -109,7 +109,7 @@ async def test_no_more_bytes_are_in_memory_than_fit(tmp_path: Path) -> None:
         await until(lambda: one.inbox.held[0] and one.time.sleepers, "it to rest")
         rows, size = one.inbox.held
         assert rows < 45
-        assert size <= 3_000_000 + gateway_in.MOST_BYTES
+        assert size <= 3_000_000 + inbox.MOST_BYTES
         one.gate.set()
         await one.has_dealt(45)
         assert [text for _, text in one.dealt] == [f"{number:03}" for number in range(45)]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.jobs import JobSpec, Run
-from hermes_agent.core.settings import ApprovalSettings
+from hermes_agent.core.settings.root import ApprovalSettings
 from tests.gateway.test_telling import asking, rule
 from tests.support.awake_loop import pass_time
 from tests.support.house import script, until

@@ -21,7 +21,7 @@ from hermes_agent.core.gateway import (
     Proof,
 )
 from hermes_agent.core.messages import Media
-from hermes_agent.core.private import Ids
+from hermes_agent.core.pseudonyms import Ids
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
 HERE = Chat("tele", "chat-4711")

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Gateway, Proof
-from hermes_agent.core.settings import GatewaySettings
+from hermes_agent.core.settings.root import GatewaySettings
 from hermes_agent.gateway.channel import Channel, Refused, Surroundings
-from hermes_agent.gateway.line import REFUSED_SECONDS, Line
-from hermes_agent.gateway.liveness import Liveness, in_words
+from hermes_agent.gateway.supervision.connection import REFUSED_SECONDS, Line
+from hermes_agent.gateway.supervision.health import Liveness, in_words
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.loop_channel import LoopChannel, make

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_agent.core.gateway import Chat, Delivery, NewDelivery, Outgoing
 from hermes_agent.gateway.channel import Manifest, SendError
-from hermes_agent.gateway.outbox import ATTEMPTS, Outbox
+from hermes_agent.gateway.delivery.outbox import ATTEMPTS, Outbox
 from hermes_agent.store.store import Store
 from tests.store.helpers import opened
 from tests.support.loop_channel import manifest

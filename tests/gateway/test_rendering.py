@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.gateway.rendering import SLACK, TELEGRAM, render, tables_fenced
+from hermes_agent.gateway.delivery.rendering import SLACK, TELEGRAM, render, tables_fenced
 from tests.support.platforms.telegram import _Markup
 
 TABLE = "| host | load |\n|---|---|\n| `db-1` | 0.9 |\n| web | 12 |"

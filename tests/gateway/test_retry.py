@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import Arrived, Chat, Person
-from hermes_agent.gateway.slash import AGAIN
+from hermes_agent.gateway.inbound.commands import AGAIN
 from tests.support.house import script
 from tests.support.pad import Room, room
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import Arrived, Chat, Identity, Person, person_of
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.people import attributed, plain_name
+from hermes_agent.gateway.access.identities import attributed, plain_name
 from tests.support.house import script
 from tests.support.pad import HELD, Room, room
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.gateway import Arrived, Chat, Person
 from hermes_agent.core.messages import Media
-from hermes_agent.gateway.line import clean
+from hermes_agent.gateway.supervision.connection import clean
 from tests.support.house import script
 from tests.support.pad import room
 

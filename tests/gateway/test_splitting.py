@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.gateway.splitting import open_fence, split, utf16
+from hermes_agent.gateway.delivery.splitting import open_fence, split, utf16
 
 NUMBER = re.compile(r"\n\n\((\d+)/(\d+)\)$")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
-from hermes_agent.gateway.asking import Asking
+from hermes_agent.gateway.approvals.routing import Asking
 from hermes_agent.gateway.channel import SendError
 from tests.support.house import script, until
 from tests.support.pad import HELD, MANIFEST, Room, room

@@ -3,10 +3,10 @@
 import subprocess
 from pathlib import Path
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Media
-from hermes_agent.core.services import ServiceSettings
-from hermes_agent.core.settings import GatewaySettings, ModelSettings
+from hermes_agent.core.settings.root import GatewaySettings, ModelSettings
+from hermes_agent.core.settings.services import ServiceSettings
 from tests.support.house import script
 from tests.support.model_server import ModelServer, Raw
 from tests.support.pad import room

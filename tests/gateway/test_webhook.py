@@ -10,10 +10,10 @@ import pytest
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.gateway import Arrived, Chat, Person
-from hermes_agent.core.private import Ids
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.gateway.access.identities import People
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.webhook.channel import MOST_UNKNOWN, make
-from hermes_agent.gateway.people import People
 from tests.support.house import house
 from tests.support.patience import PATIENCE
 from tests.support.platforms.webhook import ALERT_TOKEN, TOKEN

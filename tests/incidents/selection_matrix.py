@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_agent.core.command_results import Seen
-from hermes_agent.incidents.candidates import Candidate, candidates_in
+from hermes_agent.incidents.response.candidates import Candidate, candidates_in
 from hermes_drills.box.box import TooLong
 from hermes_drills.compose import Case, cases
 from hermes_drills.episode import Episode

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.incidents.actions import did
+from hermes_agent.incidents.response.side_effects import did
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from hermes_agent.core.incidents import Signal
-from hermes_agent.incidents.webhooks import signals_of
+from hermes_agent.incidents.alerts.formats import signals_of
 from tests.support.cluster import free_ports
 from tests.support.patience import PATIENCE
 

@@ -5,7 +5,14 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence, Hypothesis, Incident
-from hermes_agent.incidents.board import MOST, best_guess, check_category, line, put, ranked
+from hermes_agent.incidents.response.hypotheses import (
+    MOST,
+    best_guess,
+    check_category,
+    line,
+    put,
+    ranked,
+)
 
 FULL = Hypothesis("", "the disk is full", "web", "disk-full", 0.7, supports=(Evidence("e1", "q"),))
 SLOW = Hypothesis("", "the database is slow", "db", "slow-dependency", 0.4)

@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import CheckHour, CheckState, Diagnosis, Incident, Signal
-from hermes_agent.incidents.briefing import Briefing, Facts, audit_text, briefing_text, risks
-from hermes_agent.incidents.watching import Standing
+from hermes_agent.incidents.monitoring.scheduler import Standing
+from hermes_agent.incidents.reports.daily import Briefing, Facts, audit_text, briefing_text, risks
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 

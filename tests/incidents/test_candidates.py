@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from hermes_agent.core.command_results import Seen
 from hermes_agent.core.incidents import Incident, Service
 from hermes_agent.core.skills import Check, Expect, Runbook, RunStep
-from hermes_agent.incidents.candidates import (
+from hermes_agent.incidents.backend import Known
+from hermes_agent.incidents.response.candidates import (
     apart,
     dependency_chain,
     is_about,
     together,
     try_skills,
 )
-from hermes_agent.incidents.facts import ServiceFacts
-from hermes_agent.incidents.world import Known
+from hermes_agent.incidents.response.facts import ServiceFacts
 from tests.support.local_looks import local_look
 
 STEP = (RunStep("mend"),)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.incidents import Service, WatchedCheck
 from hermes_agent.core.skills import Check, Expect
-from hermes_agent.incidents.checks import CheckFiles, LogPattern, Watched, read
+from hermes_agent.incidents.monitoring.config import CheckFiles, LogPattern, Watched, read
 
 FULL = """
 - name: shop-answers

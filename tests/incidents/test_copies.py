@@ -6,7 +6,13 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Entry
-from hermes_agent.incidents.copies import Copy, copies_made, keep_script, kept_copies, undo_script
+from hermes_agent.incidents.response.copies import (
+    Copy,
+    copies_made,
+    keep_script,
+    kept_copies,
+    undo_script,
+)
 from tests.support.local_looks import local_look
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from hermes_agent.incidents.drift.compose_file import resolved, services_of
+from hermes_agent.incidents.drift.scopes.compose_file import resolved, services_of
 from tests.support.dockerd import asked, docker_engine
 from tests.support.drifting import ShellLive, audited, declare, looked
 from tests.support.images import IMAGE

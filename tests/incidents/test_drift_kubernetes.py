@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hermes_agent.incidents.drift.audit import Known
-from hermes_agent.incidents.drift.cluster_fields import ABSENT, differences, same, written
+from hermes_agent.incidents.drift.cluster.fields import ABSENT, differences, same, written
 from hermes_agent.incidents.drift.patterns import learned_from
 from hermes_agent.incidents.drift.values import Finding
 from tests.support.drifting import Cluster, ShellLive, audited, declare, looked

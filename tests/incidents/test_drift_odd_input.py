@@ -5,14 +5,19 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.incidents.drift.cluster_fields import differences, written
-from hermes_agent.incidents.drift.compose_file import resolved
+from hermes_agent.incidents.drift.attribution.audit_logs import (
+    apt_runs,
+    installed,
+    records,
+    sudo_lines,
+)
+from hermes_agent.incidents.drift.cluster.fields import differences, written
+from hermes_agent.incidents.drift.diff_text import careful, difference, shown
 from hermes_agent.incidents.drift.matching import fits
-from hermes_agent.incidents.drift.packages import declared
 from hermes_agent.incidents.drift.report import markdown
-from hermes_agent.incidents.drift.texts import careful, difference, shown
-from hermes_agent.incidents.drift.trails import apt_runs, installed, records, sudo_lines
-from hermes_agent.incidents.drift.unit_file import settings_of
+from hermes_agent.incidents.drift.scopes.compose_file import resolved
+from hermes_agent.incidents.drift.scopes.packages import declared
+from hermes_agent.incidents.drift.scopes.unit_file import settings_of
 from hermes_agent.incidents.drift.values import Audit, Finding, Looked
 from tests.support.drifting import git
 

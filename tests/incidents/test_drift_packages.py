@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.incidents.drift.packages import declared
+from hermes_agent.incidents.drift.scopes.packages import declared
 from hermes_agent.incidents.drift.values import Answer
 from tests.support.drifting import ShellLive, audited, declare, looked
 

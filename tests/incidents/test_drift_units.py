@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.incidents.drift.unit_file import settings_of
+from hermes_agent.incidents.drift.scopes.unit_file import settings_of
 from hermes_agent.incidents.drift.values import Answer
 from tests.support.drifting import ShellLive, audited, declare, looked
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.incidents.drift.trails import apt_runs, installed, records, sudo_lines
+from hermes_agent.incidents.drift.attribution.audit_logs import (
+    apt_runs,
+    installed,
+    records,
+    sudo_lines,
+)
 from hermes_agent.incidents.drift.values import Who
 from tests.support.drifting import audited, declare
 

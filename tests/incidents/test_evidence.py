@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.incidents import Evidence
-from hermes_agent.incidents.actions import did
-from hermes_agent.incidents.evidence import Call, Transcript
+from hermes_agent.incidents.response.evidence import Call, Transcript
+from hermes_agent.incidents.response.side_effects import did
 
 LINE = "open /var/lib/web/items: No space left on device"
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from hermes_agent.core.command_results import Seen
-from hermes_agent.incidents.facts import ServiceFacts, service_facts
-from hermes_agent.learning.placeholders import SERVICE_FACTS
+from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
+from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
 from tests.support.local_looks import local_look
 
 PROCESSES = """\

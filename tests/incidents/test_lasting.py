@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.skills import Check
-from hermes_agent.incidents.facts import ServiceFacts
-from hermes_agent.incidents.lasting import Sample, Watch, _spinning, not_lasting
+from hermes_agent.incidents.response.facts import ServiceFacts
+from hermes_agent.incidents.response.stability import Sample, Watch, _spinning, not_lasting
 from tests.support.local_looks import local_look
 
 GROWS = "import time\nk = []\nwhile True: k.append(bytearray(2_000_000)); time.sleep(0.02)"

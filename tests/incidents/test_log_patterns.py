@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.incidents import LogPlace
-from hermes_agent.incidents.checks import LogPattern
-from hermes_agent.incidents.log_patterns import MOST_BYTES, Logs, fitting, read_on
+from hermes_agent.incidents.monitoring.config import LogPattern
+from hermes_agent.incidents.monitoring.logs import MOST_BYTES, Logs, fitting, read_on
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 

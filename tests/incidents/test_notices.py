@@ -18,9 +18,14 @@ from hermes_agent.core.incidents import (
     Notice,
     Signal,
 )
-from hermes_agent.incidents import channels
-from hermes_agent.incidents.channels import Channel, LogChannel, TerminalChannel, WebhookChannel
-from hermes_agent.incidents.notices import TRIES, Notices, backoff
+from hermes_agent.incidents import notification_sinks
+from hermes_agent.incidents.notification_sinks import (
+    Channel,
+    LogChannel,
+    TerminalChannel,
+    WebhookChannel,
+)
+from hermes_agent.incidents.notifications import TRIES, Notices, backoff
 from tests.store.helpers import Clock
 from tests.support.model_server import ModelServer, Raw
 from tests.support.watchers import Post, post
@@ -252,13 +257,13 @@ def test_every_notice_says_what_it_is_about() -> None:
         "inc-3", "shop is slow", "P1", "escalated", "grafana", "f", "shop", "ann", opened=0.0,
         ended=3_700.0, diagnosis=Diagnosis("db", "slow-dependency", "query 7", "a " * 300),
     )  # fmt: skip
-    assert "recovered after: 1 h 1 min" in channels.resolved_text(incident)
-    assert "needed: more disks" in channels.escalated_text(incident, "more disks")
-    assert "believed: db: slow-dependency" in channels.escalated_text(incident)
-    assert "cause: " not in channels.ceased_text(incident)
-    assert "why: planned" in channels.closed_text(incident, "planned")
-    assert len(channels.resolved_text(incident)) < 600
+    assert "recovered after: 1 h 1 min" in notification_sinks.resolved_text(incident)
+    assert "needed: more disks" in notification_sinks.escalated_text(incident, "more disks")
+    assert "believed: db: slow-dependency" in notification_sinks.escalated_text(incident)
+    assert "cause: " not in notification_sinks.ceased_text(incident)
+    assert "why: planned" in notification_sinks.closed_text(incident, "planned")
+    assert len(notification_sinks.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
-    assert "cause: not known" in channels.resolved_text(unknown)
+    assert "cause: not known" in notification_sinks.resolved_text(unknown)
     entry = Entry("inc-4", 1, 0.0, "action", "restarted it")
-    assert "last: restarted it" in channels.progress_text(unknown, entry, 5.0)
+    assert "last: restarted it" in notification_sinks.progress_text(unknown, entry, 5.0)

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Diagnosis, Entry
-from hermes_agent.incidents.report import Action, Pointer, Report
-from hermes_agent.incidents.report_text import markdown
+from hermes_agent.incidents.reports.markdown import markdown
+from hermes_agent.incidents.reports.report import Action, Pointer, Report
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2Jgone"
 

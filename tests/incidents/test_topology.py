@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.incidents import Service
-from hermes_agent.incidents.topology import load, load_drill, named, read, together
+from hermes_agent.incidents.monitoring.topology import load, load_drill, named, read, together
 
 TEXT = """
 services:

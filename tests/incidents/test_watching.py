@@ -9,8 +9,8 @@ import pytest
 from hermes_agent.core.errors import Degraded, NotFound
 from hermes_agent.core.incidents import CheckState, Signal, Taken, WatchedCheck
 from hermes_agent.core.skills import Check
-from hermes_agent.incidents.checks import CheckFiles, Watched
-from hermes_agent.incidents.watching import Outcome, Watching, morning_after, next_due
+from hermes_agent.incidents.monitoring.config import CheckFiles, Watched
+from hermes_agent.incidents.monitoring.scheduler import Outcome, Watching, morning_after, next_due
 from tests.store.helpers import Clock
 from tests.support.watchers import Post, post
 

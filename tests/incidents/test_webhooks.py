@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.incidents.webhooks import READERS, severity_of, signals_of
+from hermes_agent.incidents.alerts.formats import READERS, severity_of, signals_of
 
 ALERTMANAGER: dict[str, Any] = {
     "version": "4",

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.lore import NoteEdit
-from hermes_agent.core.settings import MemorySettings
-from hermes_agent.learning.memory import Duplicate, Snapshot
+from hermes_agent.core.knowledge import NoteEdit
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.memory.memory import Duplicate, Snapshot
 from tests.support.memories import a_memory
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.lore import NoteEdit
-from hermes_agent.core.settings import MemorySettings
-from hermes_agent.learning import memory_files
-from hermes_agent.learning.memory_files import ViewFiles, ViewState
+from hermes_agent.core.knowledge import NoteEdit
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.memory import files as memory_files
+from hermes_agent.learning.memory.files import ViewFiles, ViewState
 from tests.support.memories import a_memory
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from hermes_agent.core.lore import Author, Note, NoteEdit
-from hermes_agent.learning.memory_files import Base, Entry
-from hermes_agent.learning.memory_merge import based_on, choose, merge
+from hermes_agent.core.knowledge import Author, Note, NoteEdit
+from hermes_agent.learning.memory.files import Base, Entry
+from hermes_agent.learning.memory.merge import based_on, choose, merge
 
 DAY = 86_400.0
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import pytest
 
-from hermes_agent.core.lore import NoteChange, NoteEdit, View
-from hermes_agent.core.settings import MemorySettings
-from hermes_agent.learning.memory import MemoryBook
-from hermes_agent.learning.memory_files import FILES, VIEWS
-from hermes_agent.learning.memory_text import entries, page
+from hermes_agent.core.knowledge import NoteChange, NoteEdit, View
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.memory.files import FILES, VIEWS
+from hermes_agent.learning.memory.memory import MemoryBook
+from hermes_agent.learning.memory.text import entries, page
 from hermes_agent.store.store import Store
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.learning.memory_text import alike, clean, entries, page, plain
+from hermes_agent.learning.memory.text import alike, clean, entries, page, plain
 
 PAGE = """# Hosts
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.lore import Case, SkillUse
-from hermes_agent.core.settings import LearningSettings
-from hermes_agent.learning.proof import Prover
-from hermes_agent.learning.proof_cases import cases_for
-from hermes_agent.learning.transcript import Transcript
+from hermes_agent.core.knowledge import Case, SkillUse
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.learning.evaluation.cases import cases_for
+from hermes_agent.learning.evaluation.evaluator import Prover
+from hermes_agent.learning.review.transcript import Transcript
 from tests.support.learned import Learned, Ring, Scripted, as_json, cases, learned, skill_files
 from tests.support.told import call, turn
 

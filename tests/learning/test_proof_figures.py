@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.core.lore import Trial
-from hermes_agent.learning.proof_figures import (
+from hermes_agent.core.knowledge import Trial
+from hermes_agent.learning.evaluation.statistics import (
     GRAIN,
     LEAST_PAIRS,
     LIKELY,

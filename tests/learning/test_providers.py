@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.settings import MemorySettings
+from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.providers import FENCED_CHARS, Provider, fenced, open_provider
 from tests.support import fake_honcho, fake_mem0
 from tests.support.awake_loop import pass_time, stand_still

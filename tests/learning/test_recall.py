@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.core.events import MessageTaken, TurnFinished
-from hermes_agent.core.lore import Doc, DocKind, NoteEdit
+from hermes_agent.core.events.journal import MessageTaken, TurnFinished
+from hermes_agent.core.knowledge import Doc, DocKind, NoteEdit
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import Inbound, NewSession, Session
-from hermes_agent.core.settings import LearningSettings
+from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.core.skills import Recalled
-from hermes_agent.learning.recall import SESSION_CHARS, Recall
-from hermes_agent.learning.recall_shown import offered
-from hermes_agent.learning.semantic import Embedder, NoSemantics
+from hermes_agent.learning.recall.embeddings import Embedder, NoSemantics
+from hermes_agent.learning.recall.formatting import offered
+from hermes_agent.learning.recall.recall import SESSION_CHARS, Recall
 from hermes_agent.store.store import Store
 
 NOW = 1_790_000_000.0
@@ -315,6 +315,6 @@ async def test_a_model_whose_files_are_gone_leaves_words(
 
 
 def test_meaning_costs_nothing_until_it_is_asked_for() -> None:
-    code = "import sys, hermes_agent.learning.recall; print('numpy' in sys.modules)"
+    code = "import sys, hermes_agent.learning.recall.recall; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

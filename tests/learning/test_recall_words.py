@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.learning.recall_words import (
+from hermes_agent.learning.recall.terms import (
     TERMS,
     TEXT_CHARS,
     key_of,

@@ -7,10 +7,19 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from hermes_agent.core.lore import SkillRecord, SkillUse
-from hermes_agent.learning.lift import lift
-from hermes_agent.learning.plot import ASCII, UNICODE, Dot, Plot, chart, image, key, nice, spark
-from hermes_agent.learning.report import (
+from hermes_agent.core.knowledge import SkillRecord, SkillUse
+from hermes_agent.learning.evaluation.chart import (
+    ASCII,
+    UNICODE,
+    Dot,
+    Plot,
+    chart,
+    image,
+    key,
+    nice,
+    spark,
+)
+from hermes_agent.learning.evaluation.table import (
     count,
     duration,
     lift_said,
@@ -19,6 +28,7 @@ from hermes_agent.learning.report import (
     picture,
     report,
 )
+from hermes_agent.learning.evaluation.uplift import lift
 
 START = 1_767_225_600.0  # 2026-01-01 UTC
 DAY = 86_400.0

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.lore import NoteEdit
-from hermes_agent.core.settings import LearningSettings
-from hermes_agent.learning.asking import NoBudget
-from hermes_agent.learning.review import Reviewer
-from hermes_agent.learning.review_ideas import MOST_CANDIDATES, Proposed
-from hermes_agent.learning.review_prompt import SKILL_CHARS
-from hermes_agent.learning.transcript import Transcript
-from hermes_agent.learning.triggers import Trigger
+from hermes_agent.core.knowledge import NoteEdit
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.learning.review.prompt import SKILL_CHARS
+from hermes_agent.learning.review.proposals import MOST_CANDIDATES, Proposed
+from hermes_agent.learning.review.reviewer import Reviewer
+from hermes_agent.learning.review.transcript import Transcript
+from hermes_agent.learning.review.triggers import Trigger
+from hermes_agent.learning.structured_output import NoBudget
 from tests.support.learned import Learned, Scripted, as_json, learned, skill_files, skill_text
 from tests.support.told import call, turn
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.learning.asking import ask_for, shaped
+from hermes_agent.learning.structured_output import ask_for, shaped
 from tests.support.learned import Scripted
 
 

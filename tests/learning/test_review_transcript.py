@@ -1,8 +1,8 @@
 """Turns as a model is shown them: numbered, shortened, and referred to by line."""
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.learning.transcript import Transcript, cut, evidence, shown
+from hermes_agent.learning.review.transcript import Transcript, cut, evidence, shown
 from tests.support.told import call, recorded, turn
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Effect, Gate, Resolve, Verdict
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage, Usage
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import Inbound
 from hermes_agent.core.skills import Bounds, Opened
-from hermes_agent.learning.runbook import load
-from hermes_agent.learning.runbook_model import OPENING
+from hermes_agent.learning.runbooks.model import OPENING
+from hermes_agent.learning.runbooks.parse import load
 from hermes_agent.models.scripted import ScriptedModel
 from tests.support.turns import Bench, bench
 

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from hermes_agent.learning.scan import Finding, Kind, reason, scan
-from hermes_agent.learning.scan_fold import fold
-from hermes_agent.learning.scan_rules import matches
-from hermes_agent.learning.scan_tags import tag
+from hermes_agent.learning.injection_scan.concepts import tag
+from hermes_agent.learning.injection_scan.normalize import fold
+from hermes_agent.learning.injection_scan.rules import matches
+from hermes_agent.learning.injection_scan.scan import Finding, Kind, reason, scan
 
 CORPUS = Path(__file__).parent / "corpus"
 KINDS: tuple[Kind, ...] = ("memory", "skill", "context")

@@ -9,13 +9,13 @@ import skills_ref
 
 from hermes_agent.core.effects import Actor, Verdict
 from hermes_agent.core.incidents import CATEGORIES
-from hermes_agent.core.settings import LoopSettings
-from hermes_agent.learning.placeholders import SERVICE_FACTS
-from hermes_agent.learning.runbook import load
-from hermes_agent.learning.scan import reason
-from hermes_agent.learning.skill_file import parse, problems, section
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.core.settings.root import LoopSettings
+from hermes_agent.learning.injection_scan.scan import reason
+from hermes_agent.learning.runbooks.parse import load
+from hermes_agent.learning.skills.file import parse, problems, section
+from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.path_resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
 from tests.support.skillbooks import BUNDLED, skill_home
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.skills import Bounds
-from hermes_agent.learning.skill_file import Problem, parse, problems, section
-from hermes_agent.learning.skill_front import read_front
+from hermes_agent.learning.skills.file import Problem, parse, problems, section
+from hermes_agent.learning.skills.frontmatter import read_front
 from tests.support.skillbooks import put_skill, skill_text
 
 PLAIN = "name: a\ndescription: b\n"

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core import events as ev
-from hermes_agent.core.lent import Lent, OpenedSkill
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
+from hermes_agent.core.tool_services import Lent, OpenedSkill
 from hermes_agent.learning.tools import skill
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.learned import LearnedTools

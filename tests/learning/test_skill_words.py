@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.lent import Snippet
-from hermes_agent.learning.skill_file import parse
-from hermes_agent.learning.skill_words import (
+from hermes_agent.core.tool_services import Snippet
+from hermes_agent.learning.skills.file import parse
+from hermes_agent.learning.skills.template import (
     Parameter,
     read_arguments,
     read_parameters,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.learning.skill_folder import digest
-from hermes_agent.learning.skillbook_look import LOCK
-from hermes_agent.learning.skillbook_shelf import Shelf
-from hermes_agent.learning.skillbook_text import STATES
+from hermes_agent.learning.skills.folder import digest
+from hermes_agent.learning.skills.folder_scan import LOCK
+from hermes_agent.learning.skills.folder_sync import Shelf
+from hermes_agent.learning.skills.rendering import STATES
 from tests.support.skillbooks import (
     a_book,
     put_skill,

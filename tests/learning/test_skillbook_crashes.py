@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.lore import Lore
-from hermes_agent.learning.skill_folder import (
+from hermes_agent.core.knowledge import Lore
+from hermes_agent.learning.skills.folder import (
     WORK,
     digest,
     leftovers,

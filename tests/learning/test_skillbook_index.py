@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import xllamacpp
 
-from hermes_agent.learning.skillbook_index import MOST_TOKENS, Entry, index
+from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, Entry, index
 from hermes_agent.models.local.files import find_model
 from tests.support.skillbooks import BUNDLED, skill_home
 

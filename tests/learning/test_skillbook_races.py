@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.lore import Lore
-from hermes_agent.learning.skill_folder import digest, read_folder
-from hermes_agent.learning.skillbook import SkillBook
+from hermes_agent.core.knowledge import Lore
+from hermes_agent.learning.skills.folder import digest, read_folder
+from hermes_agent.learning.skills.registry import SkillBook
 from tests.support.skillbooks import a_book, skill_files, skill_home
 
 NAMES = ("first", "second")

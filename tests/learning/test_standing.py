@@ -3,12 +3,12 @@
 import random
 from pathlib import Path
 
-from hermes_agent.core.lore import Outcome, SkillRecord, SkillUse
-from hermes_agent.core.settings import LearningSettings
-from hermes_agent.learning.proof_figures import Verdict
-from hermes_agent.learning.review import Reviewer
-from hermes_agent.learning.skill_folder import digest
-from hermes_agent.learning.standing import (
+from hermes_agent.core.knowledge import Outcome, SkillRecord, SkillUse
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.learning.evaluation.statistics import Verdict
+from hermes_agent.learning.review.reviewer import Reviewer
+from hermes_agent.learning.skills.folder import digest
+from hermes_agent.learning.skills.lifecycle import (
     DAY_SECONDS,
     DAYS,
     OFFERS,

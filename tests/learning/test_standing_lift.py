@@ -2,8 +2,8 @@
 
 import pytest
 
-from hermes_agent.core.lore import SkillRecord, SkillUse, Trial
-from hermes_agent.learning.lift import TREND, Row, lift
+from hermes_agent.core.knowledge import SkillRecord, SkillUse, Trial
+from hermes_agent.learning.evaluation.uplift import TREND, Row, lift
 
 RECORD = SkillRecord("clear-disk", "proven", 2, "d2", 0.0, 0.0, "review", "m/small", "it helps")
 

@@ -1,7 +1,7 @@
 """Summaries of sessions."""
 
-from hermes_agent.core import events as ev
-from hermes_agent.learning.summary import SUMMARY_CHARS, shortened, summarise
+from hermes_agent.core.events import journal as ev
+from hermes_agent.learning.review.summary import SUMMARY_CHARS, shortened, summarise
 from tests.support.learned import Scripted
 from tests.support.told import call, recorded, turn
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.settings import LearningSettings
+from hermes_agent.core.settings.root import LearningSettings
 from hermes_agent.core.skills import Opened, Runbook, RunStep
-from hermes_agent.learning.triggers import outcome, outcome_after, worth
+from hermes_agent.learning.review.triggers import outcome, outcome_after, worth
 from hermes_agent.models.scripted import ScriptedModel
 from tests.support.told import call, recorded, turn
 from tests.support.turns import bench

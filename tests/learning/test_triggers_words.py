@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_agent.learning.cues import READ_CHARS, corrects, praises, wants_remembered
+from hermes_agent.learning.review.cues import READ_CHARS, corrects, praises, wants_remembered
 
 CORRECTIONS = [
     "No, use port 8080.",

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.messages import Message, Prompt, Request, ToolSpec, UserMessage
-from hermes_agent.models.speaking import Endpoint
-from hermes_agent.models.wires.bedrock_requests import request_body
+from hermes_agent.models.wires.base import Endpoint
+from hermes_agent.models.wires.bedrock.request import request_body
 from tests.support.wires.bedrock import MODEL, WIRE
 
 TOOLS = (ToolSpec("look", "Look", {"type": "object"}), ToolSpec("now", "", {"type": "object"}))

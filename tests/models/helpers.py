@@ -18,9 +18,10 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.wires import openai_chat, openai_responses
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.openai import chat as chat_wire
+from hermes_agent.models.wires.openai import responses
 
 KEY = "sk-test-1234567890-do-not-tell"
 FIND = ToolSpec(
@@ -85,7 +86,7 @@ def chat(url: str, facts: ModelFacts | None = None, silence: float = 120.0) -> K
 
 
 def speaking(with_: Endpoint, credential: Credential | None = None) -> Keyed:
-    module = openai_responses if with_.service.wire == "openai-responses" else openai_chat
+    module = responses if with_.service.wire == "openai-responses" else chat_wire
     return Keyed(module.open_speaker(with_), credential or Credential(KEY, label="OPENAI_API_KEY"))
 
 

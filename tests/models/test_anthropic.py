@@ -27,9 +27,9 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wires.anthropic import open_speaker
-from hermes_agent.models.wires.anthropic_request import request_body
+from hermes_agent.models.wires.anthropic.request import request_body
+from hermes_agent.models.wires.anthropic.stream import open_speaker
+from hermes_agent.models.wires.base import Credential, Endpoint
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires import KEY
 from tests.support.wires.anthropic import (

@@ -21,9 +21,9 @@ from hermes_agent.core.messages import (
     ToolMessage,
     Usage,
 )
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wires.bedrock import headers_of, open_speaker, path_to
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.bedrock.client import headers_of, open_speaker, path_to
 from tests.models.bedrock_helpers import HI, PROMPT, content, endpoint
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.bedrock import (

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.circuits import LONGEST_SECONDS, Circuit
+from hermes_agent.models.routing.circuit_breaker import LONGEST_SECONDS, Circuit
 
 BUSY = ModelError("overload", "too busy")
 

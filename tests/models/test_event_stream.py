@@ -9,7 +9,7 @@ from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.models.wires.event_stream import DamagedFrame, Frame, FrameReader
+from hermes_agent.models.wires.bedrock.event_stream import DamagedFrame, Frame, FrameReader
 from tests.support.wires.bedrock import frame, framed
 
 NAMES = st.text(st.characters(codec="ascii", min_codepoint=33), min_size=1, max_size=30)

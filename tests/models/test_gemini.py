@@ -23,10 +23,10 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wires.gemini import BROKEN, open_speaker
-from hermes_agent.models.wires.gemini_request import NO_SIGNATURE, request_body
-from hermes_agent.models.wires.mending import NO_RESULT
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.gemini.request import NO_SIGNATURE, request_body
+from hermes_agent.models.wires.gemini.stream import BROKEN, open_speaker
+from hermes_agent.models.wires.history_repair import NO_RESULT
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.gemini import BUSY, WIRE, call_part, chunk
 

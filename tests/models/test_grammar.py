@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from hermes_agent.core.messages import ToolSpec
-from hermes_agent.models.local.grammar import tool_grammar
-from hermes_agent.models.local.grammar_numbers import integers, numbers
+from hermes_agent.models.local.grammar.numbers import integers, numbers
+from hermes_agent.models.local.grammar.tools import tool_grammar
 from hermes_agent.models.local.prompt import read_calls
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.tools.builtin import load_tools
 from tests.models.helpers import request
 from tests.support.grammars import Sampler
 

@@ -8,11 +8,11 @@ import pytest
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import ModelFacts, Rates, Reply, Rerouted, Retrying
 from hermes_agent.core.protocols import Model
-from hermes_agent.core.services import ServiceSettings
-from hermes_agent.core.settings import ModelSettings, Price
+from hermes_agent.core.settings.root import ModelSettings, Price
+from hermes_agent.core.settings.services import ServiceSettings
 from hermes_agent.models.catalogue.services import SERVICES
-from hermes_agent.models.clients import WIRES
-from hermes_agent.models.house import Models
+from hermes_agent.models.lazy_client import WIRES
+from hermes_agent.models.registry import Models
 from hermes_agent.models.scripted import BUNDLED
 from tests.support.moved_time import until
 from tests.support.openai_server import OpenAIServer
@@ -276,8 +276,8 @@ def test_looking_a_name_up_loads_nothing_that_calls_models(tmp_path: Path) -> No
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from hermes_agent.core.settings import ModelSettings\n"
-        "from hermes_agent.models.house import Models\n"
+        "from hermes_agent.core.settings.root import ModelSettings\n"
+        "from hermes_agent.models.registry import Models\n"
         f"Models(ModelSettings(), {{}}, Path({str(tmp_path)!r})).facts('openai/gpt-4o')\n"
         "print(*sorted({'asyncio', 'httpx', 'ssl', 'yaml'} & set(sys.modules)))\n"
     )

@@ -16,12 +16,12 @@ from keyring.backends.fail import Keyring as FailingKeyring
 from keyring.errors import KeyringLocked
 
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.services import DeviceLogin, Service
+from hermes_agent.core.settings.services import DeviceLogin, Service
 from hermes_agent.models.keys.command import CommandSource
-from hermes_agent.models.keys.kept import forget_key, store_key
+from hermes_agent.models.keys.oauth.tokens import Token, keep_token
 from hermes_agent.models.keys.sources import Source, described, sources
-from hermes_agent.models.keys.tokens import Token, keep_token
-from hermes_agent.models.speaking import Credential
+from hermes_agent.models.keys.storage import forget_key, store_key
+from hermes_agent.models.wires.base import Credential
 from hermes_agent.policy.secrets import Secrets, parse
 from tests.support.awake_loop import pass_time, stand_still
 from tests.support.moved_time import until

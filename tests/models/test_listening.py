@@ -23,8 +23,8 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.models.speaking import Endpoint
-from hermes_agent.models.wires.listening import MOST_CALLS
+from hermes_agent.models.wires.base import Endpoint
+from hermes_agent.models.wires.streaming import MOST_CALLS
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires import Case, WireUnderTest
 

@@ -24,13 +24,13 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.core.services import Service
-from hermes_agent.models.local.child import Child
+from hermes_agent.core.settings.services import Service
 from hermes_agent.models.local.files import find_model, gguf_facts, model_names
-from hermes_agent.models.local.grammar import tool_grammar
+from hermes_agent.models.local.grammar.tools import tool_grammar
 from hermes_agent.models.local.model import LocalModel
-from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.models.local.process import Child
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.runtime.tools.builtin import load_tools
 
 TABLE = tuple(tool.spec for tool in load_tools(["terminal", "files", "people"]))
 FEW = tuple(tool for tool in TABLE if tool.name in ("read_file", "process", "search_files"))
@@ -241,7 +241,7 @@ async def test_the_process_ends_when_nobody_asks_for_a_while() -> None:
 async def test_the_process_dies_with_its_parent() -> None:
     program = f"""
 import asyncio, os, pathlib
-from hermes_agent.models.local.child import Child
+from hermes_agent.models.local.process import Child
 async def main():
     child = await Child.start(pathlib.Path({str(SMOL)!r}), 512, os.environ)
     print(child.pid, flush=True)

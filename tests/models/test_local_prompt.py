@@ -22,7 +22,7 @@ from hermes_agent.models.local.prompt import (
     spans,
     tools_text,
 )
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.tools.builtin import load_tools
 from tests.models.helpers import random_conversation, request
 
 TABLE = tuple(tool.spec for tool in load_tools(["terminal", "files", "people"]))

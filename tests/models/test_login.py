@@ -13,17 +13,17 @@ from time import time as real_time
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.core.services import DeviceLogin
-from hermes_agent.models.keys.login import Signing, claims, log_in, post_by_http, renew
-from hermes_agent.models.keys.logins import LOGINS
-from hermes_agent.models.keys.tokens import (
+from hermes_agent.core.settings.services import DeviceLogin
+from hermes_agent.models.keys.oauth.device_flow import Signing, claims, log_in, post_by_http, renew
+from hermes_agent.models.keys.oauth.table import LOGINS
+from hermes_agent.models.keys.oauth.tokens import (
     LoginSource,
     Token,
     forget_token,
     keep_token,
     kept_token,
 )
-from hermes_agent.models.speaking import Credential
+from hermes_agent.models.wires.base import Credential
 from tests.support.oauth_server import OAuthServer, jwt
 from tests.support.patience import PATIENCE
 
@@ -301,8 +301,8 @@ RENEWER = """
 import asyncio, sys
 from pathlib import Path
 from time import time
-from hermes_agent.core.services import DeviceLogin
-from hermes_agent.models.keys.tokens import LoginSource
+from hermes_agent.core.settings.services import DeviceLogin
+from hermes_agent.models.keys.oauth.tokens import LoginSource
 
 home, url, client = sys.argv[1:]
 login = DeviceLogin(url + "/device", url + "/token", client)

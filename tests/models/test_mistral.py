@@ -24,9 +24,9 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.models.wires.mending import BRIDGE, NO_RESULT, short_id
-from hermes_agent.models.wires.mistral import open_speaker
-from hermes_agent.models.wires.mistral_request import request_body
+from hermes_agent.models.wires.history_repair import BRIDGE, NO_RESULT, short_id
+from hermes_agent.models.wires.mistral.request import request_body
+from hermes_agent.models.wires.mistral.stream import open_speaker
 from tests.contracts.test_wires import CONVERSATIONS
 from tests.support.model_server import ModelServer, Raw
 from tests.support.wires.mistral import WIRE, chunk, stream, thinking

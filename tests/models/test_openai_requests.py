@@ -18,9 +18,9 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.core.services import Quirk, Service
-from hermes_agent.models.wires.mending import BRIDGE, short_id
-from hermes_agent.models.wires.openai_chat import request_body, wire_messages
+from hermes_agent.core.settings.services import Quirk, Service
+from hermes_agent.models.wires.history_repair import BRIDGE, short_id
+from hermes_agent.models.wires.openai.chat import request_body, wire_messages
 from tests.models.helpers import (
     FIND,
     KEY,

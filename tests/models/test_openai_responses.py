@@ -21,9 +21,9 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.core.services import Quirk, Service
-from hermes_agent.models.speaking import Credential, Endpoint
-from hermes_agent.models.wires.openai_responses import request_body
+from hermes_agent.core.settings.services import Quirk, Service
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.openai.responses import request_body
 from tests.models.helpers import KEY, endpoint, reply, request, speaking
 from tests.support.model_server import ModelServer, Raw, Received
 from tests.support.openai_server import FAILURES

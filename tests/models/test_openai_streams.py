@@ -17,8 +17,8 @@ from hermes_agent.core.messages import (
     ToolCall,
     Usage,
 )
-from hermes_agent.core.services import Quirk, Service
-from hermes_agent.models.wires.listening import TAIL_SECONDS
+from hermes_agent.core.settings.services import Quirk, Service
+from hermes_agent.models.wires.streaming import TAIL_SECONDS
 from tests.models.helpers import chat, chunks, endpoint, reply, request, speaking
 from tests.support.awake_loop import stand_still
 from tests.support.model_server import Raw, event

@@ -1,8 +1,15 @@
 import pytest
 
 from hermes_agent.core.errors import ModelError
-from hermes_agent.models.pools import AUTH_SECONDS, QUOTA_SECONDS, RATE_SECONDS, Lent, Pool, Resting
-from hermes_agent.models.speaking import Credential
+from hermes_agent.models.routing.credential_pool import (
+    AUTH_SECONDS,
+    QUOTA_SECONDS,
+    RATE_SECONDS,
+    Lent,
+    Pool,
+    Resting,
+)
+from hermes_agent.models.wires.base import Credential
 from tests.support.routes import Key, Time
 
 SLOW = ModelError("rate_limit", "slow down")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import EFFORTS, ModelFacts, Rates
 from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
-from hermes_agent.models.catalogue.convert import combined, converted
-from hermes_agent.models.catalogue.convert_checks import BrokenCatalogue
+from hermes_agent.models.catalogue.importers.convert import combined, converted
+from hermes_agent.models.catalogue.importers.validation import BrokenCatalogue
 from hermes_agent.models.catalogue.refresh import MOST_BYTES, SOURCE, Refreshed, fetched, refresh
 
 NOW = 1_798_761_600.0  # 2027-01-01

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hermes_agent.core.errors import ModelTrouble
-from hermes_agent.models.speaking import Credential
-from hermes_agent.models.wires.refusals import refusal
+from hermes_agent.models.wires.base import Credential
+from hermes_agent.models.wires.errors import refusal
 from tests.models.helpers import endpoint
 
 

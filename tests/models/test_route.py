@@ -20,8 +20,8 @@ from hermes_agent.core.messages import (
     UserMessage,
     Wasted,
 )
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.speaking import Credential
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.models.wires.base import Credential
 from tests.support.routes import GO, USED, Roads
 
 SETTINGS = ModelSettings(retries=3, retry_seconds=1.0, retry_most_seconds=10.0, circuit_failures=9)

@@ -18,8 +18,8 @@ from hermes_agent.core.messages import (
     Retrying,
     Wasted,
 )
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.speaking import Credential
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.models.wires.base import Credential
 from tests.support.routes import GO, Asked, Failing, Roads
 
 KINDS: tuple[ModelTrouble, ...] = get_args(ModelTrouble)

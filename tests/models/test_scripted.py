@@ -16,7 +16,7 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.core.settings import ModelSettings, Price
+from hermes_agent.core.settings.root import ModelSettings, Price
 from hermes_agent.models.scripted import ScriptedModel, load_script
 from tests.models.helpers import chunks, reply, request
 

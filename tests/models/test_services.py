@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.services import Service, ServiceSettings
-from hermes_agent.core.settings import ModelSettings
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.core.settings.services import Service, ServiceSettings
 from hermes_agent.models.catalogue.services import MAKERS, OWN, SERVICES, service_of
 
 SETTINGS = ModelSettings()

@@ -9,9 +9,9 @@ import pytest
 
 from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import Media
-from hermes_agent.core.services import ServiceSettings
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.house import Models
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.core.settings.services import ServiceSettings
+from hermes_agent.models.registry import Models
 from hermes_agent.models.speech import Speech
 from tests.support.model_server import ModelServer, Raw, Received
 

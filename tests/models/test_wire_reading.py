@@ -7,7 +7,7 @@ import pytest
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.models.wires.http import Wire, cleaned
-from hermes_agent.models.wires.server_sent import EventReader
+from hermes_agent.models.wires.sse import EventReader
 from tests.support.model_server import ModelServer, Raw
 
 STREAM = (

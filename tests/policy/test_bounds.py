@@ -9,7 +9,7 @@ import yaml
 
 from hermes_agent.core.effects import Verdict
 from hermes_agent.core.skills import Bounds
-from hermes_agent.policy.bounds import SERVING, trouble
+from hermes_agent.policy.skill_limits import SERVING, trouble
 from tests.support.policies import effect_of, judge
 
 EVERYTHING = """

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Effect, Verdict
 from hermes_agent.core.skills import Bounds
-from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.policy.path_resolvers import by_words, finish
+from hermes_agent.policy.ruleset import Rules
 from hermes_agent.policy.testing import HOMES, WORKSPACE
 from tests.support.policies import rules_of
 

@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.policy_past import effect_of as past_effect
-from hermes_agent.core import events as ev
+from hermes_agent.cli.decide.policy.simulate import effect_of as past_effect
 from hermes_agent.core.effects import Verdict
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.records import Inbound, Judgement
 from hermes_agent.core.skills import Bounds, Opened
 from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.models.scripted import ScriptedModel
-from hermes_agent.policy.policies import Policies
+from hermes_agent.policy.files.loader import Policies
 from tests.support.gates import Says
 from tests.support.turns import Bench, bench
 

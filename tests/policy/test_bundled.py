@@ -7,11 +7,11 @@ import pytest
 import yaml
 
 from hermes_agent.core.effects import Actor, Verdict
-from hermes_agent.incidents.copies import keep_script
-from hermes_agent.incidents.facts import survey_script
-from hermes_agent.incidents.lasting import request_script, sample_script
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.resolvers import by_words, finish
+from hermes_agent.incidents.response.copies import keep_script
+from hermes_agent.incidents.response.facts import survey_script
+from hermes_agent.incidents.response.stability import request_script, sample_script
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.path_resolvers import by_words, finish
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
 
 CASES = Path(__file__).parent / "cases"

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Reach
-from hermes_agent.policy.egress import Resolver, guarded_client
+from hermes_agent.core.tool_services import Reach
+from hermes_agent.policy.network.egress import Resolver, guarded_client
 
 Answer = Callable[[str, dict[str, str]], str]
 

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from hermes_agent.core.effects import Actor
-from hermes_agent.policy.expressions import NAMES, trouble
+from hermes_agent.policy.patterns.expressions import NAMES, trouble
 from tests.support.policies import ALLOW_ALL_CALLS, effect_of, judge
 
 

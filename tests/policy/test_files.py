@@ -3,9 +3,10 @@ from textwrap import dedent
 import pytest
 
 from hermes_agent.core.effects import Actor, Consent
-from hermes_agent.policy import expressions, files, hosts
-from hermes_agent.policy.files import read_file
-from hermes_agent.policy.schema import Match, Rewrite, Times
+from hermes_agent.policy.files import parse
+from hermes_agent.policy.files.parse import read_file
+from hermes_agent.policy.files.schema import Match, Rewrite, Times
+from hermes_agent.policy.patterns import expressions, hosts
 from tests.support.policies import file_of, problems_of, rules_of
 from tests.support.source import ROOT
 
@@ -234,9 +235,9 @@ def test_the_page_names_every_key_there_is() -> None:
     page = (ROOT / "docs" / "reference" / "policies.md").read_text()
     keys = {
         *Match.__struct_fields__,
-        *files._CASE,
-        *files._RULE,
-        *files._HEADER,
+        *parse._CASE,
+        *parse._RULE,
+        *parse._HEADER,
         *expressions.NAMES,
     }
     assert {key for key in keys if f"`{key}`" not in page and f"{key}:" not in page} == set()

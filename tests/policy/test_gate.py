@@ -5,10 +5,10 @@ import pytest
 
 from hermes_agent.core.effects import Consent, Verdict
 from hermes_agent.core.errors import ToolError
-from hermes_agent.policy.acts import recorded
-from hermes_agent.policy.decide import Rules
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.resolvers import finish
+from hermes_agent.policy.operations import recorded
+from hermes_agent.policy.path_resolvers import finish
+from hermes_agent.policy.ruleset import Rules
 from hermes_agent.policy.testing import HOMES
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, judge, rules_of
 

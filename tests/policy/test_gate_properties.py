@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.effects import Actor, Effect
-from hermes_agent.policy.acts import Homes, recorded
-from hermes_agent.policy.decide import Rules
-from hermes_agent.policy.files import read_file
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.gate import RuleGate
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.resolvers import finish
+from hermes_agent.policy.operations import Homes, recorded
+from hermes_agent.policy.path_resolvers import finish
+from hermes_agent.policy.ruleset import Rules
 from tests.support.policies import file_of, rules_of
 
 HOMES = Homes("/home/u", "/home/u/.hermes")

@@ -2,7 +2,7 @@ import pytest
 
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import HermesError
-from hermes_agent.policy.files import read_file
+from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.grants import appended
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, judge
 

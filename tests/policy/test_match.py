@@ -1,9 +1,9 @@
 import pytest
 
 from hermes_agent.core.effects import Act, Actor, Place
-from hermes_agent.policy.decide import Rules
-from hermes_agent.policy.globs import Roots, Words, escape
 from hermes_agent.policy.match import Facts
+from hermes_agent.policy.patterns.globs import Roots, Words, escape
+from hermes_agent.policy.ruleset import Rules
 from hermes_agent.policy.shell import read
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, rules_of
 

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.policy.acts import recorded
-from hermes_agent.policy.files import read_file
-from hermes_agent.policy.policies import Policies, together
-from hermes_agent.policy.resolvers import finish
+from hermes_agent.policy.files.loader import Policies, together
+from hermes_agent.policy.files.parse import read_file
+from hermes_agent.policy.operations import recorded
+from hermes_agent.policy.path_resolvers import finish
 from tests.support.policies import effect_of
 
 LS = effect_of("ls")

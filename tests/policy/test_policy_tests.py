@@ -5,11 +5,11 @@ from textwrap import dedent
 
 import pytest
 
-from hermes_agent.policy.files import read_file
-from hermes_agent.policy.policies import BUNDLED, Policies
-from hermes_agent.policy.resolvers import by_words, finish, on_disk
+from hermes_agent.policy.files.loader import BUNDLED, Policies
+from hermes_agent.policy.files.parse import read_file
+from hermes_agent.policy.path_resolvers import by_words, finish, on_disk
 from hermes_agent.policy.testing import Outcome, Touches, run_tests
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.runtime.tools.builtin import load_tools
 
 TOOLS = {
     tool.name: Touches(tuple(tool.capabilities), dict(tool.paths), "", tuple(tool.hosts))

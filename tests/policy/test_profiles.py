@@ -9,11 +9,11 @@ import pytest
 
 from hermes_agent.core.effects import Effect, Verdict, paths_in
 from hermes_agent.core.tools import Tool
-from hermes_agent.policy.addresses import host_of
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.resolvers import on_disk
-from hermes_agent.runtime.toolbox import TABLE as BUILTIN
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.path_resolvers import on_disk
+from hermes_agent.policy.patterns.addresses import host_of
+from hermes_agent.runtime.tools.builtin import TABLE as BUILTIN
+from hermes_agent.runtime.tools.builtin import load_tools
 
 TOOLS = {tool.name: tool for tool in load_tools()}
 PROFILES = ("careful", "operate", "observe", "sandbox")

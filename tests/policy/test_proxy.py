@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from hermes_agent.policy.egress import Resolver
-from hermes_agent.policy.proxy import GREETING, GuardingProxy, open_proxy
+from hermes_agent.policy.network.egress import Resolver
+from hermes_agent.policy.network.proxy import GREETING, GuardingProxy, open_proxy
 from tests.support.awake_loop import stand_still
 from tests.support.patience import PATIENCE
 

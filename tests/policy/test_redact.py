@@ -5,7 +5,7 @@ from urllib.parse import quote
 import pytest
 
 import hermes_agent
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 
 ENVIRON = {
     "OPENAI_API_KEY": "plainly-a-key-value",

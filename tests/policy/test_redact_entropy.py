@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 
 redact = Redactor({})
 LETTERS = string.ascii_letters + string.digits

@@ -1,6 +1,6 @@
 import pytest
 
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 
 redact = Redactor({})
 

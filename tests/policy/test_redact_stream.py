@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 
 ENVIRON = {
     "OPENAI_API_KEY": "plainly-a-key-value",

@@ -1,8 +1,8 @@
 import pytest
 
 from hermes_agent.core.effects import Act
+from hermes_agent.policy.files.schema import Rewrite
 from hermes_agent.policy.rewrite import Cannot, rewritten
-from hermes_agent.policy.schema import Rewrite
 from tests.support.policies import ALLOW_ALL_CALLS, effect_of, judge
 
 DRY = f"""

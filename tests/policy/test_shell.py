@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hermes_agent.core.effects import Act
 from hermes_agent.policy.shell import read
-from hermes_agent.policy.shell.options import spec, table
-from hermes_agent.policy.shell.roles import ROLES
+from hermes_agent.policy.shell.programs.argument_roles import ROLES
+from hermes_agent.policy.shell.programs.table import spec, table
 from tests.support.shell_lines import Lines
 
 CASES = yaml.safe_load((Path(__file__).parent / "cases" / "shell-acts.yaml").read_text())

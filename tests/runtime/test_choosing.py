@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.settings import BudgetSettings, UseSettings
-from hermes_agent.runtime.choosing import WARM_SECONDS
-from hermes_agent.runtime.server import build_app
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.settings.root import BudgetSettings, UseSettings
+from hermes_agent.runtime.api.app import build_app
+from hermes_agent.runtime.models.selection import WARM_SECONDS
 from tests.faults.harness import Case, wait_until
 from tests.support.house import House, house, script, until
 

@@ -7,11 +7,11 @@ from typing import TypeVar
 import pytest
 
 from hermes_agent import Agent, Tool
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, OutcomeUnknown
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Session
-from hermes_agent.core.settings import BudgetSettings, DelegationSettings, UseSettings
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.core.settings.root import BudgetSettings, DelegationSettings, UseSettings
+from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
 from tests.support.families import (
     answers,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.places import SandboxPlace
+from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.runtime.drift import Drift, summary
 from tests.support.drifting import declare, git
 from tests.support.house import house

@@ -9,7 +9,7 @@ import pytest
 from hermes_agent.core.errors import Degraded
 from hermes_agent.core.jobs import JobSpec, Schedule
 from hermes_agent.core.records import Inbound, Session
-from hermes_agent.work.planning import Held, plan_due
+from hermes_agent.jobs.planner import Held, plan_due
 from tests.runtime.test_degraded import fill
 from tests.runtime.test_jobs import says
 from tests.store.helpers import opened

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import Bond, Chat
 from tests.support.jobs import HOUR, Workplace, workplace
 
@@ -92,7 +92,7 @@ async def test_making_a_job_asks_under_careful(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_is_made_again_after_a_death_adds_one_job(tmp_path: Path) -> None:
-    from hermes_agent.core.lent import Writer
+    from hermes_agent.core.tool_services import Writer
 
     async with workplace(tmp_path, acts(tmp_path)) as place:
         session = await place.house.open(acts(tmp_path))

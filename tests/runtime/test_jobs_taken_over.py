@@ -4,7 +4,7 @@ from pathlib import Path
 
 import apsw
 
-from hermes_agent.core.settings import JobSettings, Settings
+from hermes_agent.core.settings.root import JobSettings, Settings
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.house import until
 from tests.support.jobs import HOUR, Clock, workplace

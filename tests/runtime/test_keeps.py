@@ -7,8 +7,8 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.runtime import keeps as module
-from hermes_agent.runtime.keeps import IDLE_SECONDS, Keeps
+from hermes_agent.runtime.tools import session_resources as module
+from hermes_agent.runtime.tools.session_resources import IDLE_SECONDS, Keeps
 from tests.support.families import answers, call, say
 from tests.support.house import house
 

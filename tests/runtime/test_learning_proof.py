@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.lore import Case, Trial
-from hermes_agent.core.places import LocalPlace, SandboxPlace
-from hermes_agent.core.settings import BudgetSettings, LearningSettings
-from hermes_agent.learning.asking import NoBudget
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.knowledge import Case, Trial
+from hermes_agent.core.settings.root import BudgetSettings, LearningSettings
+from hermes_agent.core.settings.terminals import LocalPlace, SandboxPlace
+from hermes_agent.learning.structured_output import NoBudget
 from tests.support.families import answers, call, say, shell
 from tests.support.pupils import Clock, Pupil, looker, pupil, reviewing, skill_text
 

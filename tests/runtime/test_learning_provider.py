@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core import events as ev
-from hermes_agent.core.settings import MemorySettings, ModelSettings, Settings
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.settings.root import MemorySettings, ModelSettings, Settings
 from hermes_agent.core.skills import Recalled
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.fake_mem0 import KEY, FakeMem0

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.core.lore import Chore
+from hermes_agent.core.knowledge import Chore
 from hermes_agent.core.records import Session
-from hermes_agent.core.settings import LearningSettings, UseSettings
+from hermes_agent.core.settings.root import LearningSettings, UseSettings
 from tests.support.families import answers, say, shell
 from tests.support.pupils import Clock, Pupil, looker, pupil, reviewing, skill_text
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.client import Api
-from hermes_agent.cli.follow import reach
-from hermes_agent.core.events import CallFinished, RuntimeChanged
+from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.client.follower import reach
+from hermes_agent.core.events.journal import CallFinished, RuntimeChanged
 from hermes_agent.core.records import Inbound
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
@@ -103,7 +103,7 @@ def test_stopping_waits_for_an_effect_that_leaves_no_trace(tmp_path: Path) -> No
 import os, sys, time
 from pathlib import Path
 from hermes_agent.core.tools import Tool
-from hermes_agent.runtime.serve import serve
+from hermes_agent.runtime.process import serve
 def slow(line: str) -> str:
     Path({str(tmp_path)!r}, "begun").touch()
     time.sleep(0.6)
@@ -170,7 +170,7 @@ def test_it_goes_to_sleep_when_idle_and_a_client_wakes_it(tmp_path: Path) -> Non
 
 CALLING = """
 import subprocess, sys
-from hermes_agent.cli.client import Absent, Api
+from hermes_agent.cli.client.api import Absent, Api
 
 api = Api()
 message = {"text": "hi", "model": "scripted/demo", "workspace": sys.argv[1]}
@@ -265,7 +265,7 @@ def test_it_stays_awake_where_it_cannot_tell_whether_it_is_needed(tmp_path: Path
     program = f"""
 import asyncio, os
 from pathlib import Path
-from hermes_agent.runtime.serve import serve
+from hermes_agent.runtime.process import serve
 class Broken:
     name = "broken"
     def __init__(self, runtime): pass

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from hermes_agent.runtime.peers import is_agents_command
+from hermes_agent.runtime.api.peer_auth import is_agents_command
 from tests.faults.harness import Case, wait_until
 
 

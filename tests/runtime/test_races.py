@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.cli.follow import Following, send
-from hermes_agent.core import events as ev
+from hermes_agent.cli.client.follower import Following, send
 from hermes_agent.core.errors import HomeLocked, NotFound
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import Inbound, NewSession
-from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.home.home import Home, HomeLock
 from hermes_agent.runtime.runtime import Runtime
 from tests.faults.harness import Case, wait_until
 from tests.support.house import house, until
@@ -224,7 +224,7 @@ def test_the_lock_of_a_process_that_was_just_killed_is_waited_for(tmp_path: Path
 
 TAKING = """
 import fcntl, os, pathlib, sys, threading, time
-from hermes_agent.runtime.home import HomeLock
+from hermes_agent.runtime.home.home import HomeLock
 
 folder = pathlib.Path(sys.argv[1])
 held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.titles import title_of
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, Request
-from hermes_agent.core.services import ServiceSettings
-from hermes_agent.core.settings import BudgetSettings, ModelSettings, Price, UseSettings
+from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Price, UseSettings
+from hermes_agent.core.settings.services import ServiceSettings
 from tests.support.house import House, house, script, until
 from tests.support.openai_server import OpenAIServer
 

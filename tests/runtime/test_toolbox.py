@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.runtime import toolbox
-from hermes_agent.runtime.toolbox import TABLE, TOOLSETS, Toolbox, load_tools
+from hermes_agent.runtime.tools import builtin
+from hermes_agent.runtime.tools.builtin import TABLE, TOOLSETS, Toolbox, load_tools
 from tests.support.families import answers, call, say
 
 SPECS = (
-    "import msgspec; from hermes_agent.runtime.toolbox import load_tools; "
+    "import msgspec; from hermes_agent.runtime.tools.builtin import load_tools; "
     "print(msgspec.json.encode([tool.spec for tool in load_tools()]).decode())"
 )
 
@@ -54,7 +54,7 @@ def test_every_tool_can_be_repeated_or_can_tell_what_became_of_it() -> None:
 
 def test_the_table_is_read_without_importing_a_tool() -> None:
     program = (
-        "import sys; from hermes_agent.runtime.toolbox import TABLE; "
+        "import sys; from hermes_agent.runtime.tools.builtin import TABLE; "
         "print(sorted({row.module for row in TABLE.values()} & set(sys.modules)), "
         "'msgspec' in sys.modules)"
     )
@@ -66,13 +66,13 @@ def test_the_table_is_read_without_importing_a_tool() -> None:
 
 
 def test_what_the_model_is_shown_is_what_the_code_says() -> None:
-    now = json.loads(json.dumps(toolbox.described()))
-    assert json.loads(toolbox.DATA.read_bytes()) == now, "run `make docs`"
+    now = json.loads(json.dumps(builtin.described()))
+    assert json.loads(builtin.DATA.read_bytes()) == now, "run `make docs`"
 
 
 def test_the_data_gives_the_very_specs_that_the_tools_have() -> None:
-    shown = {spec.name: spec for spec in toolbox.specs(TABLE)}
-    assert list(shown) == [one.name for one in toolbox.facts() if not one.missing]
+    shown = {spec.name: spec for spec in builtin.specs(TABLE)}
+    assert list(shown) == [one.name for one in builtin.facts() if not one.missing]
     for tool in load_tools(list(shown)):
         assert msgspec.json.encode(shown[tool.name]) == msgspec.json.encode(tool.spec)
 
@@ -137,7 +137,7 @@ def test_a_turn_imports_the_tools_that_it_calls_and_no_others(tmp_path: Path) ->
     home = tmp_path / "home"
     home.mkdir()
     # The loop itself keeps large results.
-    wanted = ["hermes_agent.agent.results", "hermes_agent.tools.todo"]
+    wanted = ["hermes_agent.agent.tools.result_overflow", "hermes_agent.tools.todo"]
     assert run(TURN, str(home), model) == wanted
 
 
@@ -152,10 +152,10 @@ def test_every_tool_is_in_one_toolset_and_in_all_but_that_of_incidents() -> None
 
 
 def test_toolsets_and_tools_are_asked_for_together() -> None:
-    assert toolbox.chosen(["files", "todo", "read_file"]) == (
+    assert builtin.chosen(["files", "todo", "read_file"]) == (
         "read_file", "write_file", "patch", "search_files", "todo",
     )  # fmt: skip
-    assert toolbox.chosen([]) == toolbox.chosen(["all"]) == TOOLSETS["all"]
+    assert builtin.chosen([]) == builtin.chosen(["all"]) == TOOLSETS["all"]
 
 
 def test_those_that_only_look_change_nothing() -> None:
@@ -192,7 +192,7 @@ def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: 
 
 NAMED = """
 import json, sys
-from hermes_agent.core.settings import BrowserSettings, Settings
+from hermes_agent.core.settings.root import BrowserSettings, Settings
 from hermes_agent.runtime import toolbox
 said = []
 for given in ({}, {"program": "mine"}, {"program": "not-here"}, {"address": "ws://far:1/"}):
@@ -217,7 +217,7 @@ def test_a_browser_that_the_settings_name_is_one(tmp_path: Path) -> None:
 
 
 def test_a_session_has_the_tools_of_its_prompt_alone() -> None:
-    own = {name: toolbox.load("todo") for name in ("todo", "other")}
+    own = {name: builtin.load("todo") for name in ("todo", "other")}
     tools = Toolbox(["read_file", "todo"], own)
     assert list(tools) == ["read_file", "todo"]
     assert tools["todo"] is own["todo"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes_agent.core.settings import JobSettings
+from hermes_agent.core.settings.root import JobSettings
 from tests.runtime.test_jobs import begun, waits
 from tests.support.house import until
 from tests.support.jobs import DAY, HOUR, Clock, Workplace, workplace

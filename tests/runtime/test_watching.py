@@ -17,15 +17,15 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.incidents import Incident, Signal, WatchedCheck
-from hermes_agent.core.settings import WatchSettings
+from hermes_agent.core.settings.root import WatchSettings
 from hermes_agent.core.skills import Check, Expect
+from hermes_agent.runtime.api.app import build_app
+from hermes_agent.runtime.api.listener import MOST_AT_ONCE, Visitor
 from hermes_agent.runtime.check_runner import ENTER_SECONDS
-from hermes_agent.runtime.door import MOST_AT_ONCE, Visitor
 from hermes_agent.runtime.runtime import Runtime
-from hermes_agent.runtime.server import build_app
 from tests.incidents.test_webhooks import ALERTMANAGER, GRAFANA, PAGERDUTY
 from tests.support.awake_loop import no_time, stand_still
 from tests.support.house import House, house, until

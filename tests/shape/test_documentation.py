@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
-from hermes_agent.core import events, settings
-from hermes_agent.policy.policies import Policies
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.core.events import journal
+from hermes_agent.core.settings import root
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.runtime.tools.builtin import load_tools
 from tests.support.source import PACKAGE, ROOT, tracked_files
 
 DOCS = ROOT / "docs"
@@ -35,11 +36,11 @@ def setting_names(kind: Any, prefix: str = "") -> Iterator[str]:
 
 
 def test_every_setting_has_a_heading() -> None:
-    assert set(setting_names(settings.Settings)) - headings("settings.md") == set()
+    assert set(setting_names(root.Settings)) - headings("settings.md") == set()
 
 
 def test_every_event_has_a_heading() -> None:
-    kinds = get_args(events.Event) + get_args(events.Passing)
+    kinds = get_args(journal.Event) + get_args(journal.Passing)
     assert {kind.__struct_config__.tag for kind in kinds} - headings("events.md") == set()
 
 

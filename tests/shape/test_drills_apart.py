@@ -28,13 +28,13 @@ def test_the_drills_import_nothing_of_the_runtime() -> None:
 
 
 def test_the_runtime_imports_the_drills_in_one_command_alone() -> None:
-    assert importers(PACKAGE, "hermes_drills") == {"cli/drill.py"}
+    assert importers(PACKAGE, "hermes_drills") == {"cli/work/drill.py"}
 
 
 def test_the_runtimes_wheel_contains_no_drill() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (where,) = project["tool"]["setuptools"]["packages"]["find"]["where"]
     assert [name for name in find_packages(ROOT / where) if "drill" in name] == []
-    wanted = {"cli/drill.py", "policies/drill.yaml"}
+    wanted = {"cli/work/drill.py", "policies/drill.yaml"}
     named = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*drill*.*")}
     assert {path for path in named if "__pycache__" not in path} <= wanted

@@ -18,7 +18,7 @@ RANKS = {
     "store": 1, "models": 1, "terminals": 1, "policy": 1, "tools": 1,
     "learning": 2,
     "agent": 3,
-    "work": 4,
+    "jobs": 4,
     "incidents": 5,
     "runtime": 6,
     "gateway": 7, "web": 7,
@@ -117,7 +117,10 @@ def test_the_package_imports_only_what_it_declares() -> None:
     [
         ("core/x.py", "import hermes_agent.store.store"),
         ("core/x.py", "def f():\n    from hermes_agent.store import store"),
-        ("tools/x.py", "if TYPE_CHECKING:\n    from hermes_agent.terminals.local import Local"),
+        (
+            "tools/x.py",
+            "if TYPE_CHECKING:\n    from hermes_agent.terminals.local.terminal import Local",
+        ),
         ("tools/x.py", "from ..terminals import local"),
         ("tools/__init__.py", "from ..terminals import local"),
         ("store/x.py", "from hermes_agent import models"),
@@ -136,7 +139,10 @@ def test_an_import_that_points_up_or_sideways_is_seen(name: str, text: str) -> N
         ("tools/x.py", "from hermes_agent.core.tools import tool"),
         ("tools/x.py", "from . import files"),
         ("cli/x.py", "from hermes_agent import __version__, Agent"),
-        ("runtime/x.py", "TERMINALS = {'local': 'hermes_agent.terminals.local:LocalTerminal'}"),
+        (
+            "runtime/x.py",
+            "TERMINALS = {'local': 'hermes_agent.terminals.local.terminal:LocalTerminal'}",
+        ),
         ("__main__.py", "from hermes_agent.cli.main import main"),
     ],
 )

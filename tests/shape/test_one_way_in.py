@@ -41,7 +41,7 @@ def touches(*names: str) -> Callable[[ast.AST], bool]:
 
 
 def test_permits_are_made_by_the_admission_alone() -> None:
-    assert uses(calls("Permit")) == {"agent/admission.py"}
+    assert uses(calls("Permit")) == {"agent/tools/authorization.py"}
 
 
 def test_the_function_of_a_tool_is_known_to_the_tool_alone() -> None:
@@ -49,6 +49,6 @@ def test_the_function_of_a_tool_is_known_to_the_tool_alone() -> None:
 
 
 def test_tools_are_invoked_in_one_place_and_from_one_place() -> None:
-    assert uses(imports("Permit")) == {"agent/admission.py", "agent/invoke.py"}
-    assert uses(imports("invoke")) == {"agent/calls.py"}
-    assert uses(imports("Admission")) == {"agent/calls.py", "agent/lending.py"}
+    assert uses(imports("Permit")) == {"agent/tools/authorization.py", "agent/tools/invoke.py"}
+    assert uses(imports("invoke")) == {"agent/tools/executor.py"}
+    assert uses(imports("Admission")) == {"agent/tools/executor.py", "agent/tools/context.py"}

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from hermes_agent.agent.prompt import Surroundings, build_prompt
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.settings import McpServerSettings
-from hermes_agent.learning.skill_file import parse
-from hermes_agent.learning.skillbook_index import Entry, index
+from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.learning.skills.file import parse
+from hermes_agent.learning.skills.prompt_index import Entry, index
 from hermes_agent.models.local.files import find_model
 from hermes_agent.runtime.learning import SHIPPED
-from hermes_agent.runtime.toolbox import TABLE, missing, specs
-from hermes_agent.tools.mcp.servers import Servers
+from hermes_agent.runtime.tools.builtin import TABLE, missing, specs
+from hermes_agent.tools.mcp.provider import Servers
 
 AROUND = Surroundings("/srv/shop", "Linux x86_64", "2026-11-15")
 

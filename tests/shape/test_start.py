@@ -61,10 +61,11 @@ def test_help_is_printed_without_importing_anything_heavier_than_argparse(
 
 
 LATER = (
-    "hermes_agent.policy.shell", "hermes_agent.policy.decide", "hermes_agent.tools.browser",
-    "hermes_agent.tools.mcp", "hermes_agent.tools.web", "hermes_agent.terminals.workers",
+    "hermes_agent.policy.shell", "hermes_agent.policy.ruleset", "hermes_agent.tools.browser",
+    "hermes_agent.tools.mcp", "hermes_agent.tools.web",
+    "hermes_agent.terminals.code_sandbox.runner",
     "httpx", "mcp", "pydantic", "fastjsonschema", "starlette", "importlib.resources",
-    "hermes_agent.learning.scan",
+    "hermes_agent.learning.injection_scan.scan",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.events import Recorded
+from hermes_agent.core.events.journal import Recorded
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import Inbound, NewSession, Session, Turn
 from hermes_agent.store.store import Store

@@ -6,8 +6,8 @@ import apsw
 import msgspec
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Consent
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened

@@ -5,8 +5,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Inbound
 from tests.store.helpers import a_session, a_turn, opened, told
 

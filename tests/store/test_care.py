@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.events import Noted, Replied
+from hermes_agent.core.events.journal import Noted, Replied
 from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened
 

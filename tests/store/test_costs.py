@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Cost, CostKey, Session
-from hermes_agent.store.migrations import MIGRATIONS, migrate
+from hermes_agent.store.engine.migrations import MIGRATIONS, migrate
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, a_session, a_turn, opened
 

@@ -9,10 +9,10 @@ import apsw
 import pytest
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.events import Noted, Replied
+from hermes_agent.core.events.journal import Noted, Replied
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import Inbound, NewSession
-from hermes_agent.store.migrations import migrate
+from hermes_agent.store.engine.migrations import migrate
 from tests.store.helpers import a_session, a_turn, opened
 
 NEW = NewSession("/work", "careful", "m")

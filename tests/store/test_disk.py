@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import Degraded, HermesError
-from hermes_agent.core.events import CallFinished, Noted
+from hermes_agent.core.events.journal import CallFinished, Noted
 from hermes_agent.core.records import Inbound, Turn
 from hermes_agent.store.store import Store
 from tests.store.helpers import a_session, a_turn, opened, run_child, told

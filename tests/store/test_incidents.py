@@ -28,7 +28,7 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check
-from hermes_agent.store.incident_signals import MOST_OPEN, SILENT_SECONDS, relation
+from hermes_agent.store.incidents.ingest import MOST_OPEN, SILENT_SECONDS, relation
 from tests.store.helpers import Clock, opened
 
 WEB = Signal("check", "check:web", "web does not answer", service="web", detail="exit 7")

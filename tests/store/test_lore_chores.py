@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import Summarised
-from hermes_agent.core.lore import Chore, Proposal
+from hermes_agent.core.events.journal import Summarised
+from hermes_agent.core.knowledge import Chore, Proposal
 from tests.store.helpers import Clock, a_session, opened
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.lore import Doc, DocKind, Lore
+from hermes_agent.core.knowledge import Doc, DocKind, Lore
 from tests.store.helpers import a_session, opened
 
 ALL: Sequence[DocKind] = ("skill", "note", "session", "incident")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.lore import NoteChange, NoteEdit
+from hermes_agent.core.knowledge import NoteChange, NoteEdit
 from tests.store.helpers import Clock, a_session, opened
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import NotFound
-from hermes_agent.core.lore import Case, Lore, SkillUse, Trial
+from hermes_agent.core.knowledge import Case, Lore, SkillUse, Trial
 from tests.store.helpers import Clock, a_session, opened
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.events import (
+from hermes_agent.core.events.journal import (
     CallFinished,
     Compacted,
     MessageTaken,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.events import Replied, SessionOpened, TurnFinished
+from hermes_agent.core.events.journal import Replied, SessionOpened, TurnFinished
 from hermes_agent.core.messages import Prompt, ToolSpec, Usage
 from hermes_agent.core.records import Inbound, NewSession, SearchFilter
 from tests.store.helpers import Clock, a_session, a_turn, opened, told

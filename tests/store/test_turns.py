@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Fenced
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import ToolCall, Usage
 from hermes_agent.core.records import Inbound, Parked, Question
 from tests.store.helpers import Clock, a_session, a_turn, opened, told

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import Degraded, NotFound, Stopping
-from hermes_agent.core.events import Noted
+from hermes_agent.core.events.journal import Noted
 from hermes_agent.core.records import Inbound
 from tests.store.helpers import a_session, a_turn, kill_after_lines, opened, run_child, told
 from tests.support.patience import PATIENCE
@@ -111,7 +111,7 @@ async def test_closing_finishes_what_was_asked_for_and_then_refuses(tmp_path: Pa
 _CHILD = """
 import asyncio, sys
 from pathlib import Path
-from hermes_agent.core.events import Replied
+from hermes_agent.core.events.journal import Replied
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import Inbound, NewSession
 from hermes_agent.store.store import Store
@@ -160,7 +160,7 @@ async def test_a_process_killed_at_a_commit_has_written_all_of_it_or_nothing(
     code = f"""
 import asyncio, os, sys
 from pathlib import Path
-from hermes_agent.core.events import Noted, Replied
+from hermes_agent.core.events.journal import Noted, Replied
 from hermes_agent.core.records import Turn
 from hermes_agent.store.store import Store
 

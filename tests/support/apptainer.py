@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hermes_agent.core.places import ApptainerPlace
+from hermes_agent.core.settings.terminals import ApptainerPlace
 from hermes_agent.terminals import apptainer
 from hermes_agent.terminals.transport import Transport
 from tests.support import images

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from hermes_agent.core.places import BoxPlace
-from hermes_agent.terminals import box
+from hermes_agent.core.settings.terminals import BoxPlace
+from hermes_agent.terminals import namespace
 from hermes_agent.terminals.transport import Transport
 from hermes_drills.box.box import Box
 from hermes_drills.types import Style, World
@@ -30,7 +30,7 @@ def shared_box() -> Box:
 
 
 def _open(folder: Path) -> Transport:
-    return box.transport(
+    return namespace.transport(
         BoxPlace(str(shared_box().folder)),
         session="one",
         workspace="/root",

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.lent import Closable, Closes
-from hermes_agent.core.settings import TerminalSettings
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.core.tool_services import Closable, Closes
 from hermes_agent.core.tools import Permit, Recovered, Tool, ToolContext, ToolResult
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.terminals.local.terminal import LocalTerminal
 
 
 class Kept:

@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.cli.client import Api
-from hermes_agent.runtime.offline import lock_owner
-from hermes_agent.runtime.places import other_run_folder
-from hermes_agent.terminals import keeper
+from hermes_agent.cli.client.api import Api
+from hermes_agent.runtime.home.inspect import lock_owner
+from hermes_agent.runtime.home.paths import other_run_folder
+from hermes_agent.terminals.shell import daemon
 from tests.support.patience import PATIENCE
 from tests.support.prefix import check_prefixes
 
@@ -126,7 +126,7 @@ class House:
             for file in (*spool.glob("keeper.*"), *spool.glob("spine")):
                 with suppress(ProcessLookupError, FileNotFoundError, ValueError, IndexError):
                     os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
-            subprocess.run(["bash", str(keeper.SCRIPT), "destroy", str(spool)], capture_output=True)
+            subprocess.run(["bash", str(daemon.SCRIPT), "destroy", str(spool)], capture_output=True)
 
     def close(self) -> None:
         self.run("down")

@@ -25,8 +25,8 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from hermes_agent.core.places import KubernetesPlace
-from hermes_agent.terminals import kubernetes
+from hermes_agent.core.settings.terminals import KubernetesPlace
+from hermes_agent.terminals.kubernetes import transport as kubernetes
 from hermes_agent.terminals.transport import Transport
 from tests.support.apptainer import cached
 from tests.support.daemons import check_root, folder_of, hold

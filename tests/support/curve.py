@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_agent.core.records import Inbound
-from hermes_agent.core.settings import (
+from hermes_agent.core.settings.root import (
     LearningSettings,
     ModelSettings,
     RuntimeSettings,

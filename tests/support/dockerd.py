@@ -10,8 +10,8 @@ from pathlib import Path
 
 import docker
 
-from hermes_agent.core.places import ContainerPlace
-from hermes_agent.terminals import container
+from hermes_agent.core.settings.terminals import ContainerPlace
+from hermes_agent.terminals.container import transport as container
 from hermes_agent.terminals.transport import Transport
 from tests.support.daemons import (
     begin,

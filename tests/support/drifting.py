@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import yaml
 
 from hermes_agent.incidents.drift.audit import Auditor, Known, judge
-from hermes_agent.incidents.drift.repository import Repository
+from hermes_agent.incidents.drift.scopes.repository import Repository
 from hermes_agent.incidents.drift.values import Answer, Finding, Looked, Scope
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.policy.redaction.redactor import Redactor
 
 
 class ShellLive:

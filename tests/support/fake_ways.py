@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.places import DaytonaPlace, E2bPlace, ModalPlace
-from hermes_agent.terminals import daytona, e2b, modal
+from hermes_agent.core.settings.terminals import DaytonaPlace, E2bPlace, ModalPlace
+from hermes_agent.terminals.hosted import daytona, e2b, modal
 from hermes_agent.terminals.transport import Transport
 from tests.support.fake_boxes import Service
 from tests.support.fake_daytona import FakeDaytona

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Inbound, Session
-from hermes_agent.core.settings import BudgetSettings, ModelSettings, Settings, UseSettings
+from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Settings, UseSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.patience import PATIENCE

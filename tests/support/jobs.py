@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes_agent.core.gateway import Delivery
 from hermes_agent.core.jobs import Job, Jobs, JobSpec, Run, RunState
-from hermes_agent.core.settings import JobSettings
+from hermes_agent.core.settings.root import JobSettings
 from hermes_agent.runtime.runtime import Runtime
 from tests.support.house import House, house, until
 

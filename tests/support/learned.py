@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.lore import Case, Lore, Trial
+from hermes_agent.core.knowledge import Case, Lore, Trial
 from hermes_agent.core.records import Use
-from hermes_agent.core.settings import MemorySettings
-from hermes_agent.learning.asking import Answer, NoBudget
-from hermes_agent.learning.memory import MemoryBook
-from hermes_agent.learning.skillbook import SkillBook
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.memory.memory import MemoryBook
+from hermes_agent.learning.skills.registry import SkillBook
+from hermes_agent.learning.structured_output import Answer, NoBudget
 from hermes_agent.store.store import Store
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from hermes_agent.core.command_results import Seen
-from hermes_agent.incidents.verify import Look
+from hermes_agent.incidents.response.verification import Look
 
 
 def local_look(moved: Mapping[str, str] | None = None) -> Look:

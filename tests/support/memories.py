@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from hermes_agent.core.lore import Author, NoteEdit, View
-from hermes_agent.core.settings import MemorySettings
-from hermes_agent.learning.memory import MemoryBook
+from hermes_agent.core.knowledge import Author, NoteEdit, View
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.memory.memory import MemoryBook
 from hermes_agent.store.store import Store
 
 

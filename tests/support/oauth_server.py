@@ -19,7 +19,7 @@ from itertools import count
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs
 
-from hermes_agent.core.services import DeviceLogin
+from hermes_agent.core.settings.services import DeviceLogin
 from tests.support.patience import PATIENCE
 
 CLIENT = "client-of-the-tests"

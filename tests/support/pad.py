@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from hermes_agent.core.gateway import Arrived, Chat, Identity, Kept, Outgoing, Person, Role
 from hermes_agent.core.messages import Media
-from hermes_agent.core.private import Ids
+from hermes_agent.core.pseudonyms import Ids
 from hermes_agent.gateway.channel import Channel, Manifest, SendError
-from hermes_agent.gateway.router import Dealt, Router
-from hermes_agent.gateway.streaming import PATIENCE
-from hermes_agent.gateway.telling import Telling
+from hermes_agent.gateway.delivery.drafts import PATIENCE
+from hermes_agent.gateway.delivery.publisher import Telling
+from hermes_agent.gateway.inbound.router import Dealt, Router
 from tests.support.house import House, house, until
 
 MANIFEST = Manifest(

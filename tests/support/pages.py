@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.lent import Lent, Reach
-from hermes_agent.core.settings import BrowserSettings, Settings, TerminalSettings
+from hermes_agent.core.settings.root import BrowserSettings, Settings, TerminalSettings
+from hermes_agent.core.tool_services import Lent, Reach
 from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult
-from hermes_agent.policy.proxy import GuardingProxy, open_proxy
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.policy.network.proxy import GuardingProxy, open_proxy
+from hermes_agent.terminals.local.terminal import LocalTerminal
 from hermes_agent.tools.browser.browser import Browser
 from hermes_agent.tools.browser.tools import browser, browser_act
 from tests.support.calls import Kept

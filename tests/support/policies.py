@@ -5,11 +5,11 @@ from textwrap import dedent, indent
 from typing import Any
 
 from hermes_agent.core.effects import Effect
-from hermes_agent.policy.decide import Rules
-from hermes_agent.policy.files import read_file
+from hermes_agent.policy.files.parse import read_file
+from hermes_agent.policy.files.schema import Problem, Rule
 from hermes_agent.policy.gate import Judged, RuleGate
-from hermes_agent.policy.resolvers import by_words, finish
-from hermes_agent.policy.schema import Problem, Rule
+from hermes_agent.policy.path_resolvers import by_words, finish
+from hermes_agent.policy.ruleset import Rules
 from hermes_agent.policy.testing import HOMES, WORKSPACE
 
 ALLOW_ALL_CALLS = "- {id: calls, match: {kind: call}, then: allow}"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from hermes_agent.agent import compact, vision
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.core import events as ev
+from hermes_agent.agent import compaction, vision
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import Degraded
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt, UserMessage
 from hermes_agent.store.store import Store
 
@@ -64,7 +64,7 @@ def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded])
 
 def _asides(talk: Conversation, event: ev.ModelRequested) -> list[str]:
     """What a request on the side can have been."""
-    requests = [compact.summary_request(talk, event.messages - 1)]
+    requests = [compaction.summary_request(talk, event.messages - 1)]
     if event.use == "vision":
         seen = [one for one in talk.messages if isinstance(one, UserMessage) and one.files]
         requests = [vision.request(message, talk.session) for message in seen]

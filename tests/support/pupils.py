@@ -8,11 +8,11 @@ from typing import Any
 
 import httpx
 
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.core import events as ev
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Session
-from hermes_agent.core.settings import LearningSettings, UseSettings
-from hermes_agent.runtime.server import build_app
+from hermes_agent.core.settings.root import LearningSettings, UseSettings
+from hermes_agent.runtime.api.app import build_app
 from tests.support.house import House, house, until
 
 NOON = 1_800_000_000.0 // 86_400 * 86_400 + 43_200

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import CATEGORIES, Entry, Incident, Service, Signal, WatchedCheck
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check

@@ -9,11 +9,11 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.lore import Doc
+from hermes_agent.core.knowledge import Doc
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import NewSession
-from hermes_agent.core.settings import LearningSettings
-from hermes_agent.learning.recall import Recall
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.learning.recall.recall import Recall
 from hermes_agent.store.store import Store
 
 FOLDER = Path(__file__).parent.parent / "learning" / "retrieval"

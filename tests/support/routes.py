@@ -16,12 +16,12 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.models.circuits import Circuit
-from hermes_agent.models.pools import Pool
-from hermes_agent.models.route import Routed
-from hermes_agent.models.speaking import Credential, Speaker
-from hermes_agent.models.trips import Way
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.models.routing.circuit_breaker import Circuit
+from hermes_agent.models.routing.credential_pool import Pool
+from hermes_agent.models.routing.failover import Way
+from hermes_agent.models.routing.fallback_model import Routed
+from hermes_agent.models.wires.base import Credential, Speaker
 
 GO = Request(Prompt("Be brief"), (UserMessage("go"),))
 USED = Usage(3, 1)

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
-from hermes_agent.core.places import SandboxPlace
-from hermes_agent.terminals import sandbox
-from hermes_agent.terminals.sandbox_start import PYTHON, reachable
+from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.terminals.sandbox import sandbox
+from hermes_agent.terminals.sandbox.launch import PYTHON, reachable
 from hermes_agent.terminals.transport import Done, Transport
 from tests.support.terminals import FarPlace, Place
 from tests.support.transports import Way

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from hermes_agent.core.places import SshPlace
+from hermes_agent.core.settings.terminals import SshPlace
 from hermes_agent.terminals import ssh
 from tests.support.terminals import FarPlace, Place
 from tests.support.transports import Way

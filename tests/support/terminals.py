@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from hermes_agent.core.protocols import Command, CommandState, Terminal
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.far import FarTerminal
-from hermes_agent.terminals.keeper import Keeper, scrubbed
-from hermes_agent.terminals.local import LocalTerminal
-from hermes_agent.terminals.spool import Spool
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.local.terminal import LocalTerminal
+from hermes_agent.terminals.remote.terminal import FarTerminal
+from hermes_agent.terminals.shell.daemon import Keeper, scrubbed
+from hermes_agent.terminals.shell.spool import Spool
 from hermes_agent.terminals.transport import Transport
 from tests.support.transports import SubprocessTransport
 

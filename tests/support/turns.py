@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.agent.parts import Parts, no_secret
-from hermes_agent.agent.purse import Purse
+from hermes_agent.agent.budgets.reservations import Purse
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.dependencies import Parts, no_secret
 from hermes_agent.agent.turn import TurnWorker
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
-from hermes_agent.core.lent import Lent
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import Inbound, NewSession, Session, Turn, Use
-from hermes_agent.core.settings import Settings, TerminalSettings
+from hermes_agent.core.settings.root import Settings, TerminalSettings
+from hermes_agent.core.tool_services import Lent
 from hermes_agent.core.tools import Tool
-from hermes_agent.policy.policies import Policies
-from hermes_agent.policy.redact import Redactor
-from hermes_agent.runtime.toolbox import load_tools
+from hermes_agent.policy.files.loader import Policies
+from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.terminals.local.terminal import LocalTerminal
 
 USUAL = ("terminal", "files", "people", "base")
 """Toolsets that need nothing beside a terminal."""

@@ -13,8 +13,8 @@ from hermes_agent.core.incidents import (
     Signal,
     Taken,
 )
-from hermes_agent.incidents.channels import notices_for
-from hermes_agent.incidents.intake import Intake
+from hermes_agent.incidents.alerts.ingest import Intake
+from hermes_agent.incidents.notification_sinks import notices_for
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.core.lent import Call, Worked, WorkLimits
+from hermes_agent.core.tool_services import Call, Worked, WorkLimits
 from hermes_agent.core.tools import ToolResult
-from hermes_agent.terminals.workers import Workshop
+from hermes_agent.terminals.code_sandbox.runner import Workshop
 from tests.support.sandboxes import Box, Kind
 
 SMALL = WorkLimits(seconds=60, memory_mb=128, processes=64, output_bytes=20_000, calls=5)

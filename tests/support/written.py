@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hermes_agent.agent.written import WrittenTools
+from hermes_agent.agent.authored_tools.service import WrittenTools
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Lent, Workers
 from hermes_agent.core.protocols import Terminal
-from hermes_agent.core.settings import CodeSettings, Settings, ToolSettings
+from hermes_agent.core.settings.root import CodeSettings, Settings, ToolSettings
+from hermes_agent.core.tool_services import Lent, Workers
 from hermes_agent.core.tools import Permit, ToolContext, ToolResult, failed
-from hermes_agent.policy.redact import Redactor
-from hermes_agent.terminals.workers import Workshop
+from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_agent.terminals.code_sandbox.runner import Workshop
 
 TAKEN = ("terminal", "read_file", "use_tool", "make_tool", "execute_code")
 

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.jobs import CatchUp, JobSpec, Schedule
+from hermes_agent.jobs.planner import add_job, change_job, plan_due, rewind
 from hermes_agent.store.store import Store
-from hermes_agent.work.planning import add_job, change_job, plan_due, rewind
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 STEPS = (MINUTE, 7 * MINUTE, HOUR, 5 * HOUR, DAY, 3 * DAY, 17 * DAY)

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.local.terminal import LocalTerminal
 from tests.support.terminals import LocalPlace, Shell
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import ApptainerPlace
+from hermes_agent.core.settings.terminals import ApptainerPlace
 from hermes_agent.terminals import apptainer
 from hermes_agent.terminals.transport import Transport
 from tests.support.apptainer import apptainer_place, environment

@@ -9,11 +9,11 @@ import docker
 import pytest
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.places import ContainerPlace, Limits
-from hermes_agent.terminals import container
-from hermes_agent.terminals.container_address import locate
-from hermes_agent.terminals.container_engine import Engine
-from hermes_agent.terminals.container_spec import HOME, SESSION_LABEL, Spec
+from hermes_agent.core.settings.terminals import ContainerPlace, Limits
+from hermes_agent.terminals.container import transport as container
+from hermes_agent.terminals.container.address import locate
+from hermes_agent.terminals.container.engine import Engine
+from hermes_agent.terminals.container.spec import HOME, SESSION_LABEL, Spec
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import asked, docker_engine, private_docker
 from tests.support.images import IMAGE, NAMED_NUMBERS, NAMED_USER

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.places import ContainerPlace
-from hermes_agent.terminals import container
-from hermes_agent.terminals.container_address import locate, parse
-from hermes_agent.terminals.container_spec import Spec, owner
+from hermes_agent.core.settings.terminals import ContainerPlace
+from hermes_agent.terminals.container import transport as container
+from hermes_agent.terminals.container.address import locate, parse
+from hermes_agent.terminals.container.spec import Spec, owner
 from hermes_agent.terminals.transport import Transport
 from tests.support.dockerd import docker_engine
 from tests.support.images import IMAGE

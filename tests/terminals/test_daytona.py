@@ -9,8 +9,8 @@ import pytest
 from daytona_api_client_async import SandboxState
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import DaytonaPlace, Limits
-from hermes_agent.terminals.daytona import INLINE, DaytonaTransport
+from hermes_agent.core.settings.terminals import DaytonaPlace, Limits
+from hermes_agent.terminals.hosted.daytona import INLINE, DaytonaTransport
 from tests.support.fake_daytona import FakeDaytona
 from tests.support.fake_ways import NAME, SESSION
 

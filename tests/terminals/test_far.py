@@ -10,9 +10,9 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.far import FarTerminal
-from hermes_agent.terminals.spool import Spool
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.remote.terminal import FarTerminal
+from hermes_agent.terminals.shell.spool import Spool
 from hermes_agent.terminals.transport import Channel, Done
 from tests.support.awake_loop import pass_time
 from tests.support.terminals import FarPlace, Shell, lives, until

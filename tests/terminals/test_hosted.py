@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import DaytonaPlace, E2bPlace, ModalPlace, PlaceSettings
-from hermes_agent.terminals.hosted import Note, Notes, Pumped, name_of, plain, words
-from hermes_agent.terminals.kinds import KINDS, check, missing, open_transport
+from hermes_agent.core.settings.terminals import DaytonaPlace, E2bPlace, ModalPlace, PlaceSettings
+from hermes_agent.terminals.hosted.base import Note, Notes, Pumped, name_of, plain, words
+from hermes_agent.terminals.registry import KINDS, check, missing, open_transport
 
 PLACES: dict[str, PlaceSettings] = {
     "modal": ModalPlace(),
@@ -47,7 +47,7 @@ def test_a_missing_sdk_is_told_with_what_to_install() -> None:
 @pytest.mark.parametrize("kind", PLACES)
 def test_asking_whether_a_place_can_be_had_does_not_load_its_sdk(kind: str) -> None:
     code = (
-        "import asyncio, sys; from hermes_agent.terminals.kinds import check; "
+        "import asyncio, sys; from hermes_agent.terminals.registry import check; "
         f"asyncio.run(check({kind!r}, None, {{}})); "
         f"print({kind!r} in sys.modules, 'httpx' in sys.modules)"
     )

@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.places import Limits, PlaceSettings, SandboxPlace, SshPlace
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.kinds import KINDS, check, kind_of, open_terminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.core.settings.terminals import Limits, PlaceSettings, SandboxPlace, SshPlace
+from hermes_agent.terminals.registry import KINDS, check, kind_of, open_terminal
 
 
 def test_every_kind_of_place_has_a_row() -> None:

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import KubernetesPlace, Limits
-from hermes_agent.terminals import kubernetes
-from hermes_agent.terminals.kubernetes import KubernetesTransport
-from hermes_agent.terminals.kubernetes_cluster import Cluster
-from hermes_agent.terminals.kubernetes_pod import name_of, pod_of
+from hermes_agent.core.settings.terminals import KubernetesPlace, Limits
+from hermes_agent.terminals.kubernetes import transport as kubernetes
+from hermes_agent.terminals.kubernetes.cluster import Cluster
+from hermes_agent.terminals.kubernetes.pod import name_of, pod_of
+from hermes_agent.terminals.kubernetes.transport import KubernetesTransport
 from tests.support.cluster import cluster, place
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

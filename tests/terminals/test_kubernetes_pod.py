@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.places import KubernetesPlace, Limits
-from hermes_agent.terminals import kubernetes
-from hermes_agent.terminals.kubernetes_pod import isolation_of, laid_over, name_of, pod_of
+from hermes_agent.core.settings.terminals import KubernetesPlace, Limits
+from hermes_agent.terminals.kubernetes import transport
+from hermes_agent.terminals.kubernetes.pod import isolation_of, laid_over, name_of, pod_of
 
 
 def test_a_pod_can_do_little() -> None:
@@ -64,33 +64,33 @@ def test_every_session_has_a_name_that_clusters_take(session: str) -> None:
 
 
 async def test_without_a_config_the_way_to_one_is_named(tmp_path: Path) -> None:
-    found = await kubernetes.check(None, {"HOME": str(tmp_path)})
+    found = await transport.check(None, {"HOME": str(tmp_path)})
     assert found.startswith(f"no kubeconfig at '{tmp_path}/.kube/config'")
     assert "KUBECONFIG" in found
 
 
 async def test_either_a_pod_or_an_image_must_be_named(tmp_path: Path) -> None:
     for place in (KubernetesPlace(), KubernetesPlace(image="i", pod="p")):
-        assert "either `image` or `pod`" in await kubernetes.check(place, {})
+        assert "either `image` or `pod`" in await transport.check(place, {})
         with pytest.raises(UsageError, match="either"):
-            kubernetes.transport(place, session="s", workspace="", folder=tmp_path, environ={})
+            transport.transport(place, session="s", workspace="", folder=tmp_path, environ={})
 
 
 async def test_a_context_that_is_not_in_the_config_is_named(tmp_path: Path) -> None:
     place = KubernetesPlace(image="i", context="elsewhere", kubeconfig=config(tmp_path, 1))
-    assert "elsewhere" in await kubernetes.check(place, {})
+    assert "elsewhere" in await transport.check(place, {})
 
 
 async def test_a_config_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("{")
     place = KubernetesPlace(image="i", kubeconfig=str(tmp_path / "config"))
-    assert f"'{tmp_path}/config' cannot be used" in await kubernetes.check(place, {})
+    assert f"'{tmp_path}/config' cannot be used" in await transport.check(place, {})
 
 
 async def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
     place = KubernetesPlace(image="i", kubeconfig=config(tmp_path, 1))
-    assert "https://127.0.0.1:1 cannot be reached" in await kubernetes.check(place, {})
-    pod = kubernetes.transport(place, session="s", workspace="", folder=tmp_path, environ={})
+    assert "https://127.0.0.1:1 cannot be reached" in await transport.check(place, {})
+    pod = transport.transport(place, session="s", workspace="", folder=tmp_path, environ={})
     with pytest.raises(HermesError, match="cannot be reached"):
         await pod.ready()
     with pytest.raises(ConnectionError):

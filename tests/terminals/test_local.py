@@ -12,9 +12,9 @@ import pytest
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals import files
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.local import files
+from hermes_agent.terminals.local.terminal import LocalTerminal
 from hermes_agent.terminals.output import NEWS_BYTES, News, beyond, excerpt, piece
 from tests.support.patience import PATIENCE
 from tests.support.terminals import LocalPlace, Shell, until

@@ -10,8 +10,8 @@ from grpclib import Status
 from modal_proto import api_pb2 as api
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import Limits, ModalPlace
-from hermes_agent.terminals.modal import DAY, REACH, ModalTransport
+from hermes_agent.core.settings.terminals import Limits, ModalPlace
+from hermes_agent.terminals.hosted.modal import DAY, REACH, ModalTransport
 from tests.support.awake_loop import stand_still
 from tests.support.fake_modal import FakeModal
 from tests.support.fake_ways import NAME, SESSION

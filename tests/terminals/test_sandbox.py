@@ -12,8 +12,8 @@ from pathlib import Path
 import pyseccomp
 import pytest
 
-from hermes_agent.core.places import Limits, SandboxPlace
-from hermes_agent.terminals.sandbox_start import PYTHON
+from hermes_agent.core.settings.terminals import Limits, SandboxPlace
+from hermes_agent.terminals.sandbox.launch import PYTHON
 from tests.support.sandboxes import SECRET, SECRETS, Box, Kind, marked
 from tests.support.terminals import until
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import SandboxPlace
-from hermes_agent.terminals import sandbox, sandbox_view
-from hermes_agent.terminals.sandbox_start import LIBRARY
+from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.terminals.sandbox import mounts, sandbox
+from hermes_agent.terminals.sandbox.launch import LIBRARY
 from tests.support.sandboxes import Box, Kind, marked, without_bubblewrap
 from tests.support.terminals import lives, until
 
@@ -215,7 +215,7 @@ async def test_words_longer_than_a_socket_takes_at_once_arrive(box: Box) -> None
 
 @pytest.mark.parametrize("path", ["/", "/usr", "/home", "~", "~/.."])
 async def test_a_sandbox_that_could_write_to_everything_is_refused(box: Box, path: str) -> None:
-    box.workspace = sandbox_view.expand(path, box.environ)
+    box.workspace = mounts.expand(path, box.environ)
     with pytest.raises(HermesError, match="would write to all of"):
         await box.open().ready()
     assert "would write to all of" in await sandbox.check(SandboxPlace(write=(path,)), box.environ)
@@ -273,10 +273,10 @@ def test_the_table_leaves_a_home_out_but_for_the_workspace_and_programs(tmp_path
     path = [box.person / name for name in (".pyenv/shims", "bin", ".local/bin")]
     environ = box.environ | {"PATH": os.pathsep.join(map(str, path))}
     folder = box.folder.resolve()
-    made = sandbox_view.rules(SandboxPlace(), str(box.workspace), folder, environ, LIBRARY)
+    made = mounts.rules(SandboxPlace(), str(box.workspace), folder, environ, LIBRARY)
 
     def sight(name: str) -> str:
-        return sandbox_view.sight_of(made, (box.person / name).resolve())
+        return mounts.sight_of(made, (box.person / name).resolve())
 
     hidden = (".", ".ssh/id_ed25519", ".hermes/state.db", ".hermes/terminals/two", ".local/share")
     assert {sight(name) for name in hidden} == {"hide"}

@@ -15,10 +15,10 @@ import pytest
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import SshPlace
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.kinds import open_terminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.core.settings.terminals import SshPlace
+from hermes_agent.terminals.registry import open_terminal
 from hermes_agent.terminals.ssh import CONNECT_SECONDS, SshTransport, check
 from tests.support.awake_loop import pass_time, stand_still
 from tests.support.sshd import Sshd, shared, ssh_far_place
@@ -28,10 +28,10 @@ RUNTIME = """
 import asyncio, sys
 from pathlib import Path
 import msgspec
-from hermes_agent.core.places import SshPlace
+from hermes_agent.core.settings.terminals import SshPlace
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.kinds import open_terminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.registry import open_terminal
 
 async def main(place, folder, text):
     terminal = open_terminal(

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.protocols import Command, CommandState
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.local import LocalTerminal
-from hermes_agent.terminals.spool import Spool
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.local.terminal import LocalTerminal
+from hermes_agent.terminals.shell.spool import Spool
 from tests.support.terminals import LocalPlace, Shell, lives, until
 
 RUNTIME = """
 import asyncio, sys
 from pathlib import Path
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import TerminalSettings
-from hermes_agent.terminals.local import LocalTerminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.local.terminal import LocalTerminal
 
 async def main(work, spool, *commands):
     terminal = LocalTerminal(work, Path(spool), TerminalSettings())

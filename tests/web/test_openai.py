@@ -12,7 +12,7 @@ import openai
 import pytest
 import yaml
 
-from hermes_agent.core import events as ev
+from hermes_agent.core.events import journal as ev
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.web.api import Api
 from tests.support.moved_time import until

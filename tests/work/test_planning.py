@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
-from hermes_agent.store.store import Store
-from hermes_agent.work.checker import check
-from hermes_agent.work.planning import (
+from hermes_agent.jobs.consistency import check
+from hermes_agent.jobs.planner import (
     CHUNK,
     MOST_CAUGHT_UP,
     Planned,
@@ -19,7 +18,8 @@ from hermes_agent.work.planning import (
     plan_due,
     rewind,
 )
-from hermes_agent.work.schedules import parse
+from hermes_agent.jobs.schedules.parse import parse
+from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, opened
 
 DAY = 86_400.0

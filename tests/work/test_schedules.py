@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.work.schedules import machine_zone, meaning, parse
-from hermes_agent.work.slots import moment_of, next_slot, slots
+from hermes_agent.jobs.schedules.parse import machine_zone, meaning, parse
+from hermes_agent.jobs.schedules.slots import moment_of, next_slot, slots
 
 NOW = datetime(2026, 11, 15, 14, 3, 20, 500_000, tzinfo=UTC).timestamp()
 """A Sunday; in Berlin it is 15:03."""

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.jobs import Schedule
-from hermes_agent.work.slots import next_slot, slots, zone_of
+from hermes_agent.jobs.schedules.slots import next_slot, slots, zone_of
 
 BERLIN = "Europe/Berlin"
 

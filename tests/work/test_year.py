@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_agent.work.checker import faults_of
-from hermes_agent.work.slots import slots
+from hermes_agent.jobs.consistency import faults_of
+from hermes_agent.jobs.schedules.slots import slots
 from tests.store.helpers import opened
 from tests.support.oracle import Oracle
 from tests.support.year import Life, live, schedule_of

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hermes_agent.core.foreign import fenced
 from hermes_agent.core.messages import Prompt, ToolSpec
+from hermes_agent.core.text.untrusted import fenced
 
 IDENTITY = """\
 You are Hermes, a persistent agent that works on a person's machines. You are given a task and \

@@ -4,8 +4,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.core import events as ev
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import AssistantMessage, Media, Message, Prompt, ToolMessage
 
 Form = Literal["openai", "sharegpt"]

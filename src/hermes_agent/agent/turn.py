@@ -5,15 +5,16 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from hermes_agent.agent import budget, compact, vision
-from hermes_agent.agent.asking import Asking, NoRoom
-from hermes_agent.agent.calls import Calls
-from hermes_agent.agent.carving import carver
-from hermes_agent.agent.fold import Conversation, most_tokens
-from hermes_agent.agent.parts import Parts
-from hermes_agent.agent.people import People
-from hermes_agent.core import events as ev
+from hermes_agent.agent import compaction, vision
+from hermes_agent.agent.budgets import limits
+from hermes_agent.agent.budgets.split import carver
+from hermes_agent.agent.conversation import Conversation, most_tokens
+from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.human_input import People
+from hermes_agent.agent.model_calls import Asking, NoRoom
+from hermes_agent.agent.tools.executor import Calls
 from hermes_agent.core.errors import Degraded, Fenced, HermesError, ModelError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, UserMessage
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import Turn
@@ -123,7 +124,9 @@ class TurnWorker:
             if self.talk.answered:
                 return "done"
             await self._unless_interrupted(self._describe())
-            if compact.due(self.talk, self._parts.settings.loop, self._asking.main.facts.context):
+            if compaction.due(
+                self.talk, self._parts.settings.loop, self._asking.main.facts.context
+            ):
                 await self._unless_interrupted(self._compact())
             if not await self._ask_model():
                 return "budget"
@@ -166,7 +169,7 @@ class TurnWorker:
         """Summarise the middle; False when that gains nothing or the summary failed."""
         model = self._parts.route("compaction", self.talk.model)
         window = self._asking.main.facts.context
-        part = compact.middle(self.talk, self._parts.settings.loop, window)
+        part = compaction.middle(self.talk, self._parts.settings.loop, window)
         if part is None or model is None or self._compaction_failed:
             return False
 
@@ -177,7 +180,7 @@ class TurnWorker:
         def input(name: str) -> int:
             return self.talk.most_tokens(name) + INSTRUCTION_TOKENS
 
-        request = compact.summary_request(self.talk, part[1])
+        request = compaction.summary_request(self.talk, part[1])
         try:
             done = await self._asking.aside("compaction", model, request, input, kept)
         except ModelError as error:
@@ -225,7 +228,7 @@ class TurnWorker:
         used up is extended by the user, or there is no next call."""
         while True:
             model = self._asking.main
-            full = budget.reached(self._parts.settings, self.talk)
+            full = limits.reached(self._parts.settings, self.talk)
             if full is None:
                 full = await self._asking.hold(model, self.talk.most_tokens)
             if full is None:
@@ -237,7 +240,7 @@ class TurnWorker:
             # What a run of a job may spend was said when the job was made.
             asks = self.talk.interactive and self._parts.actor.kind != "job"
             if not asks or not full.limit or not await self._extension(full):
-                self._why_not_more = HermesError(budget.said(full), budget.hint(full.what))
+                self._why_not_more = HermesError(limits.said(full), limits.hint(full.what))
                 return None
 
     async def _extension(self, full: ev.BudgetReached) -> bool:
@@ -245,7 +248,7 @@ class TurnWorker:
         question = ev.Asked(
             id=f"{self.talk.session}-t{self.turn.id}-{full.what.replace(' ', '-')}-{already}",
             purpose="budget",
-            text=budget.question(full, already),
+            text=limits.question(full, already),
             choices=("yes", "no"),
         )
         return await self.people.ask(question) == "yes"

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from hermes_agent.cli.client import Api
-from hermes_agent.cli.words import print_json
+from hermes_agent.cli.client.api import Api
+from hermes_agent.cli.output.formatting import print_json
 
 
 def add_action(actions: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:

@@ -131,7 +131,7 @@ def _command(name: str, module: str, summary: str, words: list[str]) -> int:
 
 
 def _tell(message: str, hint: str, as_json: bool) -> None:
-    from hermes_agent.core.shown import clean
+    from hermes_agent.core.text.terminal import clean
 
     message, hint = clean(message), clean(hint)  # a service may have had a word in it
     print(f"{message}\nhint: {hint}" if hint else message, file=sys.stderr)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.events.journal import Event, Recorded
 from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.records import (
     AuditEntry,

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.effects import Consent
-from hermes_agent.core.events import CallJudged
+from hermes_agent.core.events.journal import CallJudged
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.skills import Bounds, Opened, Recalled
 

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from hermes_agent.core.effects import Access, Origin
 from hermes_agent.core.errors import HermesError, Retry, ToolError
-from hermes_agent.core.lent import Call, Lent, Reach
 from hermes_agent.core.messages import Media, ToolSpec, Usage
 from hermes_agent.core.protocols import Terminal
-from hermes_agent.core.settings import Settings
+from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.tool_services import Call, Lent, Reach
 
 AT = "at"
 """The argument of every located tool that names a terminal."""

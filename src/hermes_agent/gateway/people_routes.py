@@ -11,13 +11,13 @@ from starlette.responses import Response
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.gateway import Identity, Role
 from hermes_agent.core.messages import Media
-from hermes_agent.runtime.post import HOME
-from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.runtime.api.responses import body_of, reply
+from hermes_agent.runtime.messaging.outbound import HOME
 
 if TYPE_CHECKING:
-    from hermes_agent.gateway.router import Router
-    from hermes_agent.runtime.faces import Row
+    from hermes_agent.gateway.inbound.router import Router
     from hermes_agent.runtime.runtime import Runtime
+    from hermes_agent.runtime.services import Row
 
 
 class NewPairing(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class PeopleApi:
         return reply(await self._runtime.store.gateway.identities(channel))
 
     async def pair(self, request: Request) -> Response:
-        from hermes_agent.gateway.pairing import SECONDS
+        from hermes_agent.gateway.access.pairing import SECONDS
 
         new = body_of(await request.body(), NewPairing)
         if new.role == "blocked":
@@ -93,7 +93,7 @@ class PeopleApi:
 
     async def _find(self, wanted: str) -> Identity:
         """By a name that was given, or the beginning of a hash."""
-        from hermes_agent.gateway.people import who
+        from hermes_agent.gateway.access.identities import who
 
         known = await self._runtime.store.gateway.identities()
         fit = [one for one in known if who(one) == wanted]

@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.gateway import Delivery, DeliveryState, Kept
-from hermes_agent.runtime.faces import Row
-from hermes_agent.runtime.replies import reply
+from hermes_agent.runtime.api.responses import reply
+from hermes_agent.runtime.services import Row
 
 if TYPE_CHECKING:
-    from hermes_agent.gateway.gateway import Gateway
+    from hermes_agent.gateway.service import Gateway
 
 TEST_SECONDS = 20.0
 MOST = 1_000
@@ -44,7 +44,7 @@ class Routes:
         return reply(await self._gateway.status())
 
     async def _test(self, request: Request) -> Response:
-        from hermes_agent.gateway.liveness import in_words
+        from hermes_agent.gateway.supervision.health import in_words
 
         gateway = self._gateway
         await gateway.follow()

@@ -9,25 +9,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping, UsageError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
-from hermes_agent.core.lent import Writer
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Opened
-from hermes_agent.incidents.aftermath import judge_uses, judged, keep_report, learn
-from hermes_agent.incidents.alone import RUNBOOK, begun
-from hermes_agent.incidents.board import best_guess
-from hermes_agent.incidents.brief import again, brief
-from hermes_agent.incidents.candidates import Findings
-from hermes_agent.incidents.escalation import escalated
-from hermes_agent.incidents.facts import ServiceFacts
-from hermes_agent.incidents.following import follow
-from hermes_agent.incidents.hand import Hand
-from hermes_agent.incidents.looking import earlier, findings, got_worse, near
-from hermes_agent.incidents.report import needs_report
-from hermes_agent.incidents.runbooks import first_runbook, healed
-from hermes_agent.incidents.verify import (
+from hermes_agent.core.tool_services import Writer
+from hermes_agent.incidents.backend import SHIPPED, World
+from hermes_agent.incidents.reports.closeout import judge_uses, judged, keep_report, learn
+from hermes_agent.incidents.reports.report import needs_report
+from hermes_agent.incidents.response.actions import Hand
+from hermes_agent.incidents.response.candidates import Findings
+from hermes_agent.incidents.response.context import earlier, findings, got_worse, near
+from hermes_agent.incidents.response.escalation import escalated
+from hermes_agent.incidents.response.facts import ServiceFacts
+from hermes_agent.incidents.response.hypotheses import best_guess
+from hermes_agent.incidents.response.prompts import again, brief
+from hermes_agent.incidents.response.runbooks import first_runbook, healed
+from hermes_agent.incidents.response.timeline import follow
+from hermes_agent.incidents.response.unattended import RUNBOOK, begun
+from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     Look,
     as_start,
@@ -35,8 +36,7 @@ from hermes_agent.incidents.verify import (
     neighbours,
     start_of,
 )
-from hermes_agent.incidents.world import SHIPPED, World
-from hermes_agent.learning.runbook_model import OPENING
+from hermes_agent.learning.runbooks.model import OPENING
 
 log = logging.getLogger("hermes.incidents")
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Writer
+from hermes_agent.core.tool_services import Writer
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 
 Action = Literal[

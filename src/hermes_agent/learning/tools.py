@@ -6,8 +6,8 @@ from typing import Any, Literal
 import msgspec
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Learned, Writer
-from hermes_agent.core.lore import NoteEdit, View
+from hermes_agent.core.knowledge import NoteEdit, View
+from hermes_agent.core.tool_services import Learned, Writer
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 
 OUTPUT_CHARS = 4_000

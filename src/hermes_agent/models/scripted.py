@@ -52,7 +52,7 @@ from hermes_agent.core.messages import (
     Usage,
     UserMessage,
 )
-from hermes_agent.core.settings import ModelSettings, Price
+from hermes_agent.core.settings.root import ModelSettings, Price
 from hermes_agent.models.shared import (
     estimated_usage,
     known_call_ids,

@@ -16,7 +16,7 @@ from hermes_agent.core.messages import (
     ToolCall,
     Usage,
 )
-from hermes_agent.core.settings import ModelSettings
+from hermes_agent.core.settings.root import ModelSettings
 
 CHARS_PER_TOKEN = 4
 MOST_TOKENS = 10_000_000_000

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Media
-from hermes_agent.models.pools import Pool
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.routing.credential_pool import Pool
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.http import Wire, shown
-from hermes_agent.models.wires.listening import bearer, path_of
-from hermes_agent.models.wires.refusals import refusal
+from hermes_agent.models.wires.streaming import bearer, path_of
 
 WIRES = ("openai-chat", "openai-responses")
 TRIES = 3

@@ -3,9 +3,9 @@
 from typing import Any
 
 from hermes_agent.core.effects import Act, Place
-from hermes_agent.policy.decide import Decision
 from hermes_agent.policy.gate import Judged
 from hermes_agent.policy.match import is_unnamed
+from hermes_agent.policy.ruleset import Decision
 
 
 def report(judged: Judged) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from msgspec import Struct
 
 from hermes_agent.core.effects import Consent, Effect, Resolve, Verdict
 from hermes_agent.core.errors import HermesError
-from hermes_agent.policy import acts
-from hermes_agent.policy.acts import Homes, Read
-from hermes_agent.policy.decide import Decision, Rules
+from hermes_agent.policy import operations
 from hermes_agent.policy.grants import key_of, proposal
 from hermes_agent.policy.match import Facts
+from hermes_agent.policy.operations import Homes, Read
 from hermes_agent.policy.rewrite import Cannot, rewritten
+from hermes_agent.policy.ruleset import Decision, Rules
 
 _MOST_REASONS = 3
 
@@ -71,7 +71,7 @@ class RuleGate:
         if self._capabilities is not None and lacking:
             return _refused(f"the agent lacks the capability {', '.join(lacking)}", "grant")
         rules = self._rules()
-        read = await acts.read(effect, self._homes, resolve)
+        read = await operations.read(effect, self._homes, resolve)
         facts = Facts(effect, read.roots)
         found = [rules.decide(facts, act, granted, whole=whole) for act in read.acts]
         changes = [one for one in found if one.action == "rewrite"]
@@ -84,7 +84,7 @@ class RuleGate:
         except Cannot as cannot:
             asking = [_asks_instead(effect, one, str(cannot), granted) for one in found]
             return _bounded(Judged(_verdict(effect, read, asking), tuple(asking)), facts, read)
-        read = await acts.read(changed, self._homes, resolve)
+        read = await operations.read(changed, self._homes, resolve)
         facts = Facts(changed, read.roots)
         after = [
             rules.decide(facts, act, granted, rewrites=False, whole=whole) for act in read.acts
@@ -98,9 +98,9 @@ def _bounded(judged: Judged, facts: Facts, read: Read) -> Judged:
     verdict = judged.verdict
     if not facts.effect.bounds or verdict.action == "deny":
         return judged
-    from hermes_agent.policy import bounds
+    from hermes_agent.policy import skill_limits
 
-    refused = bounds.refusal(facts, read.acts)
+    refused = skill_limits.refusal(facts, read.acts)
     if refused is None:
         return judged
     denied = Verdict("deny", refused.reason, refused.rule, audits=verdict.audits, seen=verdict.seen)
@@ -131,7 +131,7 @@ def _asks_instead(
     if decision.action != "rewrite":
         return decision
     key = key_of(effect, decision.act, decision.by)
-    reason = f"{decision.rule} would change {acts.describe(decision.act)}, but {why}"
+    reason = f"{decision.rule} would change {operations.describe(decision.act)}, but {why}"
     return msgspec.structs.replace(
         decision,
         action="allow" if key in granted else "ask",

@@ -7,12 +7,12 @@ from typing import Any
 
 from hermes_agent.core.effects import Act, Effect
 from hermes_agent.core.errors import HermesError
-from hermes_agent.policy.acts import as_json, is_elsewhere
-from hermes_agent.policy.globs import escape
-from hermes_agent.policy.hosts import WORDS, host_facts, trouble
+from hermes_agent.policy.files.schema import Rule
 from hermes_agent.policy.match import is_unknown
-from hermes_agent.policy.schema import Rule
-from hermes_agent.policy.shell.options import runs_elsewhere
+from hermes_agent.policy.operations import as_json, is_elsewhere
+from hermes_agent.policy.patterns.globs import escape
+from hermes_agent.policy.patterns.hosts import WORDS, host_facts, trouble
+from hermes_agent.policy.shell.programs.table import runs_elsewhere
 
 _LONGEST = 400
 _PLAIN = re.compile(r"[\w.:-]+")

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from hermes_agent.core.effects import Act, Effect, Place
-from hermes_agent.policy.acts import as_json, is_elsewhere
-from hermes_agent.policy.globs import Roots, Words
-from hermes_agent.policy.schema import Match, Rule, Times
+from hermes_agent.policy.files.schema import Match, Rule, Times
+from hermes_agent.policy.operations import as_json, is_elsewhere
+from hermes_agent.policy.patterns.globs import Roots, Words
 
 CONFINED = frozenset({"sandbox", "container", "apptainer", "modal", "e2b", "daytona"})
 """Kinds of terminals that keep a command away from what the user has. A pod may be anybody's."""
@@ -221,7 +221,7 @@ def _may_be_given(options: Options, act: Act) -> bool:
 
 
 def _host_test(patterns: tuple[str, ...], whole: bool) -> Test:
-    from hermes_agent.policy.hosts import Hosts
+    from hermes_agent.policy.patterns.hosts import Hosts
 
     hosts = Hosts(patterns)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hermes_agent.core.effects import Act, Effect
-from hermes_agent.policy.globs import Words
-from hermes_agent.policy.schema import Rewrite
+from hermes_agent.policy.files.schema import Rewrite
+from hermes_agent.policy.patterns.globs import Words
 
 _WORD = re.compile(
     r"""(?: [^\s'"\\`$<>|&;()#] | (?<=\S)\# | '[^']*' | "[^"\\`$]*" | \\[^\n] )+""", re.VERBOSE

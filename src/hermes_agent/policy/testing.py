@@ -7,13 +7,13 @@ from typing import Any, cast, get_args
 from msgspec import Struct
 
 from hermes_agent.core.effects import Access, Action, Actor, Effect, Origin, paths_in
-from hermes_agent.policy.acts import Homes
-from hermes_agent.policy.addresses import host_of
-from hermes_agent.policy.decide import Rules
+from hermes_agent.policy.files.loader import Loaded
+from hermes_agent.policy.files.schema import Case, PolicyFile
 from hermes_agent.policy.gate import Judged, RuleGate
-from hermes_agent.policy.policies import Loaded
-from hermes_agent.policy.resolvers import by_words, finish
-from hermes_agent.policy.schema import Case, PolicyFile
+from hermes_agent.policy.operations import Homes
+from hermes_agent.policy.path_resolvers import by_words, finish
+from hermes_agent.policy.patterns.addresses import host_of
+from hermes_agent.policy.ruleset import Rules
 
 WORKSPACE = "/workspace"
 HOMES = Homes("/home/user", "/home/user/.hermes")

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_agent.policy.schema import Problem
+from hermes_agent.policy.files.schema import Problem
 
 DEEPEST = 32
 LARGEST = 1_000_000

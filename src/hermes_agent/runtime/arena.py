@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
-from hermes_agent.core.lore import TRIALS, Case, Doc, Trial
-from hermes_agent.core.places import SandboxPlace
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.knowledge import TRIALS, Case, Doc, Trial
 from hermes_agent.core.records import Inbound, Session
+from hermes_agent.core.settings.terminals import SandboxPlace
 from hermes_agent.core.skills import Recalled
-from hermes_agent.learning.asking import NoBudget
-from hermes_agent.learning.recall_shown import offered
-from hermes_agent.learning.skill_file import parse
-from hermes_agent.learning.skill_folder import main_file
-from hermes_agent.runtime.family import MANY
-from hermes_agent.runtime.gated import GatedShell, NotAllowed
+from hermes_agent.learning.recall.formatting import offered
+from hermes_agent.learning.skills.file import parse
+from hermes_agent.learning.skills.folder import main_file
+from hermes_agent.learning.structured_output import NoBudget
 from hermes_agent.runtime.ledger import Ledger
+from hermes_agent.runtime.terminals.policy_shell import GatedShell, NotAllowed
+from hermes_agent.runtime.turns.subagents import MANY
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime

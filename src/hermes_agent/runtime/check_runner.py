@@ -7,7 +7,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from hermes_agent.core.awake import awake
 from hermes_agent.core.effects import Actor, Effect
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import WatchedCheck
@@ -15,10 +14,11 @@ from hermes_agent.core.patterns import matches
 from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
-from hermes_agent.incidents.checks import TIMEOUT, LogPattern
-from hermes_agent.incidents.watching import Outcome
-from hermes_agent.policy.resolvers import on_disk
-from hermes_agent.runtime.gated import GatedShell, admit, stand_in
+from hermes_agent.core.timeouts import awake
+from hermes_agent.incidents.monitoring.config import TIMEOUT, LogPattern
+from hermes_agent.incidents.monitoring.scheduler import Outcome
+from hermes_agent.policy.path_resolvers import on_disk
+from hermes_agent.runtime.terminals.policy_shell import GatedShell, admit, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime

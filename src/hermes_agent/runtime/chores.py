@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.agent.budget import today
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.core import events as ev
+from hermes_agent.agent.budgets.limits import today
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import (
     Degraded,
     HermesError,
@@ -20,9 +19,10 @@ from hermes_agent.core.errors import (
     NotFound,
     UsageError,
 )
-from hermes_agent.core.lent import Writer
-from hermes_agent.core.lore import Chore, Proposal
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.knowledge import Chore, Proposal
 from hermes_agent.core.records import Session
+from hermes_agent.core.tool_services import Writer
 from hermes_agent.runtime.lessons import Later, Lessons
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Chores:
     async def _want_reviews(
         self, session: Session, talk: Conversation, events: Sequence[ev.Recorded], now: float
     ) -> None:
-        from hermes_agent.learning.triggers import worth
+        from hermes_agent.learning.review.triggers import worth
 
         lore, settings = self._runtime.store.lore, self._learning.settings
         triggers = worth(events, settings)
@@ -227,7 +227,7 @@ class Chores:
             await self._embed()
 
     async def _embed(self) -> None:
-        from hermes_agent.learning.semantic import NoSemantics
+        from hermes_agent.learning.recall.embeddings import NoSemantics
 
         try:
             while await self._learning.recalling.embed_some(EMBEDDED):
@@ -236,7 +236,7 @@ class Chores:
             self._learning.say("meaning", f"only words count: {error.message}")
 
     async def _do(self, chore: Chore) -> None:
-        from hermes_agent.learning.asking import NoBudget
+        from hermes_agent.learning.structured_output import NoBudget
 
         lore, now = self._runtime.store.lore, self._runtime.clock()
         try:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.command_results import Seen
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, Stopping, UsageError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import (
     INCIDENTS,
     Incident,
@@ -24,18 +24,18 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.lore import Lore, Outcome
+from hermes_agent.core.knowledge import Lore, Outcome
 from hermes_agent.core.records import Inbound, Session
 from hermes_agent.core.skills import Check, Expect, Opened, Recalled
-from hermes_agent.incidents.aftermath import BY, DrillOutcome, drilled, judged
+from hermes_agent.incidents.backend import KEY, Known
 from hermes_agent.incidents.commander import COMMANDER, Commander
-from hermes_agent.incidents.report import as_json, report
-from hermes_agent.incidents.report_text import markdown
-from hermes_agent.incidents.world import KEY, Known
-from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.incidents.reports.closeout import BY, DrillOutcome, drilled, judged
+from hermes_agent.incidents.reports.markdown import markdown
+from hermes_agent.incidents.reports.report import as_json, report
+from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.hand import Hand
+    from hermes_agent.incidents.response.actions import Hand
     from hermes_agent.runtime.incidents import Incidents as Watching
     from hermes_agent.runtime.runtime import Runtime
 

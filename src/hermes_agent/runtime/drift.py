@@ -16,12 +16,12 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.incidents.drift.audit import Auditor, Known, judge
-from hermes_agent.incidents.drift.keeping import Audits, no_room
 from hermes_agent.incidents.drift.patterns import Pattern, learned_from
 from hermes_agent.incidents.drift.report import markdown
-from hermes_agent.incidents.drift.repository import Repository
+from hermes_agent.incidents.drift.scopes.repository import Repository
+from hermes_agent.incidents.drift.store import Audits, no_room
 from hermes_agent.incidents.drift.values import SCOPES, Answer, Audit, Scope
-from hermes_agent.runtime.gated import GatedShell, NotAllowed, stand_in
+from hermes_agent.runtime.terminals.policy_shell import GatedShell, NotAllowed, stand_in
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime

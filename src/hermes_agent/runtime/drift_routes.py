@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.drift import Drift

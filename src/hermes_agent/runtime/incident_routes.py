@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.incidents import OPEN, Entry, Severity, Signal, Taken, WatchedCheck
-from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.incidents import Incidents
@@ -78,7 +78,7 @@ async def raised_outside(incidents: "Incidents", body: bytes) -> Response:
 
 async def raised_by(incidents: "Incidents", kind: str, body: bytes) -> Response:
     """The signals of a webhook: what became of each."""
-    from hermes_agent.incidents.webhooks import signals_of
+    from hermes_agent.incidents.alerts.formats import signals_of
 
     taken: list[Taken] = [
         await incidents.intake.raise_signal(signal) for signal in signals_of(kind, body)
@@ -148,7 +148,7 @@ class IncidentApi:
         return reply({"incident": await store.incident(id), "timeline": found})
 
     async def close(self, request: Request) -> Response:
-        from hermes_agent.incidents.channels import closed_text
+        from hermes_agent.incidents.notification_sinks import closed_text
 
         closing = body_of(await request.body(), Closing)
         why = self._runtime.redact(closing.why.strip())

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import (
     NEVER,
     Incident,
@@ -27,12 +27,12 @@ from hermes_agent.core.incidents import (
 )
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.briefing import Briefing
-    from hermes_agent.incidents.intake import Intake
-    from hermes_agent.incidents.log_patterns import Logs
-    from hermes_agent.incidents.notices import Notices
-    from hermes_agent.incidents.watching import Outcome, Watching
-    from hermes_agent.policy.schema import Problem
+    from hermes_agent.incidents.alerts.ingest import Intake
+    from hermes_agent.incidents.monitoring.logs import Logs
+    from hermes_agent.incidents.monitoring.scheduler import Outcome, Watching
+    from hermes_agent.incidents.notifications import Notices
+    from hermes_agent.incidents.reports.daily import Briefing
+    from hermes_agent.policy.files.schema import Problem
     from hermes_agent.runtime.check_runner import CheckRunner
     from hermes_agent.runtime.commanding import Commanding
     from hermes_agent.runtime.runtime import Runtime
@@ -67,8 +67,8 @@ class Incidents:
 
     @cached_property
     def watching(self) -> "Watching":
-        from hermes_agent.incidents.checks import CheckFiles
-        from hermes_agent.incidents.watching import Watching
+        from hermes_agent.incidents.monitoring.config import CheckFiles
+        from hermes_agent.incidents.monitoring.scheduler import Watching
 
         return Watching(
             CheckFiles(self._runtime.home.path / "checks"),
@@ -81,7 +81,7 @@ class Incidents:
 
     @cached_property
     def intake(self) -> "Intake":
-        from hermes_agent.incidents.intake import Intake
+        from hermes_agent.incidents.alerts.ingest import Intake
 
         return Intake(
             self._runtime.store.incidents,
@@ -95,13 +95,13 @@ class Incidents:
 
     @cached_property
     def notices(self) -> "Notices":
-        from hermes_agent.incidents.channels import (
+        from hermes_agent.incidents.notification_sinks import (
             LogChannel,
             PostChannel,
             TerminalChannel,
             WebhookChannel,
         )
-        from hermes_agent.incidents.notices import Notices
+        from hermes_agent.incidents.notifications import Notices
 
         return Notices(
             self._runtime.store.incidents,
@@ -118,7 +118,7 @@ class Incidents:
 
     @cached_property
     def logs(self) -> "Logs":
-        from hermes_agent.incidents.log_patterns import Logs
+        from hermes_agent.incidents.monitoring.logs import Logs
 
         return Logs(
             self._runtime.store.incidents,
@@ -130,7 +130,7 @@ class Incidents:
 
     @cached_property
     def briefing(self) -> "Briefing":
-        from hermes_agent.incidents.briefing import Briefing
+        from hermes_agent.incidents.reports.daily import Briefing
 
         return Briefing(
             self._runtime.home.path / "incidents",
@@ -251,7 +251,7 @@ class Incidents:
     async def topology(self, terminal: str = "") -> Sequence[Service]:
         """What people wrote, what checks say, and what was learned. On the terminal of a system
         for practice: what there is in it, and nothing else."""
-        from hermes_agent.incidents.topology import DRILL, load_drill, together
+        from hermes_agent.incidents.monitoring.topology import DRILL, load_drill, together
 
         home, said = self._runtime.home.path, self.watching.loaded.services
         if terminal.startswith(DRILL):
@@ -262,7 +262,7 @@ class Incidents:
         return together(declared, real, await self._runtime.store.incidents.services())
 
     async def _declared(self) -> Sequence[Service]:
-        from hermes_agent.incidents.topology import load
+        from hermes_agent.incidents.monitoring.topology import load
 
         declared, self._topology_problems = await asyncio.to_thread(load, self._runtime.home.path)
         return declared
@@ -285,7 +285,7 @@ class Incidents:
         self, incident: Incident, kind: NoticeKind, number: int, text: str
     ) -> Sequence[NewNotice]:
         """A notice for each channel of an incident."""
-        from hermes_agent.incidents.channels import notices_for
+        from hermes_agent.incidents.notification_sinks import notices_for
 
         settings = self._runtime.settings.watch
         return notices_for(incident, kind, text, number, settings.webhook, settings.notify)

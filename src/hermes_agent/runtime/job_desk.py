@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
+from hermes_agent.jobs.messages import title
 from hermes_agent.runtime.job_runs import OPEN
 from hermes_agent.runtime.job_signals import JobSignals
-from hermes_agent.work.running import title
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.jobs import Jobs
@@ -50,7 +50,7 @@ class JobDesk:
     async def add(
         self, spec: JobSpec, when: str, zone: str, by: str, origin: str = "", key: str = ""
     ) -> Shown:
-        from hermes_agent.work.slots import next_slot
+        from hermes_agent.jobs.schedules.slots import next_slot
 
         self._runtime.refresh_settings()
         schedule = self._schedule(when, zone)
@@ -64,7 +64,7 @@ class JobDesk:
         return await self._shown(job)
 
     def _schedule(self, when: str, zone: str) -> Schedule:
-        from hermes_agent.work.schedules import parse
+        from hermes_agent.jobs.schedules.parse import parse
 
         if not when.strip():
             raise UsageError("no time is named", "say when: 'weekdays at 8', 'every 2h', a date")
@@ -72,7 +72,7 @@ class JobDesk:
 
     async def edit(self, reference: str, changes: Mapping[str, Any], when: str, zone: str) -> Shown:
         """Change fields of what was said of a job, or when it is due."""
-        from hermes_agent.work.planning import change_job
+        from hermes_agent.jobs.planner import change_job
 
         self._runtime.refresh_settings()
         before = await self._there(reference)
@@ -90,7 +90,7 @@ class JobDesk:
         return await self._shown(job)
 
     async def set_state(self, reference: str, state: Literal["active", "paused"]) -> Shown:
-        from hermes_agent.work.planning import change_job
+        from hermes_agent.jobs.planner import change_job
 
         job = await self._there(reference)
         if job.state == "done":
@@ -104,7 +104,7 @@ class JobDesk:
         return await self._shown(job)
 
     async def remove(self, reference: str) -> Job:
-        from hermes_agent.work.planning import change_job
+        from hermes_agent.jobs.planner import change_job
 
         job = await self._there(reference)
         job = await change_job(self._store, job.id, self._runtime.clock, state="removed")
@@ -167,9 +167,9 @@ class JobDesk:
 
     async def check(self) -> Sequence[str]:
         """Slots without a row, rows without a slot, doubles; and places that lead nowhere."""
-        from hermes_agent.work import checker
+        from hermes_agent.jobs import consistency
 
-        faults = await checker.check(self._store, self._runtime.clock())
+        faults = await consistency.check(self._store, self._runtime.clock())
         jobs = await self._store.jobs(state="active", limit=MOST)
         return [*faults, *[why for job in jobs for why in await self._troubles(job)]]
 
@@ -196,7 +196,7 @@ class JobDesk:
         return found
 
     def _meaning(self, job: Job) -> str:
-        from hermes_agent.work.schedules import meaning
+        from hermes_agent.jobs.schedules.parse import meaning
 
         return meaning(job.schedule, self._runtime.clock(), active=job.state in ("active", "done"))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.gateway import Chat
 from hermes_agent.core.jobs import Job, Run
-from hermes_agent.runtime.post import ALL, LOCAL, ORIGIN
-from hermes_agent.work.running import title
+from hermes_agent.jobs.messages import title
+from hermes_agent.runtime.messaging.outbound import ALL, LOCAL, ORIGIN
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime

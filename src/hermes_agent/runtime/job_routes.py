@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from hermes_agent.core.errors import NotFound
 from hermes_agent.core.jobs import ENDED, JobSpec, Run
-from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.runtime.api.responses import body_of, reply
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.job_desk import Decision, JobDesk

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.jobs import JOBS, Job, Run, RunState
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Inbound, Session, Share
 from hermes_agent.core.skills import Opened
+from hermes_agent.jobs import messages
+from hermes_agent.jobs.messages import Before, title
+from hermes_agent.jobs.scripts import BUILTIN, Printed
 from hermes_agent.runtime.job_scripts import Scripts, workspace
 from hermes_agent.runtime.job_signals import JobSignals
 from hermes_agent.runtime.jobs import KEY
-from hermes_agent.work import running
-from hermes_agent.work.running import Before, title
-from hermes_agent.work.scripts import BUILTIN, Printed
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.job_post import JobPost
@@ -144,7 +144,7 @@ class RunWorker:
         told = run.told
         if late > job.spec.grace and run.trigger == "schedule":
             why = "nobody was there" if run.slot < self._runtime.started else ""
-            await self._post.alert(job, run, "late", running.late_text(job, run, late, why))
+            await self._post.alert(job, run, "late", messages.late_text(job, run, late, why))
             told = (*told, "late")
         return await self._change(state="running", began=now, heartbeat=now, late=late, told=told)
 
@@ -214,7 +214,7 @@ class RunWorker:
         session = await self._session(job)
         places = [chat.target for chat in self._post.chats(job)]
         asked = [chat.target for chat in self._post.asked(job)]
-        text = running.message(job, self._run, before, places, asked)
+        text = messages.message(job, self._run, before, places, asked)
         await self._runtime.choosing.entitle(session, title(job))
         after = await self._runtime.store.last_number(session.id)
         message = Inbound(
@@ -317,14 +317,14 @@ class RunWorker:
             tools = ", ".join(dict.fromkeys(waiting.values()))
             await self._park(job, f"the outcome of {tools} is unknown: `hermes parked` lists them")
         elif not waiting:
-            error = running.asked_text(list(asked.values())) if asked else ""
+            error = messages.asked_text(list(asked.values())) if asked else ""
             if (self._run.state, self._run.error) != ("running", error):
                 await self._change(state="running", error=error)
 
     async def _park(self, job: Job, error: str) -> None:
         told = self._run.told
         if "parked" not in told:
-            text = running.parked_text(job, self._run, error)
+            text = messages.parked_text(job, self._run, error)
             await self._post.alert(job, self._run, "parked", text)
             told = (*told, "parked")
         await self._change(state="parked", error=error, told=told)
@@ -334,7 +334,7 @@ class RunWorker:
     async def end(self, done: Done) -> None:
         """Tell the result, then write the end down: told under a key, it is told once."""
         job = await self._store.job(self._run.job)
-        output = self._runtime.redact(running.cut(done.text, running.OUTPUT))
+        output = self._runtime.redact(messages.cut(done.text, messages.OUTPUT))
         spent = {"cost": done.cost, "tokens": done.tokens, "output": output}
         if done.error:
             await self._failed(job, done.error, spent)
@@ -344,7 +344,7 @@ class RunWorker:
         told = self._run.told
         await self._signals.over(job, "it works again")
         if job.failures:
-            text = running.well_text(job, job.failures)
+            text = messages.well_text(job, job.failures)
             await self._post.alert(job, self._run, "well", text)
             told = (*told, "well")
         await self._change(state="done", said=done.said, error="", told=told, **spent)
@@ -355,8 +355,8 @@ class RunWorker:
         log.warning("job %s failed (run %s): %s", title(job), self._run.id, error)
         if job.state != "removed":
             await self._signals.failed(job, self._run, error)
-        if running.is_told(failures) and job.state != "removed":
-            text = running.failed_text(job, self._run, error, failures)
+        if messages.is_told(failures) and job.state != "removed":
+            text = messages.failed_text(job, self._run, error, failures)
             await self._post.alert(job, self._run, "failed", text)
             told = (*told, "failed")
         await self._change(state="failed", said=False, error=error, told=told, **spent)
@@ -365,7 +365,7 @@ class RunWorker:
 def _untaken(job: Job, by: str) -> str:
     if by != TIMEOUT:
         return f"it was stopped by {by}"
-    late = running.span(job.spec.timeout)
+    late = messages.span(job.spec.timeout)
     return f"its session took the message up in no turn, for longer than {late}"
 
 
@@ -380,10 +380,10 @@ def _way_out(job: Job, end: ev.TurnFinished) -> str:
 def _came_to(job: Job, end: ev.TurnFinished, by: str) -> Done:
     tokens = end.usage.total
     if end.reason == "done":
-        said = not running.says_nothing(job, end.text)
+        said = not messages.says_nothing(job, end.text)
         return Done(end.text if said else "", said, cost=end.cost, tokens=tokens)
     if end.reason == "interrupted":
-        late = f"it took longer than {running.span(job.spec.timeout)} and was stopped"
+        late = f"it took longer than {messages.span(job.spec.timeout)} and was stopped"
         error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
     else:
         way_out = _way_out(job, end)

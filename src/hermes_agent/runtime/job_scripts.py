@@ -13,11 +13,11 @@ from hermes_agent.core.errors import OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JOBS, Job, Run
 from hermes_agent.core.protocols import Command, Terminal
 from hermes_agent.core.records import Session
-from hermes_agent.policy.resolvers import on_disk
-from hermes_agent.runtime.gated import NotAllowed, admit, stand_in
-from hermes_agent.terminals.kinds import kind_of
-from hermes_agent.work.running import title
-from hermes_agent.work.scripts import BUILTIN, Printed, printed
+from hermes_agent.jobs.messages import title
+from hermes_agent.jobs.scripts import BUILTIN, Printed, printed
+from hermes_agent.policy.path_resolvers import on_disk
+from hermes_agent.runtime.terminals.policy_shell import NotAllowed, admit, stand_in
+from hermes_agent.terminals.registry import kind_of
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.incidents import Signal
 from hermes_agent.core.jobs import Job, Run
-from hermes_agent.work.running import cut, title
+from hermes_agent.jobs.messages import cut, title
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime

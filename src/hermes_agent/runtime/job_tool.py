@@ -7,10 +7,10 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.jobs import JobSpec, Run
-from hermes_agent.core.lent import Writer
 from hermes_agent.core.records import Session
+from hermes_agent.core.tool_services import Writer
 from hermes_agent.core.tools import ToolResult
-from hermes_agent.work.running import cut, stamp, title
+from hermes_agent.jobs.messages import cut, stamp, title
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.job_desk import JobDesk, Shown

@@ -16,13 +16,13 @@ from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Session
 
 if TYPE_CHECKING:
-    from hermes_agent.core.lent import Tasks
+    from hermes_agent.core.tool_services import Tasks
+    from hermes_agent.jobs.planner import Held
     from hermes_agent.runtime.job_desk import JobDesk
     from hermes_agent.runtime.job_post import JobPost
     from hermes_agent.runtime.job_runs import RunWorker
     from hermes_agent.runtime.job_scripts import Scripts
     from hermes_agent.runtime.runtime import Runtime
-    from hermes_agent.work.planning import Held
 
 log = logging.getLogger("hermes.jobs")
 
@@ -75,7 +75,7 @@ class Jobs:
     @property
     def zone(self) -> str:
         """The time zone of schedules that name none."""
-        from hermes_agent.work.schedules import machine_zone
+        from hermes_agent.jobs.schedules.parse import machine_zone
 
         return self._runtime.settings.jobs.zone or machine_zone(self._environ)
 
@@ -95,7 +95,7 @@ class Jobs:
 
     async def name_of(self, session: Session) -> str:
         """The name of the job whose session it is, by which rules may know it."""
-        from hermes_agent.work.running import title
+        from hermes_agent.jobs.messages import title
 
         id = session.key.removeprefix(KEY).partition("/")[0]
         try:
@@ -128,8 +128,8 @@ class Jobs:
     async def have(self, wanted: Mapping[str, str]) -> None:
         """See that there are jobs of the runtime itself: names of what they do, with when. One
         that people have changed or removed stays so."""
-        from hermes_agent.work import planning
-        from hermes_agent.work.schedules import parse
+        from hermes_agent.jobs import planner
+        from hermes_agent.jobs.schedules.parse import parse
 
         store, now = self._runtime.store.jobs, self._runtime.clock()
         for script, when in wanted.items():
@@ -139,7 +139,7 @@ class Jobs:
             )
             schedule = parse(when, now, zone=self.zone)
             try:
-                await planning.add_job(store, spec, schedule, "hermes", "", now, script)
+                await planner.add_job(store, spec, schedule, "hermes", "", now, script)
             except UsageError as error:
                 log.warning("%s is not made: %s", script, error.message)
         self.want()
@@ -186,7 +186,7 @@ class Jobs:
         return True
 
     def _hold(self, why: str) -> None:
-        from hermes_agent.work.planning import Held
+        from hermes_agent.jobs.planner import Held
 
         if self._held is None:
             log.warning("jobs wait: %s", why)
@@ -209,7 +209,7 @@ class Jobs:
 
     async def advance(self) -> None:
         """All that is to be done now."""
-        from hermes_agent.work import planning
+        from hermes_agent.jobs import planner
 
         store, now = self._runtime.store.jobs, self._runtime.clock()
         if not self._taken:
@@ -218,9 +218,9 @@ class Jobs:
                     self._begin(run)
             self._taken = True
         if not self._seen or now < self._seen - BACK_SECONDS:
-            await planning.rewind(store, now)
+            await planner.rewind(store, now)
         self._seen = now
-        planned = await planning.plan_due(store, now, held=self._held)
+        planned = await planner.plan_due(store, now, held=self._held)
         self._untold.update(planned.jobs)
         self._unplanned = list(planned.troubles) or (self._unplanned if not planned.due else [])
         await self._begin_due()
@@ -315,7 +315,7 @@ class Jobs:
             self._untold.discard(id)
 
     async def _tell_missed_of(self, id: str) -> None:
-        from hermes_agent.work.running import missed_text
+        from hermes_agent.jobs.messages import missed_text
 
         store = self._runtime.store.jobs
         recent = await store.runs(job=id, states=MISSED, limit=MANY)
@@ -329,10 +329,10 @@ class Jobs:
     # keeping house
 
     async def _keep_house(self, now: float) -> None:
-        from hermes_agent.work import checker
+        from hermes_agent.jobs import consistency
 
         store, keep = self._runtime.store.jobs, self._runtime.settings.jobs.keep
-        self._faults = list(await checker.check(store, now))
+        self._faults = list(await consistency.check(store, now))
         for fault in self._faults:
             log.error("%s", fault)
         for id in sorted(self._ran):
@@ -363,7 +363,7 @@ class Jobs:
         jobs = await store.jobs(limit=MANY)
         if not jobs:
             return {"active": 0, "paused": 0, "troubles": []}
-        from hermes_agent.work.running import title
+        from hermes_agent.jobs.messages import title
 
         names = {job.id: title(job) for job in jobs}
         recent = [run for run in await store.runs(limit=MANY, since=now - DAY) if run.job in names]
@@ -387,7 +387,7 @@ class Jobs:
 
 
 def is_builtin(spec: JobSpec) -> bool:
-    from hermes_agent.work.scripts import BUILTIN
+    from hermes_agent.jobs.scripts import BUILTIN
 
     return spec.script.startswith(BUILTIN)
 

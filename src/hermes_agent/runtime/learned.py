@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
-from hermes_agent.core.foreign import framed
-from hermes_agent.core.lent import OpenedSkill, Writer
-from hermes_agent.core.lore import NoteEdit, View
+from hermes_agent.core.knowledge import NoteEdit, View
+from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.tool_services import OpenedSkill, Writer
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.arena import Trialled

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.fold import Conversation
-from hermes_agent.core import events as ev
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.incidents import INCIDENTS
-from hermes_agent.core.lore import TRIALS, Outcome, SkillUse, turn_chore
+from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_chore
 from hermes_agent.core.records import Inbound, Session
-from hermes_agent.core.settings import LearningSettings, MemorySettings
+from hermes_agent.core.settings.root import LearningSettings, MemorySettings
 from hermes_agent.core.skills import OFFERED, Opened, Recalled
 from hermes_agent.runtime.chores import Chores
 from hermes_agent.runtime.learned import LearnedTools
@@ -25,10 +25,10 @@ from hermes_agent.runtime.ledger import Ledger
 from hermes_agent.runtime.skills import Skills
 
 if TYPE_CHECKING:
-    from hermes_agent.learning.memory import MemoryBook
+    from hermes_agent.learning.memory.memory import MemoryBook
     from hermes_agent.learning.providers import Provider
-    from hermes_agent.learning.recall import Recall
-    from hermes_agent.learning.skillbook import SkillBook
+    from hermes_agent.learning.recall.recall import Recall
+    from hermes_agent.learning.skills.registry import SkillBook
     from hermes_agent.runtime.arena import Arena
     from hermes_agent.runtime.runtime import Runtime
 
@@ -64,10 +64,12 @@ class Learning:
 
     @cached_property
     def memory(self) -> "MemoryBook":
-        from hermes_agent.learning.memory import MemoryBook
+        from hermes_agent.learning.memory.memory import MemoryBook
 
         def danger(text: str) -> str:
-            from hermes_agent.learning.scan import scan  # most homes have nothing to look at yet
+            from hermes_agent.learning.injection_scan.scan import (
+                scan,  # most homes have nothing to look at yet
+            )
 
             # Without the words themselves: what is withheld of a file is said in the prompt.
             found = scan(text, "memory")
@@ -84,7 +86,7 @@ class Learning:
 
     @cached_property
     def book(self) -> "SkillBook":
-        from hermes_agent.learning.skillbook import SkillBook
+        from hermes_agent.learning.skills.registry import SkillBook
 
         return SkillBook(
             self._runtime.home.path / "skills",
@@ -98,7 +100,7 @@ class Learning:
 
     @cached_property
     def recalling(self) -> "Recall":
-        from hermes_agent.learning.recall import Recall
+        from hermes_agent.learning.recall.recall import Recall
 
         return Recall(
             self._runtime.store.lore,
@@ -301,7 +303,7 @@ class Learning:
 
     async def _went(self, session: Session, events: Sequence[ev.Recorded]) -> tuple[Outcome, str]:
         """How a turn went: of an incident, its checks say that."""
-        from hermes_agent.learning.triggers import outcome
+        from hermes_agent.learning.review.triggers import outcome
 
         if session.source == INCIDENTS:
             return await self._runtime.incidents.commander.went(session)
@@ -311,7 +313,7 @@ class Learning:
         self, session: Session, turn: int, events: Sequence[ev.Recorded]
     ) -> set[str]:
         """A correction says that the turn before went wrong, thanks that it went well."""
-        from hermes_agent.learning.triggers import outcome_after
+        from hermes_agent.learning.review.triggers import outcome_after
 
         said = [one.event.text for one in events if isinstance(one.event, ev.MessageTaken)]
         judged = outcome_after(said[0]) if said else None
@@ -388,6 +390,8 @@ class Learning:
 
 
 def _danger_of_skill(text: str) -> str:
-    from hermes_agent.learning.scan import reason  # most homes have nothing to look at yet
+    from hermes_agent.learning.injection_scan.scan import (
+        reason,  # most homes have nothing to look at yet
+    )
 
     return reason(text, "skill")

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.lore import Note, NoteEdit
-from hermes_agent.runtime.replies import body_of, reply
+from hermes_agent.core.knowledge import Note, NoteEdit
+from hermes_agent.runtime.api.responses import body_of, reply
 from hermes_agent.runtime.skills import EVERY
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class LearningApi:
         return reply({"diff": await book.diff(request.path_params["name"], first, second)})
 
     async def report(self, request: Request) -> Response:
-        from hermes_agent.learning.lift import lift
+        from hermes_agent.learning.evaluation.uplift import lift
 
         lore = self._runtime.store.lore
         return reply(lift(await lore.skills(), await lore.uses(limit=EVERY), await lore.trials()))

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from hermes_agent.agent.budget import LEARNING
-from hermes_agent.agent.purse import Account
-from hermes_agent.core.lore import Lore
+from hermes_agent.agent.budgets.limits import LEARNING
+from hermes_agent.agent.budgets.reservations import Account
+from hermes_agent.core.knowledge import Lore
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import Share
-from hermes_agent.core.settings import LearningSettings
+from hermes_agent.core.settings.root import LearningSettings
 
 MICRO = 1_000_000
 """Dollars are counted in millionths."""

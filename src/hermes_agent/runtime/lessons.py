@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, OverBudget
-from hermes_agent.core.lore import TRIALS
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.knowledge import TRIALS
 from hermes_agent.core.messages import Prompt, Request, UserMessage
 from hermes_agent.core.records import Use
 from hermes_agent.core.skills import OFFERED
 
 if TYPE_CHECKING:
-    from hermes_agent.learning.asking import Answer
-    from hermes_agent.learning.proof import Prover
-    from hermes_agent.learning.review import Reviewer
-    from hermes_agent.learning.standing import Standing
-    from hermes_agent.learning.transcript import Transcript
+    from hermes_agent.learning.evaluation.evaluator import Prover
+    from hermes_agent.learning.review.reviewer import Reviewer
+    from hermes_agent.learning.review.transcript import Transcript
+    from hermes_agent.learning.skills.lifecycle import Standing
+    from hermes_agent.learning.structured_output import Answer
     from hermes_agent.runtime.learning import Learning
     from hermes_agent.runtime.runtime import Runtime
 
@@ -34,7 +34,7 @@ class Lessons:
 
     @cached_property
     def reviewer(self) -> "Reviewer":
-        from hermes_agent.learning.review import Reviewer
+        from hermes_agent.learning.review.reviewer import Reviewer
 
         return Reviewer(
             ask=self._ask,
@@ -47,7 +47,7 @@ class Lessons:
 
     @cached_property
     def prover(self) -> "Prover":
-        from hermes_agent.learning.proof import Prover
+        from hermes_agent.learning.evaluation.evaluator import Prover
 
         return Prover(
             ask=self._ask,
@@ -58,7 +58,7 @@ class Lessons:
 
     @cached_property
     def standing(self) -> "Standing":
-        from hermes_agent.learning.standing import Standing
+        from hermes_agent.learning.skills.lifecycle import Standing
 
         return Standing(
             lore=self._runtime.store.lore, skills=self._learning.book, clock=self._runtime.clock
@@ -66,7 +66,7 @@ class Lessons:
 
     async def _ask(self, use: Use, system: str, prompt: str, most: int) -> "Answer":
         """One question to a model of learning's own, within its own budget."""
-        from hermes_agent.learning.asking import Answer, NoBudget
+        from hermes_agent.learning.structured_output import Answer, NoBudget
 
         runtime, ledger = self._runtime, self._learning.ledger
         request = Request(Prompt(system), (UserMessage(runtime.redact(prompt)),), max_output=most)
@@ -79,7 +79,7 @@ class Lessons:
         return Answer(reply.text, reply.model, reply.usage, reply.cost)
 
     async def review(self, body: Mapping[str, Any]) -> str:
-        from hermes_agent.learning.triggers import Trigger
+        from hermes_agent.learning.review.triggers import Trigger
 
         triggers: Sequence[Trigger] = ()
         if "over" in body:
@@ -93,7 +93,7 @@ class Lessons:
 
     async def _last_turns(self, many: int) -> list["Transcript"]:
         """The last turns of all sessions together."""
-        from hermes_agent.learning.transcript import Transcript
+        from hermes_agent.learning.review.transcript import Transcript
 
         store = self._runtime.store
         found: list[tuple[float, Transcript]] = []
@@ -114,7 +114,7 @@ class Lessons:
         return [transcript for _, transcript in found[-many:]]
 
     async def _transcript(self, session: str, after: int, upto: int) -> "Transcript":
-        from hermes_agent.learning.transcript import Transcript
+        from hermes_agent.learning.review.transcript import Transcript
 
         events = [
             one for one in await self._runtime.store.events(session, after) if one.number <= upto
@@ -124,7 +124,7 @@ class Lessons:
 
     async def prove(self, body: Mapping[str, Any]) -> str:
         """Find cases, play them, and do what comes of it."""
-        from hermes_agent.learning.asking import NoBudget
+        from hermes_agent.learning.structured_output import NoBudget
 
         name, digest = body["skill"], body["digest"]
         if (await self._runtime.store.lore.skill(name)).state not in OFFERED:
@@ -159,7 +159,7 @@ class Lessons:
 
     async def summarise(self, body: Mapping[str, Any]) -> str:
         """A session that rests as a whole; one that works on up to where it was asked for."""
-        from hermes_agent.learning import summary as summaries
+        from hermes_agent.learning.review import summary as summaries
 
         id = body["session"]
         try:

@@ -11,39 +11,39 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from hermes_agent.agent.fold import Conversation
+from hermes_agent.agent.budgets.reservations import Purse
+from hermes_agent.agent.conversation import Conversation
 from hermes_agent.agent.prompt import build_prompt
-from hermes_agent.agent.purse import Purse
-from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
-from hermes_agent.core.lent import DELEGATE
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import NO_SHARE, Inbound, NewSession, Session, Share
-from hermes_agent.core.settings import Settings
+from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.tool_services import DELEGATE
 from hermes_agent.core.tools import Tool
-from hermes_agent.models.house import Models
-from hermes_agent.policy.redact import Redactor
+from hermes_agent.models.registry import Models
+from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.policy.secrets import Secrets
-from hermes_agent.runtime import status
-from hermes_agent.runtime.assembly import Assembly, Loan
+from hermes_agent.runtime.api import status
 from hermes_agent.runtime.bus import Bus
-from hermes_agent.runtime.choosing import Choosing, check_effort
-from hermes_agent.runtime.config import load_settings
-from hermes_agent.runtime.desk import Desk
-from hermes_agent.runtime.faces import Faces, Make
-from hermes_agent.runtime.family import MANY, Family
-from hermes_agent.runtime.gates import Gates
-from hermes_agent.runtime.home import Home, HomeLock
+from hermes_agent.runtime.config.load import load_settings
+from hermes_agent.runtime.home.home import Home, HomeLock
 from hermes_agent.runtime.incidents import Incidents
 from hermes_agent.runtime.jobs import Jobs
 from hermes_agent.runtime.learning import Learning
-from hermes_agent.runtime.lenders import Lenders
-from hermes_agent.runtime.post import Post
-from hermes_agent.runtime.shelf import Shelf
-from hermes_agent.runtime.surroundings import look_around
-from hermes_agent.runtime.uses import Uses
-from hermes_agent.runtime.watch import Watch
+from hermes_agent.runtime.maintenance import Watch
+from hermes_agent.runtime.messaging.outbound import Post
+from hermes_agent.runtime.models.roles import Uses
+from hermes_agent.runtime.models.selection import Choosing, check_effort
+from hermes_agent.runtime.policy_gates import Gates
+from hermes_agent.runtime.services import Faces, Make
+from hermes_agent.runtime.terminals.pool import Shelf
+from hermes_agent.runtime.tools.prompt_context import look_around
+from hermes_agent.runtime.tools.services import Lenders
+from hermes_agent.runtime.turns.dependencies import Assembly, Loan
+from hermes_agent.runtime.turns.scheduler import Desk
+from hermes_agent.runtime.turns.subagents import MANY, Family
 from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.runtime")

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from hermes_agent.core.errors import HermesError, TooMuch
-from hermes_agent.runtime.door import Door, TookTooLong, body_within, knows, token_of
-from hermes_agent.runtime.replies import guarded, reply
+from hermes_agent.runtime.api.listener import Door, TookTooLong, body_within, knows, token_of
+from hermes_agent.runtime.api.responses import guarded, reply
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.incidents import Incidents

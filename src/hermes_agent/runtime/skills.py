@@ -66,7 +66,7 @@ class Skills:
     async def problems(self, name: str, files: Mapping[str, str]) -> Sequence[Any]:
         if not files:
             return (await self._learning.book.facts(name)).problems
-        from hermes_agent.learning.skill_file import problems
+        from hermes_agent.learning.skills.file import problems
 
         return problems({path: text.encode() for path, text in files.items()}, name)
 
@@ -84,7 +84,7 @@ class Skills:
     ) -> dict[str, Any]:
         """Work a skill's runbook through, without a model as long as all is as it expects; the
         session and the key of the message. Also for a job or a signal to call."""
-        from hermes_agent.learning.runbook_model import OPENING
+        from hermes_agent.learning.runbooks.model import OPENING
 
         found = await self._learning.book.open(name, arguments, run=True)
         record = await self._runtime.store.lore.skill(name)

@@ -10,12 +10,12 @@ from typing import TypeVar
 import apsw
 
 from hermes_agent.core.errors import Degraded
-from hermes_agent.core.events import Event, Recorded
+from hermes_agent.core.events.journal import Event, Recorded
 from hermes_agent.core.gateway import Gateway
 from hermes_agent.core.incidents import Incidents
 from hermes_agent.core.jobs import Jobs
 from hermes_agent.core.journal import Journal
-from hermes_agent.core.lore import Lore
+from hermes_agent.core.knowledge import Lore
 from hermes_agent.core.messages import Prompt, Usage
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import (
@@ -34,18 +34,19 @@ from hermes_agent.core.records import (
     Session,
     Turn,
 )
-from hermes_agent.store import audit, care, costs, reading, writing
-from hermes_agent.store.appending import add_cost, add_events, place_of
-from hermes_agent.store.bodies import Bodies
-from hermes_agent.store.database import DATABASE, connect_reader, connect_writer
-from hermes_agent.store.gateway import StoredGateway
-from hermes_agent.store.incidents import StoredIncidents
-from hermes_agent.store.jobs import StoredJobs
-from hermes_agent.store.lore import StoredLore
-from hermes_agent.store.readers import Readers
-from hermes_agent.store.search import add_ranking, search, tidy
-from hermes_agent.store.trouble import Condition
-from hermes_agent.store.writer import Hook, Writer
+from hermes_agent.store import maintenance
+from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.engine.database import DATABASE, connect_reader, connect_writer
+from hermes_agent.store.engine.readers import Readers
+from hermes_agent.store.engine.writer import Hook, Writer
+from hermes_agent.store.gateway.store import StoredGateway
+from hermes_agent.store.health import Condition
+from hermes_agent.store.incidents.store import StoredIncidents
+from hermes_agent.store.jobs.store import StoredJobs
+from hermes_agent.store.journal import audit, commands, costs, queries
+from hermes_agent.store.journal.append import add_cost, add_events, place_of
+from hermes_agent.store.knowledge.store import StoredLore
+from hermes_agent.store.search.index import add_ranking, search, tidy
 
 T = TypeVar("T")
 READERS = 3
@@ -115,7 +116,7 @@ class Store(Journal):
 
     def _connect_writer(self) -> apsw.Connection:
         db = connect_writer(self._folder, self._clock(), self._new_id)
-        self._fence = writing.fence_of(db)
+        self._fence = commands.fence_of(db)
         self._readers.renew()
         return db
 
@@ -155,61 +156,63 @@ class Store(Journal):
     async def open_session(self, new: NewSession, prompt: Prompt) -> Session:
         def work(db: apsw.Connection) -> Session:
             now = self._clock()
-            id = writing.open_session(db, self._bodies, new, prompt, now, self._new_id)
-            return reading.session(db, id)
+            id = commands.open_session(db, self._bodies, new, prompt, now, self._new_id)
+            return queries.session(db, id)
 
         return await self._write("open_session", work)
 
     async def session(self, reference: str) -> Session:
-        return await self._read(lambda db: reading.session(db, reference))
+        return await self._read(lambda db: queries.session(db, reference))
 
     async def sessions(
         self, limit: int = 50, *, key: str = "", parent: str | None = None
     ) -> Sequence[Session]:
-        return await self._read(lambda db: reading.sessions(db, limit, key, parent))
+        return await self._read(lambda db: queries.sessions(db, limit, key, parent))
 
     async def rename_session(self, id: str, name: str) -> None:
-        await self._write("rename_session", lambda db: writing.rename_session(db, id, name))
+        await self._write("rename_session", lambda db: commands.rename_session(db, id, name))
 
     async def delete_session(self, id: str) -> None:
-        await self._write("delete_session", lambda db: writing.delete_session(db, self._bodies, id))
+        await self._write(
+            "delete_session", lambda db: commands.delete_session(db, self._bodies, id)
+        )
         await self._write("sweep", self._bodies.sweep)
 
     async def prompt(self, digest: str) -> Prompt:
-        return await self._read(lambda db: reading.prompt(db, digest))
+        return await self._read(lambda db: queries.prompt(db, digest))
 
     async def receive(self, session: str, message: Inbound) -> bool:
         return await self._write(
             "receive",
-            lambda db: writing.receive(db, self._bodies, session, message, self._clock()),
+            lambda db: commands.receive(db, self._bodies, session, message, self._clock()),
         )
 
     async def waiting(self, session: str, key: str) -> Inbound | None:
-        return await self._read(lambda db: reading.waiting(db, self._bodies, session, key))
+        return await self._read(lambda db: queries.waiting(db, self._bodies, session, key))
 
     async def withdraw(self, session: str, key: str) -> bool:
-        return await self._write("withdraw", lambda db: writing.withdraw(db, session, key))
+        return await self._write("withdraw", lambda db: commands.withdraw(db, session, key))
 
     async def sessions_with_mail(self) -> Sequence[str]:
-        return await self._read(reading.sessions_with_mail)
+        return await self._read(queries.sessions_with_mail)
 
     async def start_turn(self, session: str) -> Turn | None:
         return await self._write(
             "start_turn",
-            lambda db: writing.start_turn(db, self._bodies, session, self._fence, self._clock()),
+            lambda db: commands.start_turn(db, self._bodies, session, self._fence, self._clock()),
         )
 
     async def take_over(self) -> Sequence[Turn]:
         def work(db: apsw.Connection) -> Sequence[Turn]:
             # Known to the writer at once: a turn may be started in the same transaction.
-            self._fence, turns = writing.take_over(db)
+            self._fence, turns = commands.take_over(db)
             return turns
 
         return await self._write("take_over", work)
 
     async def take_mail(self, turn: Turn) -> Sequence[Recorded]:
         return await self._write(
-            "take_mail", lambda db: writing.take_mail(db, self._bodies, turn, self._clock())
+            "take_mail", lambda db: commands.take_mail(db, self._bodies, turn, self._clock())
         )
 
     async def append(self, turn: Turn, *events: Event) -> Sequence[Recorded]:
@@ -220,7 +223,7 @@ class Store(Journal):
 
     async def note(self, session: str, *events: Event) -> Sequence[Recorded]:
         return await self._write(
-            "note", lambda db: writing.note(db, self._bodies, session, events, self._clock())
+            "note", lambda db: commands.note(db, self._bodies, session, events, self._clock())
         )
 
     async def charge(self, model: str, use: str, usage: Usage, cost: float | None) -> int:
@@ -233,25 +236,25 @@ class Store(Journal):
         await self._write("take_back", lambda db: costs.remove(db, charge))
 
     async def events(self, session: str, after: int = 0) -> Sequence[Recorded]:
-        return await self._read(lambda db: reading.events(db, self._bodies, session, after))
+        return await self._read(lambda db: queries.events(db, self._bodies, session, after))
 
     async def last_number(self, session: str) -> int:
-        return await self._read(lambda db: reading.last_number(db, session))
+        return await self._read(lambda db: queries.last_number(db, session))
 
     async def unfinished_turn(self, session: str) -> Turn | None:
-        return await self._read(lambda db: reading.unfinished_turn(db, session))
+        return await self._read(lambda db: queries.unfinished_turn(db, session))
 
     async def parked(self) -> Sequence[Parked]:
-        return await self._read(lambda db: reading.parked(db, self._bodies))
+        return await self._read(lambda db: queries.parked(db, self._bodies))
 
     async def questions(self) -> Sequence[Question]:
-        return await self._read(lambda db: reading.questions(db, self._bodies))
+        return await self._read(lambda db: queries.questions(db, self._bodies))
 
     async def judgements(
         self, since: float = 0.0, session: str = "", limit: int = 100_000
     ) -> Sequence[Judgement]:
         return await self._read(
-            lambda db: reading.judgements(db, self._bodies, since, session, limit)
+            lambda db: queries.judgements(db, self._bodies, since, session, limit)
         )
 
     async def audit(
@@ -279,11 +282,11 @@ class Store(Journal):
         return await self._read(lambda db: search(db, self._bodies, query, wanted, now))
 
     async def backup(self, target: Path) -> None:
-        await self._read(lambda db: care.back_up(db, target))
+        await self._read(lambda db: maintenance.back_up(db, target))
 
     async def check(self) -> Sequence[str]:
         try:
-            return await self._read(lambda db: care.faults(db, self._bodies))
+            return await self._read(lambda db: maintenance.faults(db, self._bodies))
         except Degraded as trouble:
             return [trouble.message]
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import ApptainerPlace
-from hermes_agent.terminals.piped import Piped
+from hermes_agent.core.settings.terminals import ApptainerPlace
+from hermes_agent.terminals.remote.pipe import Piped
 from hermes_agent.terminals.transport import Channel, Done, Transport
 
 HOME = "/home/hermes"

@@ -4,7 +4,7 @@ import codecs
 import os
 from collections.abc import Callable
 
-from hermes_agent.terminals.spot import Piece
+from hermes_agent.terminals.command_backend import Piece
 
 NEWS_BYTES = 65_536
 """The most that is passed on at once while a command runs; a flood is skipped, not queued."""

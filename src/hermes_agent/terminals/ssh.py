@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.places import SshPlace
+from hermes_agent.core.settings.terminals import SshPlace
+from hermes_agent.core.timeouts import awake
 from hermes_agent.terminals.transport import Channel, Done
 
 if TYPE_CHECKING:

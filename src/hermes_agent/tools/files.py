@@ -13,7 +13,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
 from hermes_agent.tools.replace import Replaced, replace
-from hermes_agent.tools.web.kinds import HEAD, image_type, kind_of
+from hermes_agent.tools.web.documents.types import HEAD, image_type, kind_of
 
 READ_BYTES = 10_000_000
 """The largest file that is read into memory as text."""
@@ -226,7 +226,7 @@ async def _readable(path: str, data: bytes) -> tuple[str, str]:
     if kind_of("application/zip", path, data[:HEAD]) not in {"pdf", "office"}:
         _refuse_binary(path, data)
         return _decoded(path, data)
-    from hermes_agent.tools.web.apart import extract_apart
+    from hermes_agent.tools.web.documents.worker import extract_apart
 
     made = await extract_apart(data, "", path)
     return made.text, "".join(f"[{note}]" for note in made.notes)

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Match
-from hermes_agent.core.sensitive import holds_secrets
+from hermes_agent.core.sensitive_paths import holds_secrets
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
 
 LINE_CHARS = 300

@@ -9,13 +9,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.runtime.door import body_within, knows
-from hermes_agent.runtime.faces import Row
-from hermes_agent.runtime.replies import reply
-from hermes_agent.web import shapes
-from hermes_agent.web.answers import (
+from hermes_agent.core.events import journal as ev
+from hermes_agent.runtime.api.listener import body_within, knows
+from hermes_agent.runtime.api.responses import reply
+from hermes_agent.runtime.services import Row
+from hermes_agent.web import schemas
+from hermes_agent.web.conversations import HOUSE, Exchange, Piece, Said, Talk
+from hermes_agent.web.errors import (
     ONCE,
     SESSION,
     chat_usage,
@@ -26,7 +27,6 @@ from hermes_agent.web.answers import (
 )
 from hermes_agent.web.responses import Responses
 from hermes_agent.web.runs import Runs
-from hermes_agent.web.talk import HOUSE, Exchange, Piece, Said, Talk
 
 if TYPE_CHECKING:
     from hermes_agent.runtime.runtime import Runtime
@@ -117,8 +117,8 @@ class Api:
     # chat
 
     async def chat(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await self.body(request), type=shapes.ChatRequest)
-        said = shapes.chat_said(asked)
+        asked = msgspec.json.decode(await self.body(request), type=schemas.ChatRequest)
+        said = schemas.chat_said(asked)
         exchange = await self.begin(request, said, asked.model)
         if asked.stream:
             usage = asked.stream_options is not None and asked.stream_options.include_usage
@@ -144,7 +144,7 @@ class Api:
     async def _chunks(
         self,
         request: Request,
-        asked: shapes.ChatRequest,
+        asked: schemas.ChatRequest,
         said: list[Said],
         exchange: Exchange,
         usage: bool,
@@ -153,7 +153,7 @@ class Api:
 
         def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
             choice = {"index": 0, "delta": delta, "finish_reason": finish}
-            return shapes.server_sent({**head, "choices": [choice]})
+            return schemas.server_sent({**head, "choices": [choice]})
 
         yield chunk({"role": "assistant", "content": ""})
         written: list[str] = []
@@ -167,14 +167,14 @@ class Api:
                     yield chunk({"content": piece.text})
                 if piece.end is not None:
                     if (error := failure(piece.end)) is not None:
-                        told = shapes.trouble(error.message, error.hint, status_of(error))
-                        yield shapes.server_sent(told)
+                        told = schemas.trouble(error.message, error.hint, status_of(error))
+                        yield schemas.server_sent(told)
                     else:
                         self._remember(request, said, asked.model, "".join(written), exchange)
                         yield chunk({}, "stop")
                         if usage:
                             figures = {**head, "choices": [], "usage": chat_usage(piece.end)}
-                            yield shapes.server_sent(figures)
+                            yield schemas.server_sent(figures)
         yield b"data: [DONE]\n\n"
 
     # what the other routes share

@@ -8,13 +8,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.runtime.faces import Row
-from hermes_agent.runtime.replies import reply
-from hermes_agent.web import shapes
-from hermes_agent.web.answers import ONCE, failure, stream
-from hermes_agent.web.talk import HOUSE, Exchange, Said, key_of
+from hermes_agent.core.events import journal as ev
+from hermes_agent.runtime.api.responses import reply
+from hermes_agent.runtime.services import Row
+from hermes_agent.web import schemas
+from hermes_agent.web.conversations import HOUSE, Exchange, Said, key_of
+from hermes_agent.web.errors import ONCE, failure, stream
 
 if TYPE_CHECKING:
     from hermes_agent.web.api import Api
@@ -35,8 +35,8 @@ class Responses:
         ]
 
     async def create(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await self._api.body(request), type=shapes.ResponsesRequest)
-        said = shapes.responses_said(asked)
+        asked = msgspec.json.decode(await self._api.body(request), type=schemas.ResponsesRequest)
+        said = schemas.responses_said(asked)
         exchange = await self._begin(request, asked, said)
         if asked.background:
             return reply(_response(exchange, asked.model, "in_progress", None, asked))
@@ -46,7 +46,7 @@ class Responses:
         return reply(_response(exchange, asked.model, "completed", end, asked))
 
     async def _begin(
-        self, request: Request, asked: shapes.ResponsesRequest, said: list[Said]
+        self, request: Request, asked: schemas.ResponsesRequest, said: list[Said]
     ) -> Exchange:
         if not asked.previous_response_id:
             return await self._api.begin(request, said, asked.model)
@@ -94,7 +94,7 @@ class Responses:
         return reply(_response(exchange, "", _state(True, end), end, None))
 
     async def _streamed(
-        self, request: Request, asked: shapes.ResponsesRequest, exchange: Exchange
+        self, request: Request, asked: schemas.ResponsesRequest, exchange: Exchange
     ) -> AsyncGenerator[bytes]:
         count = 0
 
@@ -102,7 +102,7 @@ class Responses:
             nonlocal count
             told = {"type": kind, "sequence_number": count, **fields}
             count += 1
-            return shapes.server_sent(told, kind)
+            return schemas.server_sent(told, kind)
 
         begun = _response(exchange, asked.model, "in_progress", None, asked)
         item = _item(exchange, "", "in_progress")
@@ -163,7 +163,7 @@ def _response(
     model: str,
     status: str,
     end: ev.TurnFinished | None,
-    asked: shapes.ResponsesRequest | None,
+    asked: schemas.ResponsesRequest | None,
 ) -> dict[str, Any]:
     error = None
     if end is not None and end.reason == "failed":

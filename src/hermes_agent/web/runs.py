@@ -9,14 +9,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.records import Question
-from hermes_agent.runtime.faces import Row
-from hermes_agent.runtime.replies import reply
-from hermes_agent.web import shapes
-from hermes_agent.web.answers import ONCE, NotTheirs, number, stream
-from hermes_agent.web.talk import SOURCE, Exchange, Said
+from hermes_agent.runtime.api.responses import reply
+from hermes_agent.runtime.services import Row
+from hermes_agent.web import schemas
+from hermes_agent.web.conversations import SOURCE, Exchange, Said
+from hermes_agent.web.errors import ONCE, NotTheirs, number, stream
 
 if TYPE_CHECKING:
     from hermes_agent.web.api import Api
@@ -41,7 +41,7 @@ class Runs:
         ]
 
     async def create(self, request: Request) -> Response:
-        asked = msgspec.json.decode(await self._api.body(request), type=shapes.RunRequest)
+        asked = msgspec.json.decode(await self._api.body(request), type=schemas.RunRequest)
         said, key = [Said("user", asked.input)], request.headers.get(ONCE, "")
         talk, model = self._api.talk, self._api.talk.model(asked.model)
         if asked.session:
@@ -62,7 +62,7 @@ class Runs:
 
     async def answer(self, request: Request) -> Response:
         exchange = await self._found(request)
-        given = msgspec.json.decode(await self._api.body(request), type=shapes.AnswerRequest)
+        given = msgspec.json.decode(await self._api.body(request), type=schemas.AnswerRequest)
         id = request.path_params["question"]
         asked = {one.id: one for one in await self._open(exchange)}
         if id not in asked:
@@ -87,12 +87,12 @@ class Runs:
         async with aclosing(self._api.talk.pieces(exchange, after)) as pieces:
             async for piece in pieces:
                 if piece.text:
-                    yield shapes.server_sent({"text": piece.text}, "text")
+                    yield schemas.server_sent({"text": piece.text}, "text")
                 if piece.recorded is not None and piece.recorded.number:
-                    yield b"id: %d\n" % piece.recorded.number + shapes.server_sent(
+                    yield b"id: %d\n" % piece.recorded.number + schemas.server_sent(
                         piece.recorded, ev.kind_of(piece.recorded.event)
                     )
-        yield shapes.server_sent(await self._run(exchange), "run")
+        yield schemas.server_sent(await self._run(exchange), "run")
 
     async def _found(self, request: Request) -> Exchange:
         id = request.path_params["id"]

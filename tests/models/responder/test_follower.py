@@ -14,9 +14,9 @@ from hermes_agent.core.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes_agent.core.settings import ModelSettings
-from hermes_agent.learning.runbook import load
-from hermes_agent.learning.skill_file import parse
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.learning.runbooks.parse import load
+from hermes_agent.learning.skills.file import parse
 from hermes_agent.models.responder.model import WHAT_IT_IS, ResponderModel, open_named
 from tests.models.helpers import reply, request
 

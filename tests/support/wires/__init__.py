@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import Request, Stop, ToolCall, Usage
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw
 
 KEY = "sk-test-1234567890-do-not-tell"

@@ -10,9 +10,9 @@ from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from pydantic import TypeAdapter
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, ToolCall, Usage
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.wires.anthropic import open_speaker
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.anthropic.stream import open_speaker
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent

@@ -21,9 +21,9 @@ from botocore.validate import ParamValidator
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.wires.bedrock import open_speaker
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.bedrock.client import open_speaker
 from tests.support.model_server import End, Raw
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent

@@ -16,10 +16,10 @@ from mistralai.client.models import (
 
 from hermes_agent.core.errors import ModelTrouble
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.wires.mending import short_id
-from hermes_agent.models.wires.mistral import open_speaker
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.history_repair import short_id
+from hermes_agent.models.wires.mistral.stream import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.patience import PATIENCE
 from tests.support.wires import KEY, Case, Failure, Heard, Sent, ServerSent

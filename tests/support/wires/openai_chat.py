@@ -8,9 +8,9 @@ from openai import AsyncOpenAI
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.wires.openai_chat import open_speaker
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.openai.chat import open_speaker
 from tests.support.model_server import Raw, event
 from tests.support.openai_server import FAILURES, FINISH, chunk
 from tests.support.patience import PATIENCE

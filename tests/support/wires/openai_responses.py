@@ -10,9 +10,9 @@ from openai.types.responses import Response
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from hermes_agent.core.messages import ModelFacts, Rates, Request, Stop, Usage
-from hermes_agent.core.services import Service
-from hermes_agent.models.speaking import Credential, Endpoint, Speaker
-from hermes_agent.models.wires.openai_responses import open_speaker
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+from hermes_agent.models.wires.openai.responses import open_speaker
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
 from tests.support.patience import PATIENCE

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.events import journal as ev
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.settings import BrowserSettings
+from hermes_agent.core.settings.root import BrowserSettings
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.tools.browser.tools import browser
 from tests.support.awake_loop import no_time, pass_time

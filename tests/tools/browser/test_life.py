@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.settings import BrowserSettings
-from hermes_agent.tools.browser.program import PipeWire
+from hermes_agent.core.settings.root import BrowserSettings
+from hermes_agent.tools.browser.devtools.pipe import PipeWire
 from tests.support.pages import Session, Site, ref, session, site
 from tests.support.patience import PATIENCE
 from tests.support.source import ROOT

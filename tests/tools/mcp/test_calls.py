@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.core.settings.root import McpServerSettings
 from tests.support.awake_loop import no_time, pass_time
 from tests.support.mcp_servers import odd
 from tests.support.patience import PATIENCE

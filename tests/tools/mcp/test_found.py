@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from hermes_agent.agent.more import find_tools
-from hermes_agent.core.lent import Lent
-from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.agent.tools.discovery import find_tools
+from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.core.tool_services import Lent
 from hermes_agent.core.tools import ToolResult
 from tests.support.calls import Caller
 from tests.tools.mcp.conftest import Desk

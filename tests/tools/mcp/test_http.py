@@ -7,7 +7,7 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.core.settings.root import McpServerSettings
 from tests.support.mcp_servers import Door, OddHttp, free_port, guarded, over_http
 from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from hermes_agent.core.errors import ToolError, UsageError
-from hermes_agent.core.settings import McpServerSettings
-from hermes_agent.tools.mcp.elsewhere import is_public
-from hermes_agent.tools.mcp.opening import log_in
+from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.tools.mcp.transports.opening import log_in
+from hermes_agent.tools.mcp.transports.ssrf_guard import is_public
 from tests.support.mcp_servers import Door, guarded, over_http
 from tests.support.patience import PATIENCE
 from tests.tools.mcp.conftest import Desk

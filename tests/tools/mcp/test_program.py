@@ -16,8 +16,8 @@ from tests.tools.mcp.conftest import Desk
 OWNER = """
 import asyncio, os, sys, time
 from pathlib import Path
-from hermes_agent.core.settings import McpServerSettings
-from hermes_agent.tools.mcp.servers import Servers
+from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.tools.mcp.provider import Servers
 
 async def main():
     settings = {"odd": McpServerSettings(command=tuple(sys.argv[2:]))}

@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Command
-from hermes_agent.core.settings import McpServerSettings
+from hermes_agent.core.settings.root import McpServerSettings
 from tests.support.mcp_servers import installed, npm_server
 from tests.tools.mcp.conftest import Desk
 

@@ -8,8 +8,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_agent.core.settings import McpServerSettings
-from hermes_agent.tools.mcp.facts import DESCRIPTION_CHARS, MOST_TOOLS, SCHEMA_BYTES
+from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.tools.mcp.catalogue_cache import DESCRIPTION_CHARS, MOST_TOOLS, SCHEMA_BYTES
 from hermes_agent.tools.mcp.names import MOST, unique_names
 from tests.support.mcp_servers import odd
 from tests.tools.mcp.conftest import Desk
@@ -159,7 +159,7 @@ async def test_a_message_without_an_end_ends_the_server(desk: Desk) -> None:
 
 def test_nothing_of_the_sdk_is_loaded_before_a_server_is_connected(desk: Desk) -> None:
     program = (
-        "import sys, hermes_agent.tools.mcp.servers\n"
+        "import sys, hermes_agent.tools.mcp.provider\n"
         "print([name for name in ('mcp', 'pydantic', 'anyio', 'httpx2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

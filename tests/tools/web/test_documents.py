@@ -13,10 +13,12 @@ import pytest
 from pptx.util import Inches
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.web import documents, read_office, read_pdf
-from hermes_agent.tools.web.apart import extract_apart
-from hermes_agent.tools.web.documents import extract, library
-from hermes_agent.tools.web.kinds import kind_of
+from hermes_agent.tools.web.documents import extract as extraction
+from hermes_agent.tools.web.documents import office
+from hermes_agent.tools.web.documents import pdf as pdf_reader
+from hermes_agent.tools.web.documents.extract import extract, library
+from hermes_agent.tools.web.documents.types import kind_of
+from hermes_agent.tools.web.documents.worker import extract_apart
 from tests.support.awake_loop import stand_still
 from tests.support.web_server import pdf
 
@@ -176,9 +178,9 @@ def test_a_pdf_that_takes_too_long_is_given_as_far_as_it_was_read() -> None:
 
 
 def test_of_a_pdf_with_thousands_of_pages_the_first_ones_are_read() -> None:
-    pages = read_pdf.PAGES + 5
+    pages = pdf_reader.PAGES + 5
     made = extract(pdf(*["x"] * pages), "application/pdf", "x.pdf")
-    assert made.notes == (f"only the first {read_pdf.PAGES} of {pages} pages were read",)
+    assert made.notes == (f"only the first {pdf_reader.PAGES} of {pages} pages were read",)
 
 
 def test_a_pdf_without_text_says_that_it_may_be_images() -> None:
@@ -228,12 +230,12 @@ def test_a_sheet_that_claims_to_be_as_large_as_can_be_is_read_at_once() -> None:
 
 
 def test_an_archive_that_would_swell_is_refused() -> None:
-    bomb = repacked(word(), word__media_png=b"\0" * (read_office.UNPACKED + 1))
+    bomb = repacked(word(), word__media_png=b"\0" * (office.UNPACKED + 1))
     assert len(bomb) < 300_000
     with pytest.raises(ToolError, match="would unpack to"):
         extract(bomb, "", "bomb.docx")
     with pytest.raises(ToolError, match="are the most"):
-        extract(repacked(word(), word__more_xml=b" " * (read_office.TREE + 1)), "", "bomb.docx")
+        extract(repacked(word(), word__more_xml=b" " * (office.TREE + 1)), "", "bomb.docx")
 
 
 LAUGHS = """<?xml version="1.0" encoding="{0}"?><!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]>
@@ -272,8 +274,8 @@ def test_a_zip_archive_is_no_document() -> None:
 
 
 def test_a_text_beyond_all_measure_is_cut_and_says_so() -> None:
-    made = extract(b"x" * (documents.TEXT_CHARS + 1), "text/plain", "x")
-    assert len(made.text) == documents.TEXT_CHARS
+    made = extract(b"x" * (extraction.TEXT_CHARS + 1), "text/plain", "x")
+    assert len(made.text) == extraction.TEXT_CHARS
     assert "longer than" in made.notes[0]
 
 

@@ -6,9 +6,17 @@ import zlib
 import pytest
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.settings import LoopSettings, Settings, WebSettings
+from hermes_agent.core.settings.root import LoopSettings, Settings, WebSettings
+from hermes_agent.tools.web.documents.cache import (
+    CHARS,
+    LINE,
+    SECONDS,
+    Page,
+    Pages,
+    broken,
+    passages,
+)
 from hermes_agent.tools.web.fetch import KEPT, SHOWN_CHARS, web_fetch
-from hermes_agent.tools.web.pages import CHARS, LINE, SECONDS, Page, Pages, broken, passages
 from tests.support.calls import Kept
 from tests.support.model_server import Raw
 from tests.support.web_server import Surfer, answer, page, pdf

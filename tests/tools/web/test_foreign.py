@@ -1,6 +1,6 @@
 import pytest
 
-from hermes_agent.core.foreign import framed
+from hermes_agent.core.text.untrusted import framed
 
 
 def test_foreign_text_stands_in_a_frame_that_says_where_it_is_from() -> None:

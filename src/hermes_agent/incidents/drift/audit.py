@@ -6,15 +6,17 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.incidents.drift import config, history, packages
-from hermes_agent.incidents.drift.advising import advised, matching_skill
-from hermes_agent.incidents.drift.cluster import ClusterAudit
-from hermes_agent.incidents.drift.compose import ComposeAudit
-from hermes_agent.incidents.drift.files import FileAudit
+from hermes_agent.incidents.drift import config, history
+from hermes_agent.incidents.drift.attribution.who import Trails
+from hermes_agent.incidents.drift.cluster.scope import ClusterAudit
+from hermes_agent.incidents.drift.diff_text import careful
 from hermes_agent.incidents.drift.patterns import Pattern, judged
-from hermes_agent.incidents.drift.repository import Repository
-from hermes_agent.incidents.drift.texts import careful
-from hermes_agent.incidents.drift.units import UnitAudit
+from hermes_agent.incidents.drift.recommendations import advised, matching_skill
+from hermes_agent.incidents.drift.scopes import packages
+from hermes_agent.incidents.drift.scopes.compose import ComposeAudit
+from hermes_agent.incidents.drift.scopes.files import FileAudit
+from hermes_agent.incidents.drift.scopes.repository import Repository
+from hermes_agent.incidents.drift.scopes.units import UnitAudit
 from hermes_agent.incidents.drift.values import (
     SCOPES,
     WEIGHTS,
@@ -25,7 +27,6 @@ from hermes_agent.incidents.drift.values import (
     Looked,
     Scope,
 )
-from hermes_agent.incidents.drift.who import Trails
 
 
 class Known(NamedTuple):

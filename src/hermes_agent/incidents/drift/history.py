@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.incidents.drift.patterns import Pattern
-from hermes_agent.incidents.drift.repository import Repository
+from hermes_agent.incidents.drift.scopes.repository import Repository
 from hermes_agent.incidents.drift.values import Audit, Finding
 
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.incidents.drift.matching import fits_any
+from hermes_agent.incidents.drift.severity import weigh
 from hermes_agent.incidents.drift.values import WEIGHTS, Finding, Scope, Weight
-from hermes_agent.incidents.drift.weighing import weigh
 
 _VOLATILE = re.compile(r"\d+(?:\.\d+)+|\d{3,}|(?=[a-f]*\d)[0-9a-f]{7,}")
 """Parts of a name that differ from one time to the next: versions, dates, hashes."""

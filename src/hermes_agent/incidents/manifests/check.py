@@ -12,7 +12,7 @@ from hermes_agent.incidents.manifests.expressions import failing
 from hermes_agent.incidents.manifests.objects import Container, Thing, things
 from hermes_agent.incidents.manifests.policy import Exempt, Level, Policy, Rule
 from hermes_agent.incidents.manifests.rules import BUILT_IN, Hit, Spot
-from hermes_agent.policy.globs import Words
+from hermes_agent.policy.patterns.globs import Words
 from hermes_agent.policy.yaml_nodes import Node
 
 ENDINGS = (".yaml", ".yml", ".json")

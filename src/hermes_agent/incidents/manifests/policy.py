@@ -12,7 +12,7 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.incidents.manifests.expressions import trouble
 from hermes_agent.incidents.manifests.objects import POD_AT
 from hermes_agent.incidents.manifests.rules import BUILT_IN, About, Terms
-from hermes_agent.policy.reader import Reader
+from hermes_agent.policy.files.reader import Reader
 from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 
 SHIPPED = Path(__file__).with_name("policy.yaml")
@@ -127,7 +127,7 @@ class _Reading(Reader):
     def _built_in(self, key: Node, value: Node) -> None:
         id = key.text or ""
         if id not in BUILT_IN:
-            from hermes_agent.policy.checks import near
+            from hermes_agent.policy.files.rule_lint import near
 
             self.wrong(key, f"no rule called {id!r}", near(id, tuple(BUILT_IN)))
             return

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.foreign import framed
-from hermes_agent.core.settings import MemorySettings
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.core.text.untrusted import framed
 
 Said = tuple[Literal["user", "assistant"], str]
 """Who spoke, and the words."""

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.core.settings import MemorySettings
+from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.providers import Said
-from hermes_agent.learning.providers.service import QUERY_CHARS, Service, on_one_line
+from hermes_agent.learning.providers.http import QUERY_CHARS, Service, on_one_line
 
 PUBLIC = "https://api.honcho.dev"
 KEY = "HONCHO_API_KEY"

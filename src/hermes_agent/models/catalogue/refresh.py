@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.private import write_private
+from hermes_agent.core.pseudonyms import write_private
 from hermes_agent.models.catalogue.catalogue import Catalogue, CatalogueFile, encoded, home_file
-from hermes_agent.models.catalogue.convert import converted, finished
-from hermes_agent.models.catalogue.convert_checks import BrokenCatalogue
+from hermes_agent.models.catalogue.importers.convert import converted, finished
+from hermes_agent.models.catalogue.importers.validation import BrokenCatalogue
 
 SOURCE = "https://models.dev/api.json"
 MOST_BYTES = 50_000_000

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.services import Service, ServiceSettings
-from hermes_agent.core.settings import ModelSettings
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.core.settings.services import Service, ServiceSettings
 
 SERVICES: dict[str, Service] = {
     # Those who make models.

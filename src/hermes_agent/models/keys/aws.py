@@ -10,9 +10,9 @@ import msgspec
 
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
-from hermes_agent.models.keys.checks import Learn, checked
 from hermes_agent.models.keys.command import EARLY_SECONDS, LIMIT_SECONDS, moment, run_program
-from hermes_agent.models.speaking import Credential
+from hermes_agent.models.keys.validation import Learn, checked
+from hermes_agent.models.wires.base import Credential
 
 _UNSPOKEN = ("role_arn", "sso_session", "sso_start_url", "login_session", "web_identity_token_file")
 """What a profile says when its credentials take a conversation with AWS."""

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.protocols import Clock
-from hermes_agent.models.keys.checks import Learn, checked
-from hermes_agent.models.speaking import Credential
+from hermes_agent.core.timeouts import awake
+from hermes_agent.models.keys.validation import Learn, checked
+from hermes_agent.models.wires.base import Credential
 
 LIMIT_SECONDS = 30.0
 PAUSE_SECONDS = 5.0

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hermes_agent.core.errors import ModelError, UsageError
-from hermes_agent.core.private import credentials_file
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.services import Service
-from hermes_agent.models.keys.checks import Learn, Source, SourceRow, checked, described
-from hermes_agent.models.keys.logins import login_of
-from hermes_agent.models.speaking import Credential
+from hermes_agent.core.pseudonyms import credentials_file
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.keys.oauth.table import login_of
+from hermes_agent.models.keys.validation import Learn, Source, SourceRow, checked, described
+from hermes_agent.models.wires.base import Credential
 
 __all__ = ["Source", "SourceRow", "described", "sources"]
 
@@ -112,7 +112,7 @@ class _World:
             if found := aws_source(self._environ, self._learn, self._clock):
                 return found
         if self._kept("keyring"):
-            from hermes_agent.models.keys.os_keyring import SERVICE, installed
+            from hermes_agent.models.keys.keyring import SERVICE, installed
 
             if installed():
                 return self._keyring(SERVICE, self._name)
@@ -122,12 +122,12 @@ class _World:
         return credentials_file(self._home, self._name, kind).exists()
 
     def _keyring(self, service: str, user: str) -> Source:
-        from hermes_agent.models.keys.os_keyring import KeyringSource
+        from hermes_agent.models.keys.keyring import KeyringSource
 
         return KeyringSource(service, user, self._learn)
 
     def _login(self) -> Source:
-        from hermes_agent.models.keys.tokens import LoginSource
+        from hermes_agent.models.keys.oauth.tokens import LoginSource
 
         login = login_of(self._name, self._service)
         if login is None:
@@ -141,7 +141,7 @@ class _World:
 
 def _entry_of(written: str) -> tuple[str, str]:
     """The service and the user of an entry in the keyring."""
-    from hermes_agent.models.keys.os_keyring import SERVICE
+    from hermes_agent.models.keys.keyring import SERVICE
 
     service, slash, user = written.partition("/")
     return (service, user) if slash and service and user else (SERVICE, written)

@@ -10,12 +10,12 @@ from typing import Any
 
 from hermes_agent.core.errors import ModelError, ModelTrouble, UsageError
 from hermes_agent.core.messages import Chunk, Delta, Reply, Request, Stop, Usage
-from hermes_agent.models.local.child import Child, Done, Line, Trouble
 from hermes_agent.models.local.files import find_model, trained_context
-from hermes_agent.models.local.grammar import tool_grammar
+from hermes_agent.models.local.grammar.tools import tool_grammar
+from hermes_agent.models.local.process import Child, Done, Line, Trouble
 from hermes_agent.models.local.prompt import chat_messages, read_calls, spans
 from hermes_agent.models.shared import replies_so_far
-from hermes_agent.models.speaking import Credential, Endpoint
+from hermes_agent.models.wires.base import Credential, Endpoint
 
 IDLE_SECONDS = 300.0
 """How long the process waits for the next request before it ends."""

@@ -19,7 +19,7 @@ from hermes_agent.core.messages import (
     ToolSpec,
     UserMessage,
 )
-from hermes_agent.models.local.schemas import types_of
+from hermes_agent.models.local.grammar.schemas import types_of
 from hermes_agent.models.shared import known_call_ids, new_call_id
 
 MOST_EXAMPLES = 6

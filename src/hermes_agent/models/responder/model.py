@@ -17,7 +17,7 @@ from hermes_agent.core.messages import (
     Request,
     UserMessage,
 )
-from hermes_agent.core.settings import ModelSettings
+from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.responder.brief import Aftermath, Brief, Task, task_of
 from hermes_agent.models.responder.follower import follow, incident
 from hermes_agent.models.responder.learner import learn

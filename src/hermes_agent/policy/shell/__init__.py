@@ -1,12 +1,12 @@
 """Shell text as the acts that it would do."""
 
 from hermes_agent.core.effects import Act
-from hermes_agent.policy.shell.command import run_simple
-from hermes_agent.policy.shell.note import MAX_ACTS
-from hermes_agent.policy.shell.parse import Reader
-from hermes_agent.policy.shell.state import State, Surroundings
-from hermes_agent.policy.shell.syntax import Unreadable
-from hermes_agent.policy.shell.walk import Walk
+from hermes_agent.policy.shell.interpreter.collector import MAX_ACTS
+from hermes_agent.policy.shell.interpreter.command import run_simple
+from hermes_agent.policy.shell.interpreter.interpreter import Walk
+from hermes_agent.policy.shell.interpreter.state import State, Surroundings
+from hermes_agent.policy.shell.parser.commands import Reader
+from hermes_agent.policy.shell.parser.syntax import Unreadable
 
 __all__ = ["read"]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from hermes_agent.core.awake import awake
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.lent import Proxy, Reach
-from hermes_agent.core.settings import BrowserSettings
-from hermes_agent.tools.browser.connection import (
+from hermes_agent.core.settings.root import BrowserSettings
+from hermes_agent.core.timeouts import awake
+from hermes_agent.core.tool_services import Proxy, Reach
+from hermes_agent.tools.browser.devtools.connection import (
     GONE,
     BrowserGone,
     Connection,
@@ -21,11 +21,11 @@ from hermes_agent.tools.browser.connection import (
     SessionLost,
     Wire,
 )
+from hermes_agent.tools.browser.devtools.pipe import SCRATCH, PipeWire, started
+from hermes_agent.tools.browser.dialogs import Dialogs
 from hermes_agent.tools.browser.downloads import Downloads
-from hermes_agent.tools.browser.halts import Dialogs
-from hermes_agent.tools.browser.program import SCRATCH, PipeWire, started
-from hermes_agent.tools.browser.reaches import Reaches
-from hermes_agent.tools.browser.refs import Refs
+from hermes_agent.tools.browser.host_access import Reaches
+from hermes_agent.tools.browser.page.refs import Refs
 from hermes_agent.tools.browser.tab import Tab
 
 START_SECONDS = 60.0
@@ -324,7 +324,7 @@ async def _wired(settings: BrowserSettings, proxy: Proxy) -> tuple[Wire, Path]:
     if not settings.address:
         wire = await started(settings.program, proxy.address)
         return wire, wire.profile / SCRATCH
-    from hermes_agent.tools.browser.sockets import connected
+    from hermes_agent.tools.browser.devtools.remote import connected
 
     return await connected(settings.address), Path(tempfile.mkdtemp(prefix="hermes-browser-"))
 

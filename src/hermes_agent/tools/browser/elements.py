@@ -7,9 +7,9 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.connection import Refused
-from hermes_agent.tools.browser.outline import Key
-from hermes_agent.tools.browser.refs import stale
+from hermes_agent.tools.browser.devtools.connection import Refused
+from hermes_agent.tools.browser.page.outline import Key
+from hermes_agent.tools.browser.page.refs import stale
 from hermes_agent.tools.browser.tab import Tab
 
 _WORLD = "hermes"

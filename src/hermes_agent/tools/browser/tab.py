@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.tools.browser.connection import Connection, Params, Refused, SessionLost
-from hermes_agent.tools.browser.halts import Dialog, Dialogs
-from hermes_agent.tools.browser.outline import Key, Part
-from hermes_agent.tools.browser.sight import REQUEST, Sight, sight
+from hermes_agent.tools.browser.devtools.connection import Connection, Params, Refused, SessionLost
+from hermes_agent.tools.browser.dialogs import Dialog, Dialogs
+from hermes_agent.tools.browser.page.outline import Key, Part
+from hermes_agent.tools.browser.page.visibility import REQUEST, Sight, sight
 
 _POLL = 0.02
 """Seconds between two looks. What follows is counted in looks: where the whole machine stood still,

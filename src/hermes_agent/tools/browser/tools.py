@@ -8,18 +8,18 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.foreign import framed
 from hermes_agent.core.messages import Media
+from hermes_agent.core.text.untrusted import framed
 from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, tool
-from hermes_agent.tools.browser import acts, looks
+from hermes_agent.tools.browser import actions, navigation
 from hermes_agent.tools.browser.browser import Browser
-from hermes_agent.tools.browser.connection import SessionLost
-from hermes_agent.tools.browser.driving import KEPT, driving, usable
+from hermes_agent.tools.browser.devtools.connection import SessionLost
+from hermes_agent.tools.browser.dialogs import Halted
 from hermes_agent.tools.browser.elements import element
-from hermes_agent.tools.browser.halts import Halted
-from hermes_agent.tools.browser.report import reported
+from hermes_agent.tools.browser.page.report import reported
+from hermes_agent.tools.browser.page.view import changed, found, look, whole
+from hermes_agent.tools.browser.session import KEPT, driving, usable
 from hermes_agent.tools.browser.tab import Tab
-from hermes_agent.tools.browser.view import changed, found, look, whole
 
 UPLOAD_BYTES = 20_000_000
 WAIT_SECONDS = 300.0
@@ -59,7 +59,7 @@ async def browser(
             await context.lent.keep.drop(KEPT)
         return ToolResult("the browser is closed")
     seconds = min(max(seconds, 0.0), WAIT_SECONDS)
-    goal = looks.address(url) if action == "open" else ""
+    goal = navigation.address(url) if action == "open" else ""
     async with driving(
         context, start=action == "open", more=seconds if action == "wait" else 0.0
     ) as driven:
@@ -84,19 +84,19 @@ async def _looked(
     notes: list[str] = []
     match action:
         case "open":
-            await looks.go(driven, tab, url)
+            await navigation.go(driven, tab, url)
         case "back":
-            await looks.step(tab, -1)
+            await navigation.step(tab, -1)
         case "forward":
-            await looks.step(tab, 1)
+            await navigation.step(tab, 1)
         case "reload":
             await tab.call("Page.reload")
-        case "wait" if not await looks.wait(driven, tab, text, seconds):
+        case "wait" if not await navigation.wait(driven, tab, text, seconds):
             notes.append(f"it did not come in {seconds:g} seconds")
         case "scroll":
-            await looks.scroll(driven, tab, ref, text)
+            await navigation.scroll(driven, tab, ref, text)
         case "screenshot":
-            files = (await looks.screenshot(driven, tab, ref, text),)
+            files = (await navigation.screenshot(driven, tab, ref, text),)
             return await reported(driven, tab, "", files=files)
         case "console":
             return await reported(driven, tab, "\n".join(tab.console) or "[nothing was logged]")
@@ -182,7 +182,7 @@ async def browser_act(
                 value = await _evaluated(driven, tab, ref, text)
             elif action == "upload":
                 wanted = await element(driven, tab, ref)
-                await acts.upload(driven, wanted, path, data)
+                await actions.upload(driven, wanted, path, data)
             else:
                 await _act(driven, tab, action, ref, text)
         except Halted:
@@ -195,27 +195,27 @@ async def browser_act(
 
 async def _act(driven: Browser, tab: Tab, action: Act, ref: str, text: str) -> None:
     if action == "press" and not ref:
-        await acts.press(tab, text)
+        await actions.press(tab, text)
         return
     wanted = await element(driven, tab, ref)
     match action:
         case "click":
-            await acts.click(tab, wanted)
+            await actions.click(tab, wanted)
         case "double_click":
-            await acts.click(tab, wanted, times=2)
+            await actions.click(tab, wanted, times=2)
         case "hover":
-            await acts.hover(tab, wanted)
+            await actions.hover(tab, wanted)
         case "type":
-            await acts.write(tab, wanted, text)
+            await actions.write(tab, wanted, text)
         case "press":
             await wanted.run("function () { this.focus(); }")
-            await acts.press(tab, text)
+            await actions.press(tab, text)
         case "select":
-            await acts.choose(wanted, text)
+            await actions.choose(wanted, text)
         case "check":
-            await acts.check(tab, wanted, text)
+            await actions.check(tab, wanted, text)
         case "drag":
-            await acts.drag(tab, wanted, await element(driven, tab, text))
+            await actions.drag(tab, wanted, await element(driven, tab, text))
 
 
 async def _after(driven: Browser, tab: Tab, value: ToolResult | None = None) -> ToolResult:
@@ -252,7 +252,7 @@ async def _answered(driven: Browser, page: str, text: str, *, accept: bool) -> T
         raise ToolError("no dialog is open", retry="changed")
     _is_there(asking, page)
     asking.acting()
-    await acts.answer(driven, dialog, text, accept=accept)
+    await actions.answer(driven, dialog, text, accept=accept)
     return await _after(driven, asking)
 
 

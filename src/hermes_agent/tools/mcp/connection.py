@@ -24,11 +24,11 @@ from pydantic import FileUrl, ValidationError
 
 from hermes_agent import __version__
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
-from hermes_agent.tools.mcp.facts import Facts, first_line
-from hermes_agent.tools.mcp.http import trouble_of
-from hermes_agent.tools.mcp.listing import list_all, listed
-from hermes_agent.tools.mcp.trouble import cause, lost, on_the_way, refused, silent, wrong
-from hermes_agent.tools.mcp.world import NotDone
+from hermes_agent.tools.mcp.catalogue_cache import Facts, first_line
+from hermes_agent.tools.mcp.context import NotDone
+from hermes_agent.tools.mcp.errors import cause, lost, on_the_way, refused, silent, wrong
+from hermes_agent.tools.mcp.pagination import list_all, listed
+from hermes_agent.tools.mcp.transports.http import trouble_of
 
 log = logging.getLogger("hermes.mcp")
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.foreign import framed
 from hermes_agent.core.messages import IMAGE_BYTES, Media
+from hermes_agent.core.text.untrusted import framed
 from hermes_agent.core.tools import ToolResult
-from hermes_agent.tools.mcp.facts import first_line
+from hermes_agent.tools.mcp.catalogue_cache import first_line
 
 if TYPE_CHECKING:
     from mcp.types import (

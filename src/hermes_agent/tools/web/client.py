@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tools import ToolContext
-from hermes_agent.tools.web.kinds import HEAD
+from hermes_agent.tools.web.documents.types import HEAD
 
 REDIRECTS = 10
 _HEADERS = {

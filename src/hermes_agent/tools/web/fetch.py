@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.foreign import framed
 from hermes_agent.core.messages import IMAGE_BYTES, Media
+from hermes_agent.core.text.untrusted import framed
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
-from hermes_agent.tools.web.kinds import image_type, kind_of
-from hermes_agent.tools.web.pages import SECONDS, Page, Pages, broken, passages
+from hermes_agent.tools.web.documents.cache import SECONDS, Page, Pages, broken, passages
+from hermes_agent.tools.web.documents.types import image_type, kind_of
 
 if TYPE_CHECKING:
     from hermes_agent.tools.web.client import Answer
@@ -113,7 +113,7 @@ def _image(answer: "Answer") -> ToolResult:
 
 
 async def _page(answer: "Answer", address: str, most: int) -> Page:
-    from hermes_agent.tools.web.apart import extract_apart
+    from hermes_agent.tools.web.documents.worker import extract_apart
 
     kind = kind_of(answer.type, answer.name, answer.data)
     if answer.cut and kind in {"pdf", "office"}:

@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.foreign import framed
+from hermes_agent.core.text.untrusted import framed
 from hermes_agent.core.tools import ToolContext, ToolResult, tool
-from hermes_agent.tools.web.engines import ENGINES, KEYS, Query
-from hermes_agent.tools.web.hits import Hit
+from hermes_agent.tools.web.engines.results import Hit
+from hermes_agent.tools.web.engines.table import ENGINES, KEYS, Query
 
 if TYPE_CHECKING:
     from hermes_agent.tools.web.client import Answer

@@ -23,7 +23,7 @@ from hermes_agent.core.gateway import Outgoing
 from hermes_agent.core.messages import Media
 from hermes_agent.gateway.channel import SendError
 from hermes_agent.gateway.channels.shared import retry_after
-from hermes_agent.gateway.rendering import tables_fenced
+from hermes_agent.gateway.delivery.rendering import tables_fenced
 
 MOST_FILES = 10
 PATIENCE = 30.0

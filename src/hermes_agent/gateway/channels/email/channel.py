@@ -18,7 +18,6 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.gateway import Arrived, Chat, Outgoing, Person
 from hermes_agent.gateway.channel import SendError, Settings, Surroundings
 from hermes_agent.gateway.channels.email.imap import Folder, Imap, logged_in
-from hermes_agent.gateway.channels.email.places import Place, place_of
 from hermes_agent.gateway.channels.email.reading import (
     ADDRESS,
     Body,
@@ -27,6 +26,7 @@ from hermes_agent.gateway.channels.email.reading import (
     body_of,
     head_of,
 )
+from hermes_agent.gateway.channels.email.servers import Place, place_of
 from hermes_agent.gateway.channels.email.smtp import Post
 from hermes_agent.gateway.channels.email.threads import Threads, last_of
 from hermes_agent.gateway.channels.email.trust import doubt

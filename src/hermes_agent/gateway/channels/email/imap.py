@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.gateway.channel import Refused
-from hermes_agent.gateway.channels.email.places import Place
+from hermes_agent.gateway.channels.email.servers import Place
 from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0

@@ -6,7 +6,7 @@ from typing import NoReturn
 import aiosmtplib
 
 from hermes_agent.gateway.channel import SendError
-from hermes_agent.gateway.channels.email.places import Place
+from hermes_agent.gateway.channels.email.servers import Place
 from hermes_agent.gateway.channels.shared import said
 
 SECONDS = 60.0

@@ -23,7 +23,7 @@ from hermes_agent.gateway.channels.matrix.wire import (
     send_error,
 )
 from hermes_agent.gateway.channels.shared import clean, fetched, with_notes
-from hermes_agent.gateway.rendering import TELEGRAM, render
+from hermes_agent.gateway.delivery.rendering import TELEGRAM, render
 
 log = logging.getLogger("hermes.gateway.matrix")
 

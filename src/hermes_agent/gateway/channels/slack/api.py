@@ -13,7 +13,7 @@ from hermes_agent.core.gateway import Outgoing
 from hermes_agent.gateway.channel import Refused, SendError
 from hermes_agent.gateway.channels.shared import retry_after
 from hermes_agent.gateway.channels.slack.wire import message_id, stamp_in
-from hermes_agent.gateway.rendering import SLACK, render
+from hermes_agent.gateway.delivery.rendering import SLACK, render
 
 TROUBLE = (SlackClientError, aiohttp.ClientError, OSError, TimeoutError)
 UNKNOWN = {

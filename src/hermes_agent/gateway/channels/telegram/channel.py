@@ -37,7 +37,7 @@ from hermes_agent.gateway.channels.shared import (
     with_notes,
 )
 from hermes_agent.gateway.channels.telegram import wire
-from hermes_agent.gateway.rendering import TELEGRAM, render
+from hermes_agent.gateway.delivery.rendering import TELEGRAM, render
 
 log = logging.getLogger("hermes.gateway.telegram")
 

@@ -1,0 +1,1 @@
+"""authored_tools"""

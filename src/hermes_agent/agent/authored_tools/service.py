@@ -1,0 +1,332 @@
+"""Tools that the agent writes itself: `tools/NAME.py` in the home. They are checked and run in a
+sandbox and never in this process; what they call passes the gate like any call."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
+from functools import partial
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.agent.authored_tools.invocation import (
+    Calls,
+    callable_names,
+    fitting,
+    run_again,
+    shown,
+)
+from hermes_agent.agent.authored_tools.signature import Shape, check_name, check_shape, encoded
+from hermes_agent.agent.authored_tools.store import HAND, Seen, Shelf, digest_of
+from hermes_agent.agent.authored_tools.validation import tail, trouble_of, try_out
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.tool_services import Call, Listed, Worked, Workers, WorkLimits
+from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, tool
+
+log = logging.getLogger("hermes.written")
+
+DEEPEST = 4
+"""How many written tools may call one another in a row."""
+NAMED = 40
+"""How many the prompt names."""
+
+_runs = count(1)
+"""Numbers the runs of this process: no two have the same name."""
+_within: ContextVar[tuple[str, ...]] = ContextVar("written tools at work", default=())
+
+
+class WrittenTools:
+    """The tools of one home."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workers: Callable[[], Workers],
+        settings: Callable[[], Settings],
+        taken: Callable[[], Collection[str]],
+        clock: Callable[[], float],
+        redact: Callable[[str], str],
+    ) -> None:
+        self.shelf = Shelf(folder, clock)
+        self._workers = workers
+        self._settings = settings
+        self._taken = taken
+        self._redact = redact
+        self._shapes: dict[str, tuple[str, Shape]] = {}
+        """By name: what was read from the text with this digest."""
+        self._refused: dict[str, tuple[str, ToolError]] = {}
+        """By name: what is wrong with the text with this digest."""
+        self._checking: dict[str, asyncio.Lock] = {}
+
+    # finding
+
+    def about(self) -> str:
+        try:
+            records = self.shelf.records()
+        except HermesError as error:  # whoever calls one is told; sessions go on without
+            log.warning("written tools cannot be named: %s", error)
+            return ""
+        names = [
+            name
+            for name in self.shelf.names()
+            if name not in self._taken() and (name not in records or not records[name].disabled)
+        ]
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        return f"Tools you wrote: {', '.join(names[:NAMED])}{more}" if names else ""
+
+    async def search(self, query: str) -> Sequence[Listed]:
+        words = query.lower().split()
+        found = []
+        for name in self.shelf.names():
+            try:
+                tool = await self.find(name)
+            except ToolError:
+                continue  # disabled, or not as it should be: whoever names it is told
+            text = f"{name} {tool.description}".lower() if tool is not None else ""
+            if tool is not None and all(word in text for word in words):
+                found.append(Listed(name, tool.description.split("\n", 1)[0]))
+        return found
+
+    async def find(self, name: str) -> Tool | None:
+        """Raises `ToolError` where it is there and cannot be used."""
+        try:
+            check_name(name, self._taken())
+        except ToolError:
+            return None
+        seen = await asyncio.to_thread(self.shelf.look, name)
+        if seen is None:
+            return None
+        shape = self._usable(name, seen)
+        return Tool(
+            name=name,
+            function=partial(self._use, name),
+            description=shape.description,
+            schema=shape.schema,
+            origin="written",
+            recover=run_again,
+        )
+
+    async def holds(self, name: str, digest: str) -> bool:
+        seen = await asyncio.to_thread(self.shelf.look, name)
+        return seen is not None and seen.version > 0 and seen.digest == digest
+
+    def _usable(self, name: str, seen: Seen) -> Shape:
+        disabled = seen.record.disabled
+        if disabled == "person":
+            raise _disabled(name, "by a person")
+        if disabled and seen.version:
+            failed = seen.record.version.failed if seen.record.version else ""
+            raise _disabled(name, f"because it failed: {tail(failed)}")
+        digest, refused = self._refused.get(name, ("", None))
+        if refused is not None and digest == seen.digest:
+            raise refused
+        digest, shape = self._shapes.get(name, ("", None))
+        if shape is None or digest != seen.digest:
+            shape = _as_by_hand(name, lambda: check_shape(name, _text(seen.code)))
+            self._shapes[name] = (seen.digest, shape)
+        return shape
+
+    # making
+
+    async def make(self, name: str, code: str, call: Call | None, by: str = "") -> ToolResult:
+        check_name(name, self._taken())
+        data = encoded(code)
+        digest = digest_of(data)
+        seen = await asyncio.to_thread(self.shelf.look, name)
+        record = seen.record if seen is not None else self.shelf.record(name)
+        if record.disabled == "person":
+            raise _disabled(name, "by a person")
+        same = record.of(digest)
+        if same is not None and same.failed:
+            raise ToolError(
+                f"this is version {same.number} of {name}, which was taken back: {same.failed}",
+                "make a better one",
+                "changed",
+            )
+        if seen is not None and seen.version and seen.digest == digest:
+            return ToolResult(
+                f"{name} is that already (version {seen.version})",
+                {"name": name, "version": seen.version},
+            )
+        shape, seconds = await self.examine(name, code, call)
+        why = f"after version {record.current}" if record.current else "new"
+        version = await asyncio.to_thread(self.shelf.keep, name, data, by or "agent", why)
+        return ToolResult(
+            f"{name} is ready, version {version.number}: {_tests(shape)} passed twice. "
+            "Call it with use_tool.",
+            {"name": name, "version": version.number, "seconds": seconds},
+        )
+
+    async def examine(self, name: str, code: str, call: Call | None = None) -> tuple[Shape, float]:
+        """Check code in every way; the seconds that its tests took. Keeps nothing. Raises
+        `ToolError` with what is wrong."""
+        check_name(name, self._taken())
+        encoded(code)
+        self._refuse_secrets(code)
+        shape = check_shape(name, code)
+        seconds = await try_out(
+            self._workers(), _key(name), shape, code,
+            tools=callable_names(self._taken(), call), call=call, limits=self._limits(),
+        )  # fmt: skip
+        return shape, seconds
+
+    async def check(self, name: str, call: Call | None = None) -> Seen:
+        """The tool as it lies there; a text that somebody wrote by hand is checked, and becomes a
+        version. Raises `ToolError` with what is wrong."""
+        async with self._checking.setdefault(name, asyncio.Lock()):
+            seen = await asyncio.to_thread(self.shelf.look, name)
+            if seen is None:
+                raise ToolError(f"no tool called {name!r} was written", retry="changed")
+            self._usable(name, seen)
+            if seen.version:
+                return seen
+            try:
+                await self.examine(name, _text(seen.code), call)
+            except ToolError as error:
+                error = _by_hand(name, error)
+                self._refused[name] = (seen.digest, error)
+                raise error from None
+            await asyncio.to_thread(self.shelf.keep, name, seen.code, HAND, "changed by hand")
+            kept = await asyncio.to_thread(self.shelf.look, name)
+            assert kept is not None
+            return kept
+
+    def _refuse_secrets(self, code: str) -> None:
+        if self._redact(code) == code:
+            return
+        lines = [
+            str(number)
+            for number, line in enumerate(code.split("\n"), 1)
+            if self._redact(line) != line
+        ]
+        raise ToolError(
+            f"line {', '.join(lines[:5]) or '?'}: it holds a secret, or what looks like one",
+            "take it as an argument, or call a tool that may use it",
+            "changed",
+        )
+
+    # using
+
+    async def _use(self, name: str, context: ToolContext, given: dict[str, Any]) -> ToolResult:
+        around = _within.get()
+        if name in around or len(around) >= DEEPEST:
+            raise ToolError(
+                f"{' calls '.join((*around, name))}: that is a circle, or too deep",
+                retry="changed",
+            )
+        seen = await self.check(name, context.call)
+        shape = self._usable(name, seen)
+        arguments = fitting(shape, given)
+        calls = Calls(context.call) if context.call is not None else None
+        mark = _within.set((*around, name))
+        try:
+            worked = await self._workers().run(
+                _key(name),
+                _text(seen.code),
+                function=name,
+                arguments=arguments,
+                tools=callable_names(context.lent.tools, context.call),
+                call=calls,
+                limits=self._limits(),
+                output=context.output,
+            )
+        finally:
+            _within.reset(mark)
+        return await self._result(name, seen, shape, worked, calls)
+
+    async def _result(
+        self, name: str, seen: Seen, shape: Shape, worked: Worked, calls: Calls | None
+    ) -> ToolResult:
+        trouble = trouble_of(worked, shape.returned)
+        # What refused a call of it, the gate or the world, is no fault of the tool's.
+        blamed = None if calls is not None and calls.stopped(worked) else trouble
+        most = self._settings().tools.crashes
+        after = await asyncio.to_thread(self.shelf.count, name, seen.digest, blamed, most)
+        facts = {
+            "name": name, "version": seen.version, "seconds": worked.seconds,
+            "calls": calls.made if calls else 0, "limit": worked.limit,
+        }  # fmt: skip
+        if not trouble:
+            return ToolResult(shown(worked), facts)
+        printed = f"\n[printed]\n{tail(worked.output)}" if worked.output.strip() else ""
+        said = f"{name} (version {seen.version}) failed: {trouble}{printed}"
+        hint = "find_tools shows its arguments; make_tool replaces it"
+        raise ToolError(f"{said}\n{after}" if after else said, hint, "changed")
+
+    def _limits(self) -> WorkLimits:
+        code = self._settings().code
+        return WorkLimits(code.seconds, code.memory_mb, code.processes, calls=code.calls)
+
+
+def _key(name: str) -> str:
+    return f"{name}-{os.getpid()}-{next(_runs)}"
+
+
+def _text(code: bytes) -> str:
+    try:
+        return code.decode()
+    except UnicodeDecodeError as error:
+        line = code.count(b"\n", 0, error.start) + 1
+        raise ToolError(f"line {line}: it is not UTF-8", retry="never") from None
+
+
+def _tests(shape: Shape) -> str:
+    return "its test" if len(shape.tests) == 1 else f"its {len(shape.tests)} tests"
+
+
+def _disabled(name: str, why: str) -> ToolError:
+    return ToolError(
+        f"{name} is disabled {why}",
+        f"a person can enable it: `hermes tools enable {name}`",
+        "never",
+    )
+
+
+def _by_hand(name: str, error: ToolError) -> ToolError:
+    return ToolError(
+        f"{name}.py was changed by hand and is not used: {error.message}",
+        f"mend it, or `hermes tools rollback {name}`",
+        "never",
+    )
+
+
+def _as_by_hand(name: str, check: Callable[[], Shape]) -> Shape:
+    try:
+        return check()
+    except ToolError as error:
+        raise _by_hand(name, error) from None
+
+
+async def _prepare(_context: ToolContext, name: str, code: str) -> dict[str, Any]:
+    return {"name": name, "digest": sha256(code.encode("utf-8", "replace")).hexdigest()}
+
+
+async def _recover(
+    context: ToolContext, note: dict[str, Any], name: str, **_code: str
+) -> Recovered:
+    written = context.lent.written
+    if written is not None and await written.holds(name, note["digest"]):
+        return ToolResult(f"{name} was made before the restart", {"name": name})
+    return "not-run"
+
+
+def _undo(_note: dict[str, Any], arguments: Any, result: ToolResult) -> str:
+    name = arguments["name"]
+    first = result.data.get("version") == 1
+    return f"hermes tools {'disable' if first else 'rollback'} {name}"
+
+
+@tool(capabilities=("process",), prepare=_prepare, recover=_recover, inverse=_undo)
+async def make_tool(context: ToolContext, name: str, code: str) -> ToolResult:
+    """Write yourself a tool, or a new version: a Python file with a docstring, one public function
+    `name` (plain typed arguments and result, docstring), helpers `_…`, and `test_…()` with asserts
+    on cases without effects. It runs in a sandbox without network and files; it calls your tools
+    as `hermes.TOOL(…)` after `import hermes`. Then call it with use_tool."""
+    written = context.lent.written
+    if written is None:
+        raise ToolError("tools cannot be written here", retry="never")
+    return await written.make(name, code, context.call, context.session)

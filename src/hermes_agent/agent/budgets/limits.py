@@ -1,0 +1,166 @@
+"""Budgets: what may be used before the agent pauses and asks."""
+
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from hermes_agent.agent.budgets.reservations import Account, Unit
+from hermes_agent.agent.conversation import Conversation, rounds
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.events.journal import BudgetReached
+from hermes_agent.core.jobs import JOBS
+from hermes_agent.core.protocols import Model
+from hermes_agent.core.records import NO_SHARE, Session
+from hermes_agent.core.settings.root import Settings
+
+Used = Callable[[], Awaitable[float]]
+Family = Callable[[], Awaitable[tuple[float, int]]]
+"""Dollars and tokens of a session and of all below it, children that were given up included."""
+
+_DAY = 86_400.0
+LEARNING = " of learning today"
+
+
+def today(now: float) -> float:
+    """When this day began (UTC)."""
+    return now // _DAY * _DAY
+
+
+def with_share(settings: Settings, session: Session) -> Settings:
+    """The settings of a session; a child has its share of its parent's budget instead of a
+    session's own, and so has a trial of learning's. Of a job's it is what each run may spend."""
+    share = session.share
+    if not session.parent and share == NO_SHARE:
+        return settings
+    if session.source == JOBS:
+        own = {"turn_tokens": share.tokens, "turn_dollars": share.dollars}
+        given = {name: limit for name, limit in own.items() if limit is not None}
+        return replace(settings, budgets=replace(settings.budgets, **given))
+    return replace(
+        settings,
+        budgets=replace(
+            settings.budgets,
+            turn_tokens=None,
+            turn_dollars=None,
+            session_tokens=share.tokens,
+            session_dollars=share.dollars,
+        ),
+        loop=replace(settings.loop, max_steps=share.steps or settings.loop.max_steps),
+    )
+
+
+def accounts(
+    settings: Settings, talk: Conversation, turn: int, family: Family, spent_today: Used
+) -> list[Account]:
+    """The budgets that a call of a turn draws on. Each consent of the user adds the same again."""
+
+    async def turn_tokens() -> float:
+        return talk.turn.usage.total
+
+    async def turn_dollars() -> float:
+        return talk.turn.dollars
+
+    budgets = settings.budgets
+    return [
+        *_account("tokens", "turn", str(turn), budgets.turn_tokens, turn_tokens, talk),
+        *_account("dollars", "turn", str(turn), budgets.turn_dollars, turn_dollars, talk),
+        *_wider(settings, talk.session, family, spent_today, talk),
+    ]
+
+
+def accounts_beside(
+    settings: Settings, session: str, family: Family, spent_today: Used
+) -> list[Account]:
+    """The budgets of a call that belongs to a session and to none of its turns."""
+    return _wider(settings, session, family, spent_today, None)
+
+
+def day_accounts(settings: Settings, spent_today: Used) -> list[Account]:
+    """The budget that every call draws on, whoever makes it."""
+    return _account("dollars", "day", "", settings.budgets.day_dollars, spent_today, None)
+
+
+def _wider(
+    settings: Settings,
+    session: str,
+    family: Family,
+    spent_today: Used,
+    talk: Conversation | None,
+) -> list[Account]:
+    async def tokens() -> float:
+        return (await family())[1]
+
+    async def dollars() -> float:
+        return (await family())[0]
+
+    budgets = settings.budgets
+    return [
+        *_account("tokens", "session", session, budgets.session_tokens, tokens, talk),
+        *_account("dollars", "session", session, budgets.session_dollars, dollars, talk),
+        *_account("dollars", "day", "", budgets.day_dollars, spent_today, talk),
+    ]
+
+
+def _account(
+    unit: Unit,
+    scope: str,
+    whose: str,
+    limit: float | None,
+    used: Used,
+    talk: Conversation | None,
+) -> list[Account]:
+    if limit is None:
+        return []
+    what = f"{unit} of this {scope}"
+    whole = limit * (1 + (talk.extensions.get(what, 0) if talk else 0))
+    return [Account(what, f"{scope}:{whose}:{unit}", whole, unit, used, shared=scope == "day")]
+
+
+def reached(settings: Settings, talk: Conversation) -> BudgetReached | None:
+    """The first of the budgets that no single call can overshoot, if it is used up."""
+    rows: tuple[tuple[str, float, float | None], ...] = (
+        ("steps of this turn", talk.turn.steps, settings.loop.max_steps),
+        ("seconds of this turn", talk.turn.seconds, settings.budgets.turn_seconds),
+    )
+    for what, used, limit in rows:
+        if limit is not None and used >= limit * (1 + talk.extensions.get(what, 0)):
+            return BudgetReached(what, round(used, 4), limit)
+    return None
+
+
+def said(full: BudgetReached) -> str:
+    """What is wrong, in words."""
+    following = f", and the next call may take {full.next:g}" if full.next else ""
+    return f"{full.what}: {full.used:g} used of {full.limit:g}{following}"
+
+
+def question(full: BudgetReached, already: int) -> str:
+    more = rounds(full, already)
+    amount = "as much" if more == 1 else f"{more} times as much"
+    return f"{said(full)}. Go on for {amount} again?"
+
+
+def hint(what: str) -> str:
+    """The way out when a budget is used up."""
+    if what.endswith(LEARNING):
+        amount = what.removesuffix(LEARNING)
+        return f"`hermes config set learning.day_{amount} NUMBER`, or wait for tomorrow (UTC)"
+    amount, _, scope = what.partition(" of this ")
+    setting = "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
+    later = ", or wait for tomorrow (UTC)" if scope == "day" else ""
+    return f"`hermes config set {setting} NUMBER`{later}"
+
+
+def refuse_unpriced(settings: Settings, model: Model) -> None:
+    """A dollar budget that cannot be kept is refused before the first call, not after the bill."""
+    budgets = settings.budgets
+    dollars = (budgets.turn_dollars, budgets.session_dollars, budgets.day_dollars)
+    if all(limit is None for limit in dollars):
+        return
+    for name, facts in model.ways.items():
+        if not facts.priced:
+            raise ModelError(
+                "bad_request",
+                f"a dollar budget is set, but no price is known for {name!r}",
+                f"add it under models.prices in config.yaml: {name}: {{input: …, output: …}}",
+            )

@@ -1,0 +1,384 @@
+"""The model calls of a turn: within the budgets, written down before and after, whoever answers."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.agent.budgets import limits
+from hermes_agent.agent.budgets.reservations import Account, Bill, Held, Short
+from hermes_agent.agent.conversation import Conversation
+from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.journal_redaction import call_to_keep, thoughts_to_keep
+from hermes_agent.core.errors import Degraded, ModelError
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.messages import (
+    Delta,
+    Effort,
+    ModelFacts,
+    Reply,
+    Request,
+    Rerouted,
+    Retrying,
+    Thinking,
+    Usage,
+    Wasted,
+)
+from hermes_agent.core.protocols import Model
+from hermes_agent.core.records import Use
+
+log = logging.getLogger("hermes.models")
+
+BUDGETED_OUTPUT = 16_000
+"""Tokens of output that are set aside for one call, where a budget must hold and nobody has said
+how long the reply may be."""
+AGAIN_SECONDS = 1.0
+SILENT_SECONDS = 2.0
+WAITS = "waiting: calls under way hold what is left of a budget until they have ended"
+CHARS_PER_TOKEN = 4
+_NOTHING = Usage()
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+class NoRoom(Exception):
+    """Tries that failed were not free, and what is left does not cover another."""
+
+
+@dataclass
+class Call:
+    """A call under way."""
+
+    use: Use
+    model: Model
+    pieces: list[str] = field(default_factory=list)
+    """What has arrived of the text."""
+    bytes: int = 0
+    """What has arrived of anything, in this try."""
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Asking:
+    """Makes the calls of one turn, one at a time: `hold`, then the call. `write` puts events into
+    the journal; `tell` only streams. A call that is cancelled stays open until `cut_short` or
+    `let_go`."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        talk: Conversation,
+        turn: int,
+        write: Callable[..., Awaitable[None]],
+        tell: Callable[[ev.Passing], None],
+    ) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._turn = turn
+        self._write = write
+        self._tell = tell
+        self._held = Held()
+        self._call: Call | None = None
+
+    @property
+    def main(self) -> Model:
+        model = self._parts.route("main", self._talk.model)
+        assert model is not None
+        if (runbook := self._talk.runbook) is None:
+            return model
+        from hermes_agent.learning.runbooks.model import RunbookModel
+
+        return RunbookModel(runbook[1], runbook[0], model if self._talk.model else None)
+
+    @property
+    def effort(self) -> Effort | None:
+        chosen = self._talk.effort or self._parts.settings.models.reasoning_effort
+        return msgspec.convert(chosen, Effort) if chosen else None
+
+    # budgets
+
+    async def hold(self, model: Model, input: Callable[[str], int]) -> ev.BudgetReached | None:
+        """Set aside the most that a call can come to, or say which budget it does not fit in.
+        `input` is the most tokens that the model of a name can find in it."""
+        self.let_go()
+        limits.refuse_unpriced(self._parts.settings, model)
+        ways = [(facts, input(name)) for name, facts in model.ways.items()]
+        wanted = min(model.facts.max_output, BUDGETED_OUTPUT)
+        held = await self._hold(Bill(ways, wanted))
+        if not isinstance(held, Short):
+            self._held = held
+            return None
+        account = held.account
+        limit = account.limit / (1 + self._talk.extensions.get(account.what, 0))
+        return ev.BudgetReached(account.what, round(held.used, 6), limit, round(held.needed, 6))
+
+    async def _hold(self, bill: Bill) -> Held | Short:
+        """Never wait for others in silence."""
+        holding = asyncio.create_task(self._parts.purse.hold(self.accounts(), bill))
+        try:
+            await asyncio.wait({holding}, timeout=SILENT_SECONDS)
+            if not holding.done():
+                await self._write(ev.Noted(WAITS, "warning"))
+            await asyncio.wait({holding})
+        except asyncio.CancelledError:
+            holding.cancel()
+            await asyncio.wait({holding})
+            if not holding.cancelled() and isinstance(held := holding.result(), Held):
+                held.release()  # it was had in the same moment
+            raise
+        return holding.result()
+
+    def let_go(self) -> None:
+        """Give back what was set aside."""
+        self._call = None
+        self._held.release()
+        self._held = Held()
+
+    def accounts(self) -> list[Account]:
+        """The budgets that this turn draws on."""
+        return limits.accounts(
+            self._parts.settings, self._talk, self._turn, self._spent_here, self._spent_today
+        )
+
+    async def _spent_here(self) -> tuple[float, int]:
+        return await _patiently(self._parts.journal.spent_by, self._talk.session)
+
+    async def _spent_today(self) -> float:
+        return await _patiently(self._parts.journal.spent, limits.today(self._parts.clock()))
+
+    async def _warn(self, usage: Usage, cost: float | None) -> None:
+        """Say it when this call took a budget past one of the marks."""
+        for account in self.accounts():
+            after = await account.used()
+            before = after - (usage.total if account.unit == "tokens" else cost or 0.0)
+            share = self._parts.purse.passed(account, before, after)
+            if share is not None:
+                await self._write(
+                    ev.BudgetWarned(account.what, round(after, 6), account.limit, share)
+                )
+
+    # calls
+
+    async def reply(self, model: Model) -> None:
+        """The next reply of the conversation, in the journal."""
+        talk, output = self._talk, self._held.output
+        step = talk.turn.steps + 1
+        request = Request(talk.prompt, tuple(talk.messages), talk.session, output, self.effort)
+        async with self._under_way(Call("main", model)) as call:
+            await self._requested(call, step, request, talk.digest, talk.context_tokens)
+            reply = await self._stream(call, request)
+            await self._write(self._replied(call, step, reply))
+        if reply.stop == "length":
+            limit = f" of {output} tokens" if output else ""
+            await self._write(ev.Noted(f"the reply was cut at its limit{limit}", "warning"))
+        elif reply.stop == "end" and not (reply.text.strip() or reply.calls):
+            await self._write(ev.Noted(f"{reply.model} had nothing to say", "warning"))
+        await self._warn(reply.usage, reply.cost)
+
+    async def aside(
+        self,
+        use: Use,
+        model: Model,
+        request: Request,
+        input: Callable[[str], int],
+        kept: Callable[[Reply], Sequence[ev.Event]],
+    ) -> bool:
+        """A call on the side, paid for by the same budgets. `kept` is what the journal keeps of
+        its reply, the payment among it. False when no budget is left for it, which is noted."""
+        full = await self.hold(model, input)
+        try:
+            if full is None:
+                await self._aside(Call(use, model), request, input(model.name), kept)
+                return True
+        except NoRoom:
+            pass
+        why = f": {full.what}" if full is not None else ""
+        await self._write(ev.Noted(f"no budget left for {use}{why}", "warning"))
+        return False
+
+    async def _aside(
+        self, call: Call, request: Request, input: int, kept: Callable[[Reply], Sequence[ev.Event]]
+    ) -> None:
+        request = replace(request, max_output=self._held.output)
+        async with self._under_way(call):
+            await self._requested(call, 0, request, digest_of(request), input // CHARS_PER_TOKEN)
+            try:
+                reply = await self._stream(call, request)
+            except (ModelError, NoRoom):
+                await self._write(ev.Charged(call.model.name, call.use, Usage(), 0.0, "it failed"))
+                raise
+            if not reply.text.strip():
+                reason = "nothing was said"
+                await self._write(
+                    ev.Charged(reply.model, call.use, reply.usage, reply.cost, reason)
+                )
+                raise ModelError("garbage", f"{call.model.name} had nothing to say")
+            await self._write(*kept(reply))
+        await self._warn(reply.usage, reply.cost)
+
+    @asynccontextmanager
+    async def _under_way(self, call: Call) -> AsyncIterator[Call]:
+        """What is set aside is given back when the payment is in the journal, not before."""
+        self._call = call
+        try:
+            yield call
+        except asyncio.CancelledError:
+            raise  # whoever cancelled it says what becomes of it
+        except BaseException:
+            self.let_go()
+            raise
+        self.let_go()
+
+    async def _requested(
+        self, call: Call, step: int, request: Request, digest: str, input: int
+    ) -> None:
+        held = self._held
+        await self._write(
+            ev.ModelRequested(
+                step,
+                call.model.name,
+                len(request.messages),
+                digest,
+                call.use,
+                held.input or input,
+                held.dollars,
+                held.output or 0,
+            )
+        )
+
+    async def cut_short(self, *, keep: bool = True) -> None:
+        """The call was ended before its reply was whole. What the user has read so far is kept
+        where it is to stand, and both that and the question are paid for. Where a budget depends
+        on it, so is all that the call can have cost: its reasoning and the arguments of its calls
+        nobody has seen."""
+        call, asked = self._call, self._talk.asked
+        if call is not None and asked is not None:
+            model, text = call.model, "".join(call.pieces)
+            if not keep:
+                self._void(call, "it took too long")
+            if text and keep:
+                seen = Usage(self._talk.context_tokens, call.bytes // CHARS_PER_TOKEN)
+                reply = Reply(text, (), seen, "interrupted", model.name, model.facts.cost(seen))
+                replied = self._replied(call, asked.step, reply)
+                await self._owe(asked, "interrupted", seen, replied)
+            else:
+                await self._owe(asked, "interrupted")
+        self.let_go()
+
+    async def charge_lost(self) -> None:
+        """The last runtime died while a call was under way."""
+        if self._talk.asked is not None:
+            await self._owe(self._talk.asked, "the runtime ended during this call")
+
+    async def _owe(
+        self, asked: ev.ModelRequested, reason: str, seen: Usage = _NOTHING, *events: ev.Event
+    ) -> None:
+        """Count a call that nobody knows the cost of: an estimate, or the most where a budget
+        depends on it, less what was seen and is counted with the `events`."""
+        model = self._parts.route("main", asked.model)
+        facts = model.facts if model is not None else ModelFacts()
+        rest = Usage(max(0, asked.input - seen.input), max(0, asked.output - seen.output))
+        counted, cost = facts.cost(seen) or 0.0, facts.cost(rest)
+        if asked.most is not None:
+            cost = max(0.0, asked.most - counted)
+            reason = f"{reason}: the most it can have cost"
+        if rest.total or cost:
+            events = (*events, ev.Charged(asked.model, asked.use, rest, cost, reason))
+        await self._write(*events)
+        await self._warn(seen + rest, counted + (cost or 0.0))
+
+    def _replied(self, call: Call, step: int, reply: Reply) -> ev.Replied:
+        return ev.Replied(
+            step=step,
+            text=self._parts.redact(reply.text),
+            calls=tuple(call_to_keep(one, self._parts.redact) for one in reply.calls),
+            usage=reply.usage,
+            stop=reply.stop,
+            model=reply.model or call.model.name,
+            cost=reply.cost,
+            seconds=round(time.perf_counter() - call.started, 6),
+            thoughts=thoughts_to_keep(reply, self._parts.redact),
+        )
+
+    async def _stream(self, call: Call, request: Request) -> Reply:
+        """One answer; only pieces of the conversation's own are shown."""
+        stream, shown = call.model.stream(request), call.use == "main"
+        try:
+            async for chunk in stream:
+                match chunk:
+                    case Delta(text=text):
+                        call.bytes += len(text.encode())
+                        if shown:
+                            call.pieces.append(text)
+                            self._tell(ev.TextArrived(text))
+                    case Thinking(text=text):
+                        call.bytes += len(text.encode())
+                        if shown:
+                            self._tell(ev.ThoughtArrived(text))
+                    case Reply() as reply:
+                        return reply
+                    case step:
+                        await self._on_the_way(call, step)
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+        raise ModelError("broken_stream", f"{call.model.name} ended without a reply")
+
+    async def _on_the_way(self, call: Call, step: Retrying | Rerouted | Wasted) -> None:
+        match step:
+            case Retrying():
+                self._void(call, step.reason)
+                reason = self._parts.redact.known(step.reason)
+                await self._write(ev.ModelRetried(step.kind, reason, step.attempt, step.delay))
+            case Rerouted():
+                await self._rerouted(call, step)
+            case Wasted():
+                await self._wasted(call, step)
+
+    async def _wasted(self, call: Call, wasted: Wasted) -> None:
+        usage, cost, reason = wasted.usage, wasted.cost, "a try failed"
+        if wasted.most is not None and self._held.dollars is not None:
+            usage, reason = wasted.most, f"{reason}: the most it can have cost"
+            cost = call.model.ways[wasted.model].most(usage.input, usage.output)
+        if not usage.total:
+            return  # it may have cost something, and no budget depends on it
+        await self._write(ev.Charged(wasted.model, call.use, usage, cost, reason, again=True))
+        call.bytes = 0  # counted with this
+        await self._warn(usage, cost)
+        if not await self._parts.purse.covers(self._held):
+            raise NoRoom
+
+    async def _rerouted(self, call: Call, step: Rerouted) -> None:
+        if step.step in ("key", "model"):
+            self._void(call, step.reason)
+        reason = self._parts.redact.known(step.reason)
+        log.warning("%s: %s %s %s (%s)", self._talk.session, step.step, step.model, step.to, reason)
+        await self._write(ev.ModelRouted(step.step, step.model, step.to, step.kind, reason))
+
+    def _void(self, call: Call, reason: str) -> None:
+        if call.pieces:
+            self._tell(ev.TextVoided(reason))
+            call.pieces.clear()
+
+
+async def _patiently(read: Callable[[A], Awaitable[T]], what: A) -> T:
+    """What the store knows, as soon as it can be read."""
+    while True:
+        try:
+            return await read(what)
+        except Degraded:
+            await asyncio.sleep(AGAIN_SECONDS)
+
+
+def digest_of(request: Request) -> str:
+    """The hash of the prompt and the messages of a request."""
+    digest = hashlib.sha256(msgspec.json.encode(request.prompt))
+    for message in request.messages:
+        digest.update(msgspec.json.encode(message))
+    return digest.hexdigest()

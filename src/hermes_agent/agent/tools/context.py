@@ -1,0 +1,125 @@
+"""What a tool is lent for one call."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hermes_agent.agent.budgets.split import Carve
+from hermes_agent.agent.conversation import Conversation, OpenCall
+from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.human_input import People
+from hermes_agent.agent.tools.authorization import Admission
+from hermes_agent.agent.tools.resolver import Finder
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.tool_services import DELEGATE, Carved
+from hermes_agent.core.tools import ToolContext, ToolResult
+from hermes_agent.policy.redaction.stream import Stream
+
+Inner = Callable[[OpenCall, str, Mapping[str, Any]], Awaitable[ToolResult]]
+"""Makes a call as a part of another."""
+
+
+class Lending:
+    """Makes the contexts of one turn's calls, and shows what they print."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        talk: Conversation,
+        people: People,
+        admission: Admission,
+        finder: Finder,
+        carve: Carve,
+    ) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._people = people
+        self._admission = admission
+        self._finder = finder
+        self._carve = carve
+        self._carved: set[str] = set()
+        """Calls that have had their part of the budget for children."""
+        self._output: dict[str, Stream] = {}
+        """What calls print while they run, on its way to whoever watches."""
+
+    def context(self, open_call: OpenCall, inner: Inner) -> ToolContext:
+        parts, effect = self._parts, open_call.effect
+        attempt = open_call.intended.attempt if open_call.intended else 1
+        key = effect if attempt == 1 else f"{effect}.{attempt}"  # a retry is a new effect
+        tool = self._finder.known(open_call)
+        name = self._finder.place(open_call, tool)
+        reach = self._admission.reach(open_call, tool, name) if tool is not None else None
+        ours = tool is not None and tool.origin in ("builtin", "written")
+        return ToolContext(
+            effect=key,
+            session=self._talk.session,
+            terminal=parts.terminals[name],
+            ask=self._asker(effect, key),
+            output=partial(self._print, effect),
+            secrets=self._admission.secrets(open_call, tool),
+            http=partial(parts.http, reach) if parts.http is not None and reach else None,
+            reach=reach,
+            settings=parts.settings,
+            workspace=parts.workspace,
+            results=parts.results,
+            call=partial(inner, open_call) if ours else None,
+            lent=replace(
+                parts.lent,
+                tools=tuple(parts.tools),
+                depth=parts.depth,
+                interactive=self._talk.interactive,
+                bounds=(*parts.bounds, *self._talk.bounds),
+                model=self._talk.model,
+                carve=self._carver(effect),
+            ),
+            note=open_call.intended.note if open_call.intended else {},
+            aside=bool(open_call.by),
+        )
+
+    def _carver(self, effect: str) -> Callable[[int], AbstractAsyncContextManager[Carved]]:
+        def carve(children: int) -> AbstractAsyncContextManager[Carved]:
+            waiting = sum(
+                one.call.name == DELEGATE and not one.finished and one.effect not in self._carved
+                for one in self._talk.calls
+            )
+            self._carved.add(effect)
+            return self._carve(children, max(1, waiting))
+
+        return carve
+
+    def _asker(
+        self, effect: str, key: str
+    ) -> Callable[[str, Sequence[str]], Awaitable[str | None]]:
+        asked = 0
+
+        async def ask(text: str, choices: Sequence[str]) -> str | None:
+            nonlocal asked
+            asked += 1
+            if not self._talk.interactive:
+                return None
+            question = ev.Asked(
+                id=f"{key}-q{asked}",
+                purpose="question",
+                text=self._parts.redact(text),
+                effect=effect,
+                choices=tuple(choices),
+            )
+            return await self._people.ask(question)
+
+        return ask
+
+    def _print(self, effect: str, text: str) -> None:
+        stream = self._output.setdefault(effect, self._parts.redact.stream())
+        self._show(effect, stream.feed(text))
+
+    def end(self, effect: str) -> None:
+        """The call prints no more."""
+        if (output := self._output.pop(effect, None)) is not None:
+            self._show(effect, output.end())
+
+    def _show(self, effect: str, text: str) -> None:
+        if text:
+            event = ev.OutputArrived(effect, text)
+            self._parts.publish(ev.Recorded(self._talk.session, 0, self._parts.clock(), event))

@@ -1,0 +1,322 @@
+"""Work that is handed to children: sessions of their own, which work side by side for a turn."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from types import FrameType
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.messages import Usage, read_json
+from hermes_agent.core.tool_services import DELEGATE, Carved, ChildEnd, Children, ChildTask
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
+
+NEVER = frozenset({"make_tool", "ask_user", "memory", "write_skill", "incident"})
+"""What changes more than the work at hand, or reaches people, stays with whoever was asked."""
+NAME_CHARS = 40
+SCHEMA_BYTES = 20_000
+ANSWER_BYTES = 200_000
+"""Of an answer that is checked."""
+TROUBLE_CHARS = 500
+"""How much is told of what is wrong with it."""
+CHECK_STEPS = 2_000_000
+"""Calls and returns that one check may make: a schema can be written so that it never ends."""
+BAD_SCHEMA = (
+    ValueError, TypeError, AttributeError, LookupError, RecursionError, SyntaxError, re.error,
+    ArithmeticError, MemoryError, OSError,
+)  # fmt: skip
+"""What the compiler of a schema trips over when it is none, and what it compiled."""
+ELSEWHERE = ("http", "https", "ftp", "file", "data")
+"""Where the library that checks schemas would go by itself, past the gate."""
+
+
+class Task(Struct):
+    task: Annotated[str, Meta(min_length=1)]
+    """What to do, with all that the child must know."""
+    tools: tuple[str, ...] = ()
+    """Tools it has; empty: yours."""
+    schema: dict[str, Any] | None = None
+    """JSON Schema of its result."""
+    cheap: bool = False
+    """Routine work."""
+
+
+async def _recover(_context: ToolContext, _note: dict[str, Any], **_arguments: Any) -> Recovered:
+    # The children are in the journal and are found again by their keys: nothing is done twice.
+    return "again"
+
+
+@tool(recover=_recover)
+async def delegate(
+    context: ToolContext, tasks: Annotated[tuple[Task, ...], Meta(min_length=1)]
+) -> ToolResult:
+    """Hand tasks to children that work in parallel, each with its own context and shell, and get
+    their answers. They know nothing but their task. `schema`: the answer as JSON that fits it."""
+    children = context.lent.children
+    limits = context.settings.delegation
+    if children is None or context.lent.depth >= limits.depth:
+        raise ToolError(f"nothing is delegated below depth {limits.depth}", "do it yourself")
+    if len(tasks) > limits.tasks:
+        raise ToolError(
+            f"{len(tasks)} tasks are too many; {limits.tasks} at once are the most",
+            "delegate them in several calls",
+            "changed",
+        )
+    offered = [_tools(context, task) for task in tasks]
+    checks = [_check(task.schema) for task in tasks]
+    async with _carved(context, len(tasks)) as share:
+        work = [
+            _Child(context, children, at, task, tools, share, check).work()
+            for at, (task, tools, check) in enumerate(zip(tasks, offered, checks, strict=True), 1)
+        ]
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(one) for one in work]
+    return _together([task.result() for task in running])
+
+
+def _carved(context: ToolContext, count: int) -> Any:
+    if context.lent.carve is None:
+        raise ToolError("there is no budget to delegate from")
+    return context.lent.carve(count)
+
+
+def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
+    """The parent's tools, or those of them that the task names, but for what no child has."""
+    mine = [name for name in context.lent.tools if name not in NEVER]
+    if context.lent.depth + 1 >= context.settings.delegation.depth:
+        mine = [name for name in mine if name != DELEGATE]
+    unknown = [name for name in task.tools if name not in mine]
+    if unknown:
+        raise ToolError(
+            f"a child cannot have the tool {unknown[0]!r}", f"it can have: {', '.join(mine)}"
+        )
+    return tuple(name for name in mine if not task.tools or name in task.tools)
+
+
+def _refuse_elsewhere(address: str) -> Any:
+    raise ValueError(f"it refers to {address}, outside of itself")
+
+
+def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
+    if size > SCHEMA_BYTES:
+        raise ToolError(
+            f"the schema has {size} bytes; {SCHEMA_BYTES} are the most",
+            "ask for less, or say in words what it should be",
+            "changed",
+        )
+    for key, value in _entries(schema):
+        # A property may have such a name: then what it names is no string.
+        if (key == "pattern" and isinstance(value, str)) or key == "patternProperties":
+            raise ToolError(
+                f"the schema has a {key!r}; expressions are not checked, some never end",
+                "say it in words, in a `description`",
+                "changed",
+            )
+        if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
+            raise ToolError(
+                f"the schema refers to {value!r}, outside of itself",
+                "put it under `$defs` and refer to `#/$defs/…`",
+                "changed",
+            )
+
+
+def _entries(schema: object) -> Iterator[tuple[str, object]]:
+    """All keys with their values, however deep."""
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield from part.items()
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+class _Effort:
+    """Ends a check that does more than it may. Made for `sys.setprofile`."""
+
+    def __init__(self) -> None:
+        self._left = CHECK_STEPS
+
+    def __call__(self, _frame: FrameType, _event: str, _argument: object) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("to check it takes too long")
+
+
+class _Check:
+    """Whether an answer is what was asked for."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        import fastjsonschema
+
+        try:
+            text = msgspec.json.encode(schema)
+            _refuse_dangerous(schema, len(text))
+            self._text = text.decode()
+            self._validate = fastjsonschema.compile(
+                dict(schema),
+                handlers=dict.fromkeys(ELSEWHERE, _refuse_elsewhere),
+                use_formats=False,  # they are expressions, too: some take hours for a long text
+            )
+        except BAD_SCHEMA as error:
+            raise ToolError(f"the schema is no JSON Schema: {error}", retry="changed") from None
+        self._trouble = fastjsonschema.JsonSchemaValueException
+
+    @property
+    def instruction(self) -> str:
+        return (
+            f"\n\nAnswer with JSON alone, no word around it, that fits this schema:\n{self._text}"
+        )
+
+    async def value(self, text: str) -> Any:
+        """The JSON of an answer; `ValueError` says what is wrong with it."""
+        size = len(text.encode("utf-8", "replace"))
+        if size > ANSWER_BYTES:
+            raise ValueError(f"it has {size} bytes; {ANSWER_BYTES} are the most")
+        return await asyncio.to_thread(self._checked, text)
+
+    def _checked(self, text: str) -> Any:
+        """In a thread of its own, so that nobody else waits for it."""
+        sys.setprofile(_Effort())
+        try:
+            value = read_json(_bare(text))
+            self._validate(value)
+        except self._trouble as error:
+            raise ValueError(error.message[:TROUBLE_CHARS]) from None
+        except RecursionError:
+            raise ValueError("it is nested too deep, or the schema has no end") from None
+        except BAD_SCHEMA as error:
+            raise ValueError(str(error)) from None
+        finally:
+            sys.setprofile(None)
+        return value
+
+
+def _check(schema: Mapping[str, Any] | None) -> _Check | None:
+    return None if schema is None else _Check(schema)
+
+
+def _bare(text: str) -> str:
+    """Without the fence that models like to put around JSON."""
+    text = text.strip()
+    if text.startswith("```") and text.endswith("```"):
+        text = text[3:-3].removeprefix("json")
+    return text.strip()
+
+
+class _Outcome(Struct, frozen=True):
+    name: str
+    end: ChildEnd
+    value: Any = None
+    trouble: str = ""
+
+
+class _Child:
+    """One task, from its beginning to a checked result."""
+
+    def __init__(
+        self,
+        context: ToolContext,
+        children: Children,
+        at: int,
+        task: Task,
+        tools: Sequence[str],
+        share: Carved,
+        check: _Check | None,
+    ) -> None:
+        self._context = context
+        self._children = children
+        self._key = f"{context.effect}/{at}"
+        self._name = f"child {at}"
+        self._task = task
+        self._tools = tuple(tools)
+        self._share = share
+        self._check = check
+        self._session = ""
+
+    async def work(self) -> _Outcome:
+        try:
+            return await self._work()
+        except HermesError as error:
+            return _Outcome(self._name, ChildEnd(self._session, "failed", "", error.message))
+
+    async def _work(self) -> _Outcome:
+        lent = self._context.lent
+        text = self._task.task + (self._check.instruction if self._check else "")
+        self._session = session = await self._children.begin(
+            self._context.session,
+            ChildTask(
+                key=self._key,
+                task=text,
+                tools=self._tools,
+                cheap=self._task.cheap,
+                tokens=self._share.tokens,
+                dollars=self._share.dollars,
+                steps=self._context.settings.delegation.steps,
+                interactive=lent.interactive,
+                bounds=lent.bounds,
+            ),
+        )
+        self._tell(f"{session}: {self._task.task.strip().splitlines()[0][:NAME_CHARS]}")
+        end = await self._children.end(session, self._key, self._tell)
+        if self._check is None or end.reason != "done":
+            return _Outcome(self._name, end)
+        try:
+            return _Outcome(self._name, end, await self._check.value(end.text))
+        except ValueError as error:
+            trouble = str(error)
+        return await self._corrected(session, trouble)
+
+    async def _corrected(self, session: str, trouble: str) -> _Outcome:
+        """One more chance for an answer that does not fit."""
+        assert self._check is not None
+        key = f"{self._key}/again"
+        text = f"Your answer does not fit the schema: {trouble}{self._check.instruction}"
+        await self._children.more(session, key, text, self._context.lent.interactive)
+        end = await self._children.end(session, key, self._tell)
+        if end.reason != "done":
+            return _Outcome(self._name, end)
+        try:
+            return _Outcome(self._name, end, await self._check.value(end.text))
+        except ValueError as error:
+            return _Outcome(self._name, end, trouble=f"its answer does not fit: {error}")
+
+    def _tell(self, text: str) -> None:
+        self._context.output(f"[{self._name}] {text}\n")
+
+
+def _together(outcomes: Sequence[_Outcome]) -> ToolResult:
+    parts, rows = [], []
+    usage, cost = Usage(), 0.0
+    priced = True
+    for one in outcomes:
+        ok = one.end.reason == "done" and not one.trouble
+        wrong = one.trouble or one.end.error or f"it ended early: {one.end.reason}"
+        head = f"{one.name} ({one.end.session})" + ("" if ok else f": FAILED: {wrong}")
+        parts.append(f"## {head}\n{one.end.text}".strip())
+        rows.append(
+            {
+                "session": one.end.session,
+                "ok": ok,
+                "reason": one.end.reason,
+                "value": one.value,
+                "trouble": "" if ok else wrong,
+            }
+        )
+        usage += one.end.usage
+        priced = priced and one.end.cost is not None
+        cost += one.end.cost or 0.0
+    text = "\n\n".join(parts)
+    done = sum(bool(row["ok"]) for row in rows)
+    result = ToolResult(text, {"children": rows}, usage=usage, cost=cost if priced else None)
+    if done:
+        return result
+    bad = failure(f"none of the children was done\n\n{text}")
+    return msgspec.structs.replace(
+        bad, data={**bad.data, **result.data}, usage=usage, cost=result.cost
+    )

@@ -1,0 +1,78 @@
+"""Tools that are not in the prompt: of servers, and written by the agent. Two tools find and call
+them, so that however many there are, they cost nothing until they are used."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.text.untrusted import framed
+from hermes_agent.core.tool_services import Listed, Source
+from hermes_agent.core.tools import ToolContext, ToolResult, tool
+
+SHOWN = 40
+"""Tools that a search shows."""
+
+
+@tool(repeatable=True)
+async def find_tools(
+    context: ToolContext, query: str = "", names: tuple[str, ...] = ()
+) -> ToolResult:
+    """Find more tools (of MCP servers, or that you wrote): by words, or all; `names` gives the
+    arguments of these."""
+    sources = context.lent.sources
+    if names:
+        return await _described(sources, names)
+    found: list[Listed] = []
+    troubles: list[str] = []
+    searches = [source.search(query) for source in sources]
+    for answer in await asyncio.gather(*searches, return_exceptions=True):
+        if isinstance(answer, HermesError):
+            troubles.append(answer.message)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found += answer
+    tools = [one for one in found if not one.trouble]
+    missing = [one for one in found if one.trouble]
+    rows = [f"{one.name}: {one.about}" for one in (*missing, *tools[:SHOWN])]
+    lines = [] if tools else ["no tool fits"]
+    if rows:  # what servers say of their tools is theirs, and may be meant to mislead
+        lines.append(framed("tools", "find_tools", "\n".join(rows)))
+    if len(tools) > SHOWN:
+        lines.append(f"[{len(tools) - SHOWN} more; narrow the search]")
+    lines += [f"[not searched: {each}]" for each in troubles]
+    return ToolResult("\n".join(lines), {"found": [one.name for one in tools]})
+
+
+async def _described(sources: Sequence[Source], names: Sequence[str]) -> ToolResult:
+    lines = [await _one_described(sources, name) for name in names]
+    return ToolResult("\n\n".join(lines), {"names": list(names)})
+
+
+async def _one_described(sources: Sequence[Source], name: str) -> str:
+    trouble = "there is no such tool"
+    for source in sources:
+        try:
+            found = await source.find(name)
+        except HermesError as error:  # the other names are asked for, too
+            trouble = f"{error.message} ({error.hint})" if error.hint else error.message
+            continue
+        if found is not None:
+            spec = found.spec
+            arguments = msgspec.json.encode(spec.parameters).decode()
+            if found.origin == "mcp":
+                arguments = framed("arguments", spec.name, arguments)
+            return f"{spec.name}: {spec.description}\narguments: {arguments}"
+    return f"{name}: {trouble}"
+
+
+@tool()
+async def use_tool(
+    _context: ToolContext, name: str, arguments: dict[str, Any] | None = None
+) -> ToolResult:
+    """Call a tool that find_tools has shown."""
+    # A call of this one is a call of the tool it names, and never comes here.
+    raise ToolError(f"{name} cannot be called so with {arguments}", "find_tools shows how")

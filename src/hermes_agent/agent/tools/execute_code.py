@@ -1,0 +1,64 @@
+"""A program that the model writes to call many tools in one step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.agent.tools.resolver import KEPT_BACK
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tool_services import Worked, WorkLimits
+from hermes_agent.core.tools import Recovered, ToolContext, ToolResult, failure, tool
+
+TROUBLE_LINES = 30
+"""How many lines of a traceback the model sees: the last ones."""
+
+
+async def _recover_code(_context: ToolContext, _note: dict[str, Any], **_given: Any) -> Recovered:
+    # The sandbox is gone, and a program in one has no effects but its calls. Those are in the
+    # journal: when the program runs again, calls that had ended give their recorded results.
+    return "again"
+
+
+@tool(capabilities=("process",), recover=_recover_code)
+async def execute_code(context: ToolContext, code: str) -> ToolResult:
+    """Run Python 3 in a sandbox, to make many tool calls in one step. Tools are functions:
+    `terminal(command="uptime")` gives its text and raises `hermes.ToolFailed`.
+    `hermes.parallel([(terminal, {"command": c}) for c in commands])` runs them at once. Only what
+    is printed comes back. No network, no files: use tools."""
+    workers, call = context.lent.workers, context.call
+    if workers is None or call is None:
+        raise ToolError("programs cannot be run here", "call the tools themselves", "never")
+    calls = 0
+
+    async def counted(name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        nonlocal calls
+        calls += 1
+        return await call(name, arguments)
+
+    settings = context.settings.code
+    worked = await workers.run(
+        context.effect,
+        code,
+        tools=[name for name in context.lent.tools if name not in KEPT_BACK],
+        call=counted,
+        limits=WorkLimits(
+            seconds=settings.seconds,
+            memory_mb=settings.memory_mb,
+            processes=settings.processes,
+            calls=settings.calls,
+        ),
+        output=context.output,
+    )
+    return _shown(worked, calls)
+
+
+def _shown(worked: Worked, calls: int) -> ToolResult:
+    data = {"seconds": worked.seconds, "calls": calls, "limit": worked.limit}
+    printed = worked.output.rstrip("\n")
+    if worked.ok:
+        return ToolResult(printed or "[nothing was printed]", data)
+    what = "\n".join(worked.trouble.splitlines()[-TROUBLE_LINES:])
+    if worked.limit and what != worked.trouble:
+        what = f"{worked.trouble.splitlines()[0]}\n{what}"  # the limit stands in the first line
+    failed = failure(what, "calls that it had made have taken effect" if calls else "", "changed")
+    text = f"{printed}\n{failed.text}" if printed else failed.text
+    return ToolResult(text, {**failed.data, **data}, ok=False)

@@ -1,0 +1,372 @@
+"""Tool calls: judged, written down, run, written down again. The only place where a tool runs."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.agent.budgets.split import Carve
+from hermes_agent.agent.conversation import Conversation, OpenCall
+from hermes_agent.agent.dependencies import Parts
+from hermes_agent.agent.human_input import People, Write
+from hermes_agent.agent.journal_redaction import call_to_keep
+from hermes_agent.agent.tools.authorization import Admission, Refused
+from hermes_agent.agent.tools.context import Lending
+from hermes_agent.agent.tools.invoke import invoke, writable
+from hermes_agent.agent.tools.replay import ASTRAY, WENT_ASTRAY, Programs
+from hermes_agent.agent.tools.resolver import KEPT_BACK, Finder
+from hermes_agent.agent.tools.result_overflow import Results
+from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.tools import Recovered, Tool, ToolContext, ToolResult, failed, failure
+
+log = logging.getLogger("hermes.calls")
+
+GIVE_UP_SECONDS = 5.0
+"""How long a turn that is given up looks for what became of a call."""
+REPEATS = 3
+"""How often a turn may make the very same call when it is in vain."""
+NESTED = 4
+"""How deep programs may call programs: each level holds what the one above it holds, too."""
+DIED = "the runtime died while it ran, and nobody can tell whether it took effect"
+
+
+class Calls:
+    """Works off the calls of one reply, and those that programs among them make."""
+
+    def __init__(
+        self, parts: Parts, talk: Conversation, people: People, write: Write, carve: Carve
+    ) -> None:
+        self._parts = parts
+        self._talk = talk
+        self._people = people
+        self._write = write
+        self._finder = Finder(parts)
+        self._admission = Admission(parts, talk, people, write)
+        self._lending = Lending(parts, talk, people, self._admission, self._finder, carve)
+        self._results = Results(parts.results, lambda: parts.settings.loop.result_chars)
+        self._slots = asyncio.Semaphore(parts.settings.loop.parallel_calls)
+        at_once = parts.settings.loop.parallel_calls
+        self._programs = Programs(talk, self._is_repeatable, at_once, parts.program_seconds)
+        self.traceless: set[str] = set()
+        """Effects that run now and of which nothing could be found out after a sudden end."""
+        self.closing = False
+        """The process is about to end: no traceless effect is begun any more."""
+
+    async def settle(self) -> None:
+        """Bring every open call to its end. Calls that only look, or that touch neither files nor
+        processes, run side by side; one that changes them waits for those before it."""
+        for open_call in self._talk.unfinished:
+            with suppress(HermesError):  # told when its turn comes
+                await self._finder.load(open_call)
+        for batch in self._batches(self._talk.unfinished):
+            async with asyncio.TaskGroup() as group:
+                twins: dict[tuple[str, str], asyncio.Task[None]] = {}
+                for open_call in batch:
+                    same = (open_call.call.name, open_call.call.arguments)
+                    first = twins.get(same)
+                    task = group.create_task(self._settle_one(open_call, first))
+                    if first is None and self._is_repeatable(open_call):
+                        twins[same] = task
+
+    async def give_up(self, why: str, *, park: bool) -> None:
+        """Give every call that has not ended an honest result. With `park`, a person first says
+        what became of those that nobody can know about."""
+        # What was called goes before what has called it.
+        inner = [call for call in reversed(self._talk.inner) if call.finished is None]
+        for open_call in (*inner, *self._talk.unfinished):
+            await self._give_up_one(open_call, why, park=park)
+
+    async def _give_up_one(self, open_call: OpenCall, why: str, *, park: bool) -> None:
+        known = await self._find_out_soon(open_call) if open_call.intended else "not-run"
+        if known is None and park:
+            return await self._park(open_call, f"{why} while it ran")
+        seconds = 0.0
+        if isinstance(known, ToolResult):
+            text, seconds = f"{why}\n{known.text}", known.data.get("seconds", 0.0)
+        elif known == "again":
+            text = f"{why} while it ran; what it has done by then stays done"
+        elif known == "not-run":
+            text = f"not run: {why}"
+        else:
+            text = f"{why} while it ran; it may or may not have taken effect"
+        await self._finish(open_call, ToolResult(text, ok=False), seconds)
+        if isinstance(known, ToolResult):
+            await self._release(open_call, known)
+        return None
+
+    async def _find_out_soon(self, open_call: OpenCall) -> Recovered:
+        """Nobody wants to wait any more: what still runs is stopped by ending the wait for it, and
+        looked at once more."""
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(GIVE_UP_SECONDS):
+                    return await self._find_out(open_call)
+            except TimeoutError:
+                continue
+        return None
+
+    def _is_repeatable(self, open_call: OpenCall) -> bool:
+        tool = self._finder.known(open_call)
+        return tool is not None and tool.repeatable
+
+    def _batches(self, calls: Sequence[OpenCall]) -> list[list[OpenCall]]:
+        batches: list[list[OpenCall]] = [[]]
+        for open_call in calls:
+            tool = self._finder.known(open_call)
+            alone = (
+                tool is not None
+                and not tool.repeatable
+                and bool({"filesystem", "process"} & set(tool.capabilities))
+            )
+            if alone:
+                batches += [[open_call], []]
+            else:
+                batches[-1].append(open_call)
+        return [batch for batch in batches if batch]
+
+    async def _settle_one(self, open_call: OpenCall, twin: asyncio.Task[None] | None) -> None:
+        if twin is not None:
+            await asyncio.wait([twin])
+        async with self._slots:
+            await self._advance(open_call, twin is not None)
+
+    async def _advance(self, open_call: OpenCall, has_twin: bool) -> None:
+        if open_call.intended is not None:
+            return await self._take_up(open_call)
+        if has_twin and (result := await self._result_of_twin(open_call)):
+            return await self._finish(open_call, result)
+        return await self._begin(open_call)
+
+    async def _begin(self, open_call: OpenCall) -> None:
+        try:
+            await self._finder.load(open_call)
+            tool = self._finder.tool(open_call)
+            arguments = self._finder.given(open_call, tool)
+            self._refuse_within(open_call, tool)
+            self._refuse_in_vain(open_call, tool)
+            if open_call.decided is None:
+                await self._admission.admit(open_call, tool, arguments)
+        except Refused as refused:
+            return await self._finish(open_call, failure(str(refused), retry="changed"))
+        except ConnectionError as error:
+            return await self._finish(
+                open_call, failure(f"the terminal cannot be reached: {error}", retry="same")
+            )
+        except HermesError as error:  # also a terminal that cannot be had
+            return await self._finish(open_call, failed(error))
+        return await self._intend_and_run(open_call, tool)
+
+    @staticmethod
+    def _refuse_within(open_call: OpenCall, tool: Tool) -> None:
+        """What a program may not call, by whatever name."""
+        if open_call.by and tool.origin == "builtin" and tool.name in KEPT_BACK:
+            raise ToolError(f"a program cannot call {tool.name}", "call it yourself", "never")
+        if open_call.effect.count(".") > NESTED:
+            raise ToolError(f"programs call programs more than {NESTED} deep", retry="never")
+
+    def _refuse_in_vain(self, open_call: OpenCall, tool: Tool) -> None:
+        missing = [name for name in tool.after if name not in self._talk.used]
+        if missing:
+            raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
+        again = self._talk.failures[open_call.call.name, open_call.call.arguments]
+        if again >= REPEATS and not open_call.by:
+            raise ToolError(
+                f"this very call has failed {REPEATS} times in this turn; it was not made again",
+                "do something else, or tell the user what is in the way",
+                "never",
+            )
+
+    async def _result_of_twin(self, open_call: OpenCall) -> ToolResult | None:
+        for other in self._talk.calls:
+            if other.finished and other is not open_call and other.finished.ok:
+                same = (other.call.name, other.call.arguments)
+                if same == (open_call.call.name, open_call.call.arguments):
+                    twin = other.finished
+                    whole = await self._results.whole(other.effect, twin.text)
+                    return ToolResult(whole, twin.data, files=twin.files)
+        return None
+
+    # calls that programs make
+
+    async def call(self, by: OpenCall, name: str, given: Mapping[str, Any]) -> ToolResult:
+        """Make a call as a part of another. A program that is run again after a restart makes its
+        calls again: one that had ended is not repeated, and gives what it gave."""
+        written = msgspec.json.encode(given, enc_hook=str).decode()
+        kept = call_to_keep(ToolCall("", name, written), self._parts.redact)
+        program = self._programs.of(by.effect)
+        if not program.takes(len(written)):
+            return failure("the arguments are too large", "write them to files in parts", "changed")
+        made = program.made_before(kept)
+        if made is None:
+            looks = self._is_repeatable(OpenCall(kept, ""))
+            if not looks and not await program.is_in_step():
+                return failure(ASTRAY, "look at what was done, and go on from there", "never")
+            call = ToolCall(program.next_effect(), kept.name, kept.arguments)
+            await self._write(ev.CallMade(call.id, by.effect, call))
+            made = next(one for one in self._talk.inner if one.effect == call.id)
+        if made.finished is None:
+            async with program.slots:
+                await self._advance(made, False)
+        done = made.finished
+        assert done is not None
+        whole = await self._results.whole(made.effect, done.text)
+        return ToolResult(whole, done.data, done.ok, done.files)
+
+    # running
+
+    async def _intend_and_run(self, open_call: OpenCall, tool: Tool) -> None:
+        arguments = self._arguments(open_call, tool)
+        if self.closing and tool.traceless:
+            await asyncio.Event().wait()  # the process ends; the next one begins it
+        attempt = open_call.intended.attempt + 1 if open_call.intended else 1
+        context = self._context(open_call)
+        note: dict[str, Any] = {}
+        if tool.prepare is not None:
+            try:
+                note = await tool.prepare(context, **arguments)
+            except ToolError as error:
+                return await self._finish(open_call, failed(error))
+        intent = ev.CallIntended(
+            open_call.effect, open_call.call.id, tool.name, attempt, note, tool.traceless
+        )
+        await self._write(intent)
+        return await self._run(open_call, tool)
+
+    def _arguments(self, open_call: OpenCall, tool: Tool) -> dict[str, Any]:
+        return self._admission.arguments(open_call, tool, self._finder.given(open_call, tool))
+
+    async def _run(self, open_call: OpenCall, tool: Tool) -> None:
+        started = time.perf_counter()
+        given = self._finder.given(open_call, tool)
+        permit = self._admission.permit(open_call, tool, given)
+        arguments = self._admission.arguments(open_call, tool, given)
+        context = self._context(open_call)
+        try:
+            if tool.traceless:
+                self.traceless.add(open_call.effect)
+            result = await invoke(tool, permit, context, arguments)
+            if self._programs.ended(open_call.effect):
+                result = replace(result, text=f"{WENT_ASTRAY}\n{result.text}", ok=False)
+            await self._finish(
+                open_call,
+                result,
+                time.perf_counter() - started,
+                _undone(open_call, tool, arguments, result),
+            )
+        except OutcomeUnknown as unknown:
+            result, reason = None, unknown.message
+        finally:
+            self._programs.ended(open_call.effect)
+            self.traceless.discard(open_call.effect)
+        if result is None:
+            await self._park(open_call, reason)
+        else:
+            await self._release(open_call, result)
+
+    async def _end_inner(self, open_call: OpenCall) -> None:
+        """A program has ended: what it had begun and not waited for."""
+        for inner in [one for one in self._talk.inner if one.by == open_call.effect]:
+            if inner.finished is None:
+                await self._give_up_one(inner, "the program that made the call ended", park=True)
+
+    async def _release(self, open_call: OpenCall, result: ToolResult) -> None:
+        """The result is in the journal: what was kept to find it out again can go."""
+        tool = self._finder.known(open_call)
+        if tool is None or tool.release is None:
+            return
+        try:
+            await tool.release(self._context(open_call), result)
+        except (HermesError, OSError) as error:
+            log.warning("%s could not tidy up: %s", tool.name, error)
+
+    async def _take_up(self, open_call: OpenCall) -> None:
+        """A call that was under way when the last runtime went."""
+        if open_call.parked is not None:
+            return await self._until_decided(open_call)
+        known = await self._find_out(open_call)
+        if isinstance(known, ToolResult):
+            await self._finish(open_call, known, known.data.get("seconds", 0.0))
+            return await self._release(open_call, known)
+        if known in ("not-run", "again"):
+            return await self._run(open_call, self._finder.tool(open_call))
+        return await self._park(open_call, DIED)
+
+    async def _park(self, open_call: OpenCall, reason: str) -> None:
+        name = self._name(open_call)
+        await self._write(ev.CallParked(open_call.effect, open_call.call.id, name, reason))
+        await self._until_decided(open_call)
+
+    async def _until_decided(self, open_call: OpenCall) -> None:
+        decision = await self._people.decision(open_call.effect)
+        if decision == "retry":
+            return await self._begin(open_call)
+        texts = {
+            "skip": "not run again: its outcome is unknown and the user chose to skip it",
+            "it-happened": "the user says that it did happen; its output is lost",
+        }
+        return await self._finish(
+            open_call, ToolResult(texts[decision], ok=decision == "it-happened")
+        )
+
+    async def _find_out(self, open_call: OpenCall) -> Recovered:
+        try:
+            await self._finder.load(open_call)
+            tool = self._finder.tool(open_call)
+            arguments = self._arguments(open_call, tool)
+            if tool.recover is None or open_call.intended is None:
+                return "not-run" if tool.repeatable else None
+            return await tool.recover(
+                self._context(open_call), open_call.intended.note, **arguments
+            )
+        except (HermesError, ConnectionError) as error:  # gone, changed, out of reach
+            log.warning("cannot find out about %s: %s", open_call.effect, error)
+            return None
+
+    def _context(self, open_call: OpenCall) -> ToolContext:
+        return self._lending.context(open_call, self.call)
+
+    def _name(self, open_call: OpenCall) -> str:
+        """The tool that a call means, as people know it."""
+        tool = self._finder.known(open_call)
+        return tool.name if tool is not None else open_call.call.name
+
+    async def _finish(
+        self, open_call: OpenCall, result: ToolResult, seconds: float = 0.0, inverse: str = ""
+    ) -> None:
+        await self._end_inner(open_call)
+        self._lending.end(open_call.effect)
+        result = writable(result, self._parts.redact)
+        text = await self._results.shown(open_call.effect, result.text)
+        judged = open_call.judged
+        if judged is not None and judged.input is not None and open_call.intended is not None:
+            changed = msgspec.json.encode(judged.input).decode()
+            text = f"[a rule changed this call to {self._parts.redact(changed)}]\n{text}"
+        await self._write(
+            ev.CallFinished(
+                effect=open_call.effect,
+                call_id=open_call.call.id,
+                tool=self._name(open_call),
+                text=text,
+                ok=result.ok,
+                seconds=round(seconds, 6),
+                data=result.data,
+                files=result.files,
+                inverse=self._parts.redact(inverse),
+                usage=result.usage,
+                cost=result.cost,
+            )
+        )
+
+
+def _undone(open_call: OpenCall, tool: Tool, arguments: dict[str, Any], result: ToolResult) -> str:
+    """How a call that worked is undone."""
+    if tool.inverse is None or not result.ok or open_call.intended is None:
+        return ""
+    return tool.inverse(open_call.intended.note, arguments, result)

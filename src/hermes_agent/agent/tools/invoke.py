@@ -1,0 +1,69 @@
+"""Running a tool's function. A tool is anybody's code: whatever it does or gives back becomes a
+result that can be written down and that the model can act on."""
+
+import asyncio
+import logging
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import OutcomeUnknown, ToolError
+from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolResult, failed, failure
+from hermes_agent.policy.redaction.redactor import Redactor
+
+log = logging.getLogger("hermes.tools")
+
+
+async def invoke(
+    tool: Tool, permit: Permit, context: ToolContext, arguments: dict[str, Any]
+) -> ToolResult:
+    """The result of a call. Raises `OutcomeUnknown`, and nothing else of the tool's."""
+    try:
+        return _result(await tool.run(permit, context, arguments))
+    except ToolError as error:
+        return failed(error)
+    except OutcomeUnknown:
+        raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return failure(f"{tool.name} failed: it gave itself up")
+    except (Exception, SystemExit) as error:
+        log.warning("%s failed", tool.name, exc_info=True)
+        return failure(f"{tool.name} failed: {type(error).__name__}: {error}")
+
+
+def _result(value: Any) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, str):
+        return ToolResult(value)
+    return ToolResult(msgspec.json.encode(value, enc_hook=str).decode())
+
+
+def writable(result: ToolResult, redact: Redactor) -> ToolResult:
+    """The result without secrets, and with nothing in it that JSON cannot hold."""
+    data = {str(key): _plain(value) for key, value in result.data.items()}
+    return replace(result, text=redact(_valid(result.text)), data=redact.deep(data))
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case str():
+            return _valid(value)
+        case bool() | int() | None:
+            return value
+        case float():
+            return value if value == value and abs(value) != float("inf") else str(value)
+        case dict():
+            return {_valid(str(key)): _plain(inner) for key, inner in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(inner) for inner in value]
+        case _:
+            return _valid(str(value))

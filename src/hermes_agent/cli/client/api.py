@@ -1,0 +1,265 @@
+"""The client of the runtime: HTTP over its Unix socket, with the standard library alone. It
+starts the runtime when there is none."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hermes_agent.cli.client.connection import Connection
+from hermes_agent.core.errors import (
+    Degraded,
+    HermesError,
+    HomeLocked,
+    NotFound,
+    UsageError,
+)
+from hermes_agent.runtime.home.paths import find_home, log_path, socket_paths
+
+START_SECONDS = 120.0
+"""How long a runtime may take to answer after it was started: on a small machine that is busy, or
+with a large store to bring up to date, it takes its time."""
+
+SLOW_SECONDS = 5.0
+"""Who waits at a terminal longer than this for a start is told."""
+
+STREAM_SECONDS = 60.0
+"""A stream that gives no sign of life for this long is dead."""
+
+
+class Gone(HermesError):
+    """The runtime is not there, or went away in the middle."""
+
+
+class Absent(Gone):
+    """It is not there: nothing has got to it."""
+
+
+ERRORS: dict[int, type[HermesError]] = {
+    400: UsageError,
+    404: NotFound,
+    409: HomeLocked,
+    410: Gone,
+    503: Degraded,
+}
+
+
+def session_path(reference: str) -> str:
+    """The address of a session, by its id, the beginning of its id, or its name."""
+    if not reference.strip():
+        raise UsageError("name a session", "`hermes sessions` lists them")
+    if "/" in reference:  # which no id and no name has
+        raise NotFound(f"no session {reference!r}", "`hermes sessions` lists them")
+    return f"/v1/sessions/{_quoted(reference)}"
+
+
+def _quoted(text: str) -> str:
+    if text.isascii() and text.isalnum():  # as ids are; `urllib` takes its time to import
+        return text
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+class Api:
+    """The runtime of one home, as a command sees it."""
+
+    def __init__(self, home: str | None = None, *, timeout: float | None = None) -> None:
+        self.home = home or find_home(os.environ)
+        self._timeout = timeout
+        self._found = False
+        """Whether it was there just now, and nothing was asked of it since."""
+
+    def get(self, path: str, **query: object) -> Any:
+        return self._call("GET", path, query=query)
+
+    def post(self, path: str, body: dict[str, object] | None = None, **query: object) -> Any:
+        return self._call("POST", path, body or {}, query)
+
+    def patch(self, path: str, body: dict[str, object]) -> Any:
+        return self._call("PATCH", path, body)
+
+    def delete(self, path: str) -> Any:
+        return self._call("DELETE", path)
+
+    def events(
+        self,
+        session: str,
+        after: int,
+        opened: Callable[[Connection], None] = lambda _connection: None,
+    ) -> Iterator[dict[str, Any]]:
+        """A session's events after a number, as they come; `Gone` when the runtime dies. `opened`
+        is told the connection, so that another thread can hang up."""
+        connection = self._connect(STREAM_SECONDS)
+        try:
+            opened(connection)
+            status = connection.ask("GET", f"{session_path(session)}/events?after={after}")
+            if status != 200:
+                raise _error(status, connection.read())
+            while line := connection.readline():
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+        except OSError as error:
+            raise Gone(f"the connection to the runtime broke: {error}") from None
+        finally:
+            connection.close()
+        raise Gone("the runtime went away")
+
+    def is_up(self) -> bool:
+        try:
+            self._ask("GET", "/v1/status")
+        except Gone:
+            return False
+        return True
+
+    def ensure(self) -> None:
+        """Start the runtime when it is not there, and wait until it answers. It may fall asleep
+        before the next request, which then starts it again."""
+        if not any(map(os.path.exists, socket_paths(self.home))) or not self.is_up():
+            start_runtime(self)
+        self._found = True
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, object] | None = None,
+        query: dict[str, object] | None = None,
+    ) -> Any:
+        sent = None if body is None else _encoded(body)
+        target, found, self._found = _target(path, query or {}), self._found, False
+        try:
+            return self._ask(method, target, sent)
+        except Gone as gone:
+            if not found or not (method == "GET" or isinstance(gone, Absent)):
+                raise
+        start_runtime(self)
+        return self._ask(method, target, sent)
+
+    def _ask(self, method: str, target: str, sent: bytes | None = None) -> Any:
+        connection = self._connect(self._timeout)
+        try:
+            status = connection.ask(method, target, sent)
+            answer = connection.read()
+        except OSError as error:
+            raise Gone(f"the connection to the runtime broke: {error}") from None
+        finally:
+            connection.close()
+        if status >= 400:
+            raise _error(status, answer)
+        try:
+            return json.loads(answer)
+        except ValueError:
+            raise Gone("the runtime broke off in the middle of an answer") from None
+
+    def _connect(self, timeout: float | None) -> Connection:
+        for path in socket_paths(self.home):
+            try:
+                return Connection(path, timeout)
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue
+            except OSError as error:
+                raise Gone(f"cannot reach the runtime at {path}: {error}") from None
+        raise Absent(f"no runtime owns {self.home}", "`hermes up` starts it")
+
+
+def _target(path: str, query: dict[str, object]) -> str:
+    wanted = {key: value for key, value in query.items() if value not in (None, "")}
+    if not wanted:
+        return path
+    from urllib.parse import urlencode
+
+    return f"{path}?{urlencode(wanted)}"
+
+
+def _encoded(body: dict[str, object]) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        odd = error.object[max(0, error.start - 40) : error.end + 10]
+        raise UsageError(f"{odd!r} is not UTF-8", "rename the file or folder") from None
+
+
+def _error(status: int, body: bytes) -> HermesError:
+    try:
+        told = json.loads(body)
+        message, hint = told["error"], told["hint"]
+    except (ValueError, KeyError, TypeError):
+        message, hint = f"the runtime answered {status}", "`hermes logs` may say why"
+    return ERRORS.get(status, HermesError)(message, hint)
+
+
+def start_runtime(api: Api) -> None:
+    """Start `hermes serve` on its own, and wait until it answers or says why it cannot."""
+    patience = _Patience(log_path(api.home))
+    while not api.is_up():
+        trouble = _serve(api, patience)
+        if trouble is not None and not _another(api, patience):
+            raise trouble
+
+
+class _Patience:
+    """How long a start is waited for, and that who waits is told."""
+
+    def __init__(self, log: str) -> None:
+        self._log = log
+        self._began = time.monotonic()
+        self._told = False
+
+    def lasts(self) -> bool:
+        """Wait a moment; False when there was enough waiting."""
+        waited = time.monotonic() - self._began
+        if waited >= SLOW_SECONDS and not self._told and sys.stderr.isatty():
+            self._told = True
+            print(f"the runtime is slow to start; waiting (its log: {self._log})",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        time.sleep(0.02)
+        return waited < START_SECONDS
+
+
+def _serve(api: Api, patience: _Patience) -> HermesError | None:
+    """A runtime of ours: None once one answers, or why ours ended."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hermes_agent", "serve"],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "HERMES_HOME": api.home},
+        )
+        while patience.lasts():
+            if api.is_up():
+                return None
+            if process.poll() is not None:
+                said.seek(0)
+                lines = said.read().decode(errors="replace").strip().split("\nhint: ", 1)
+                return HermesError(
+                    lines[0] or f"the runtime ended with code {process.returncode}",
+                    lines[1] if len(lines) > 1 else "`hermes doctor` looks for the cause",
+                )
+    raise HermesError(
+        f"the runtime (pid {process.pid}) did not answer within {START_SECONDS:.0f} s; "
+        "it is still starting",
+        f"look into {log_path(api.home)}",
+    )
+
+
+def _another(api: Api, patience: _Patience) -> bool:
+    """Whether another runtime was in the way, which has come up by now, or has ended."""
+    from hermes_agent.runtime.home.inspect import is_runtime, lock_owner
+
+    seen = False
+    while (owner := lock_owner(api.home)) is not None and is_runtime(owner):
+        if not patience.lasts():
+            return False
+        if api.is_up():
+            return True
+        seen = True
+    return seen or api.is_up()

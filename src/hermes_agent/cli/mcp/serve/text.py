@@ -1,0 +1,151 @@
+"""What the MCP server says: results, steps and questions."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from mcp.types import CallToolResult, ElicitResult, TextContent
+
+from hermes_agent.cli.client.stream import answer_typed
+from hermes_agent.cli.output.formatting import ago, dollars
+from hermes_agent.cli.output.transcript import messages
+from hermes_agent.cli.output.turn_printer import call_line, one_line, question_lines, route_said
+from hermes_agent.cli.talk.ask import collect
+from hermes_agent.core.errors import HermesError
+
+Event = dict[str, Any]
+
+CONSENTS = ("no", "yes", "session")
+"""Answers that are offered. A rule for good is left to `hermes approvals`, where it is seen."""
+PAGE_CHARS = 20_000
+"""The most of a transcript that a page shows."""
+DECLINED = "(the user declined to answer)"
+
+HINTS = {
+    "parked": "`hermes parked` shows what nobody knows the outcome of, and decides",
+    "interrupted": "ask again with this session to go on",
+}
+
+
+def result(text: str, data: dict[str, Any], *, failed: bool = False) -> CallToolResult:
+    content = [TextContent(type="text", text=text)]
+    return CallToolResult(content=list(content), structured_content=data, is_error=failed)
+
+
+def error_told(error: HermesError) -> CallToolResult:
+    return result(str(error), {"error": error.message, "hint": error.hint}, failed=True)
+
+
+def turn_told(outcome: Event, refused: Sequence[str] = ()) -> CallToolResult:
+    """How a turn went: the answer, then what it took."""
+    reason = outcome.get("reason", "failed")
+    hint = outcome.get("hint") or HINTS.get(reason, "")
+    data = {
+        "session": outcome["session"],
+        "state": reason,
+        "text": outcome.get("text") or "",
+        "cost": outcome.get("cost"),
+        "steps": outcome.get("steps"),
+        "usage": outcome.get("usage"),
+        "refused": list(refused),
+        "error": outcome.get("error") or "",
+        "hint": "" if reason == "done" else hint,
+    }
+    lines = [data["text"]] if reason == "done" else []
+    if reason != "done":
+        lines += [" ".join(filter(None, (f"{reason}:", data["error"])))]
+        lines += [f"hint: {hint}"] if hint else []
+    lines += [f"refused: {what}" for what in refused]
+    spent = f", {dollars(data['cost'])}" if data["cost"] is not None else ""
+    lines.append(f"[session {data['session']}{spent}]")
+    return result("\n".join(lines), data, failed=reason in ("failed", "budget", "interrupted"))
+
+
+def steps_said(event: Event) -> list[str]:
+    """What a client is told of while it waits: each step, each call, and what holds them up."""
+    match event["kind"]:
+        case "model_requested" if event["use"] == "main":
+            return [f"step {event['step']}: {event['model']} is asked"]
+        case "replied":
+            return [call_line(call) for call in event["calls"]]
+        case "call_made":
+            return [call_line(event["call"])]
+        case "call_finished" if not event["ok"]:
+            return [f"{event['tool']} failed: {one_line(event['text'])}"]
+        case "asked":
+            return [f"waits for an answer: {one_line(event['text'])}"]
+        case "model_retried":
+            return [f"{one_line(event['reason'])}; trying again"]
+        case "model_routed":
+            return [route_said(event)]
+        case "reconnected":
+            return ["the runtime had gone away; it is back"]
+        case "noted":
+            return [one_line(event["text"])]
+    return []
+
+
+def form(question: Event) -> tuple[str, dict[str, Any]]:
+    """A question as a form with one field."""
+    if question["purpose"] == "question":
+        field: dict[str, Any] = {"type": "string", "title": "Answer"}
+    else:
+        offered = _offered(question)
+        question = {**question, "choices": offered}
+        field = {"type": "string", "title": "Allow it?", "enum": offered}
+    message = "\n".join(["Hermes asks:", *question_lines(question)])
+    return message, {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
+
+
+def answer_of(question: Event, said: ElicitResult) -> str:
+    """Only a clear yes is one; whatever else comes back is no."""
+    given = (said.content or {}).get("answer") if said.action == "accept" else None
+    if question["purpose"] == "question":
+        return answer_typed(question, str(given).strip()) if given is not None else DECLINED
+    return str(given) if given in _offered(question) else "no"
+
+
+def _offered(question: Event) -> list[str]:
+    return [name for name in CONSENTS if name in question["choices"]]
+
+
+def last_turn(session: str, journal: Sequence[Event]) -> Event | None:
+    """How the last turn of a journal ended; None when none has."""
+    outcome: Event = {"session": session, "parked": []}
+    for one in journal:
+        collect(one["event"], outcome)
+    return outcome if "reason" in outcome else None
+
+
+def page_of(journal: Sequence[Event], after: int, most: int) -> tuple[str, Event]:
+    """What was said after a number, and where the next page begins."""
+    left = [one for one in messages(journal) if one["number"] > after]
+    page: list[Event] = []
+    room = PAGE_CHARS
+    for one in left[:most]:
+        text = one["text"]
+        if page and len(text) > room:
+            break
+        if len(text) > PAGE_CHARS:
+            more = len(text) - PAGE_CHARS
+            text = f"{text[:PAGE_CHARS]}\n… {more} more characters: the resource has them"
+        page.append({**one, "text": text})
+        room -= len(text)
+    lines = [f"[{one['number']} {one.get('call') or one['role']}]\n{one['text']}" for one in page]
+    following = page[-1]["number"] if len(page) < len(left) else None
+    if following is not None:
+        lines.append(f"hint: {len(left) - len(page)} more; read on with after={following}")
+    return "\n".join(lines) or "nothing more", {"messages": page, "next": following}
+
+
+def sessions_said(rows: Sequence[Event], now: float) -> str:
+    lines = [
+        f"{row['id']} {row['state']}, used {ago(row['updated'], now)}, {dollars(row['cost'])}: "
+        f"{one_line(row['name'] or row['title'])}"
+        for row in rows
+    ]
+    return "\n".join(lines) or "no sessions yet"
+
+
+def as_text(document: Any) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=1)

@@ -1,0 +1,66 @@
+"""Check everything and say what to mend. Nothing is changed, and the runtime is not started.
+
+Exit code 1 when a check fails; warnings alone do not count."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.output.formatting import print_json
+from hermes_agent.core.errors import HermesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hermes_agent.runtime.doctor.doctor import Finding, Running
+
+MARKS = {"ok": "ok  ", "info": "info", "warn": "warn", "fail": "FAIL"}
+ANSWER_SECONDS = 120.0
+"""A large database takes its time to be checked."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    from hermes_agent.runtime.doctor.doctor import examine
+
+    api = Api(timeout=ANSWER_SECONDS)
+    failed = False
+    findings = []
+    for found in (*examine(Path(api.home), os.environ, _running(api)), *_drills(api.home)):
+        failed = failed or found.state == "fail"
+        findings.append(found._asdict())
+        if not options.json:
+            print(f"{MARKS[found.state]}  {found.name:<10} {found.what}")
+            if found.hint:
+                print(f"      hint: {found.hint}")
+    if options.json:
+        print_json(findings)
+    return 1 if failed else 0
+
+
+def _drills(home: str) -> "Iterator[Finding]":
+    from hermes_agent.cli.work.drill import abandoned
+    from hermes_agent.runtime.doctor.doctor import Finding
+
+    if names := abandoned(home):
+        what = f"left by drills that were killed: the boxes {', '.join(names)} and their checks"
+        yield Finding("drills", "warn", what, "the next `hermes drill` command removes them")
+
+
+def _running(api: Api) -> "Running | None":
+    from hermes_agent.runtime.doctor.doctor import Running
+
+    try:
+        status = api.get("/v1/status")
+        faults = api.get("/v1/check")
+    except Gone:
+        return None
+    except HermesError as error:
+        return Running(status, [error.message])
+    return Running(status, faults)

@@ -1,0 +1,19 @@
+"""Run the runtime in the foreground, until it is told to stop or has been idle for long enough."""
+
+import argparse
+import os
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """There are none: everything is in config.yaml."""
+
+
+def run(options: argparse.Namespace) -> int:  # noqa: ARG001 - every command has this shape
+    from hermes_agent.gateway.service import Gateway
+    from hermes_agent.runtime.home.paths import find_home
+    from hermes_agent.runtime.process import serve
+    from hermes_agent.web.api import Api
+
+    serve(Path(find_home(os.environ)), os.environ, faces=(Api, Gateway))
+    return 0

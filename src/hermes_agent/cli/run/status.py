@@ -1,0 +1,234 @@
+"""How the runtime is. It is not started for this.
+
+Exit code 0 when it runs or is stopped, 1 when something keeps it from working."""
+
+import argparse
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client.api import Api, Gone
+from hermes_agent.cli.output.formatting import dollars, print_json, span, stamp
+from hermes_agent.cli.output.turn_printer import one_line
+from hermes_agent.core.errors import HermesError
+from hermes_agent.runtime.home.paths import socket_paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANSWER_SECONDS = 10.0
+"""A runtime that has not said how it is by then does not answer."""
+
+KEYS = (
+    "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
+    "parked", "questions", "listeners", "models", "today", "day_dollars", "learning",
+    "watch", "jobs", "gateway", "door",
+)  # fmt: skip
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    status = current_status(Api(timeout=ANSWER_SECONDS))
+    if options.json:
+        print_json(status)
+    else:
+        print("\n".join(status_lines(status)))
+    return 0 if status["state"] in ("running", "stopped") else 1
+
+
+def current_status(api: Api) -> dict[str, Any]:
+    """What the runtime says of itself, or what a look at its home says."""
+    try:
+        told = api.get("/v1/status")
+        if told["state"] == "running":
+            told |= _models(api)
+    except Gone:
+        told = _look(api.home)
+    return {**dict.fromkeys(KEYS), **told}
+
+
+def _models(api: Api) -> dict[str, Any]:
+    """How the models that were asked are doing, and what they cost today."""
+    models = api.get("/v1/models/health")
+    try:
+        costs = api.get("/v1/costs", since=time.time())
+    except Gone:
+        raise
+    except HermesError:  # the settings cannot be read, which the status says
+        return {"models": models}
+    return {"models": models, "today": costs["today"], "day_dollars": costs["day_dollars"]}
+
+
+def _look(home: str) -> dict[str, Any]:
+    from pathlib import Path
+
+    from hermes_agent.runtime.home.inspect import home_trouble, lock_owner
+
+    found: dict[str, Any] = {"state": "stopped", "home": home, "reason": "", "hint": ""}
+    owner = lock_owner(home)
+    if owner is not None and any(os.path.exists(path) for path in socket_paths(home)):
+        return {
+            **found,
+            "state": "degraded",
+            "pid": owner,
+            "reason": f"the runtime (pid {owner}) does not answer",
+            "hint": f"`hermes logs` may say why; `kill {owner}` ends it, and nothing is lost",
+        }
+    trouble = home_trouble(Path(home))
+    if trouble is not None:
+        return {**found, "state": "degraded", "reason": trouble[0], "hint": trouble[1]}
+    if owner is not None:
+        return {
+            **found,
+            "reason": f"a program (pid {owner}) uses the home without a runtime",
+            "hint": "a runtime can start when it has ended",
+        }
+    if any(os.path.exists(path) for path in socket_paths(home)):
+        found["reason"] = "it was not stopped: it was killed, or broke; `hermes logs` may say why"
+    return {**found, "jobs": _waiting(Path(home))}
+
+
+def _waiting(home: "Path") -> dict[str, Any] | None:
+    from hermes_agent.store.peek import waiting_jobs
+
+    found = waiting_jobs(home)
+    return {name: getattr(found, name) for name in ("active", "paused", "next")} if found else None
+
+
+def _learning(learning: dict[str, Any]) -> list[str]:
+    lines = []
+    if learning.get("proposals"):
+        lines.append(f"proposals  {learning['proposals']}; `hermes proposals` lists them")
+    if names := learning.get("quarantined"):
+        shown = one_line(", ".join(names), 150)
+        lines.append(f"skills     look dangerous and are not used: {shown}")
+    if learning.get("trouble"):
+        lines.append(f"learning   {one_line(learning['trouble'], 200)}")
+    if given_up := learning.get("given_up"):
+        some = "1 thing" if len(given_up) == 1 else f"{len(given_up):,} things"
+        said = one_line(f"{some} given up: {'; '.join(given_up)}", 200)
+        lines.append(f"learning   {said}")
+    return lines
+
+
+def _watch(watch: dict[str, Any]) -> list[str]:
+    lines = []
+    if watch.get("checks"):
+        failing = "not known" if watch["failing"] is None else ", ".join(watch["failing"]) or "none"
+        lines.append(f"checks     {watch['checks']}; failing: {one_line(failing, 150)}")
+    if watch.get("open"):
+        lines.append(f"incidents  {watch['open']} open; `hermes incidents` lists them")
+    if waiting := watch.get("escalated"):
+        named = one_line(", ".join(waiting), 150)
+        lines.append(f"escalated  {named}: people must go on; `hermes incidents show ID` says how")
+    if watch.get("listening"):
+        lines.append(f"alerts     taken on {watch['listening']}")
+    return lines + [f"watch      {one_line(one, 200)}" for one in watch.get("troubles", ())]
+
+
+def _jobs(jobs: dict[str, Any], now: float) -> list[str]:
+    if not jobs.get("active") and not jobs.get("paused"):
+        return []
+    due = jobs.get("next")
+    following = f"; the next in {span(due - now)}" if due is not None else ""
+    paused = f", {jobs['paused']} paused" if jobs["paused"] else ""
+    lines = [f"jobs       {jobs['active']} active{paused}{following}"]
+    for key, said in (("running", "at work"), ("late", "late today"), ("missed", "missed today")):
+        if found := jobs.get(key):
+            names = ", ".join(dict.fromkeys(one["name"] for one in found))
+            lines.append(f"jobs       {said}: {len(found):,} ({one_line(names, 120)})")
+    if failing := jobs.get("failing"):
+        lines.append(f"jobs       failing: {one_line(', '.join(failing), 150)}")
+    lines += [f"jobs       {parked_run(one)}" for one in jobs.get("parked", ())]
+    for one in jobs.get("running", ()):
+        if waits := one_line(one.get("waits", ""), 120):
+            lines.append(f"jobs       {one_line(one['name'], 40)}: {waits}; `hermes approvals`")
+    return lines + [f"jobs       {one_line(why, 200)}" for why in jobs.get("troubles", ())]
+
+
+def parked_run(one: dict[str, Any]) -> str:
+    """A run of which nobody knows how it ended, and who takes the decision."""
+    decide = "`hermes parked`" if one.get("session") else (
+        f"`hermes task decide {one['run']} done|again|failed`"
+    )  # fmt: skip
+    return f"run {one['run']} of {one_line(one['name'], 60)} waits for a decision: {decide}"
+
+
+def _unattended(jobs: dict[str, Any], now: float) -> list[str]:
+    """Jobs that are due while no runtime is there."""
+    if not jobs.get("active") or jobs.get("next") is None:
+        return []
+    due, active = jobs["next"], jobs["active"]
+    if due <= now:
+        return [f"jobs       {active} active, missed since {stamp(due)} ({span(now - due)} ago)"]
+    return [
+        f"jobs       {active} active; the next in {span(due - now)}, if a runtime is there then"
+    ]
+
+
+def _faces(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
+    lines = []
+    if gateway.get("channels") or gateway.get("left"):
+        from hermes_agent.cli.manage.gateway.command import status_lines as told
+
+        lines += [f"channel    {line}" for line in told(gateway)]
+    if door.get("address"):
+        lines.append(f"HTTP API   on {door['address']}")
+    if door.get("trouble"):
+        lines.append(f"HTTP API   {one_line(door['trouble'], 200)}")
+    return lines
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    lines = [f"state      {status['state']}"]
+    if status["reason"]:
+        lines.append(f"reason     {status['reason']}")
+    lines.append(f"home       {status['home']}")
+    if status["version"] is None:
+        lines += _unattended(status["jobs"] or {}, time.time())
+        return [*lines, f"hint: {status['hint'] or '`hermes up` starts the runtime'}"]
+    working = ", ".join(status["working"]) or "nothing"
+    lines += [
+        f"pid        {status['pid']}",
+        f"version    {status['version']}",
+        f"model      {status['model'] or 'none; `hermes model NAME` chooses one'}",
+        f"policy     {status['policy']}",
+        f"up for     {span(status['uptime'])}",
+        f"works on   {working}",
+    ]
+    if status["parked"]:
+        lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
+    if status["questions"]:
+        lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
+    lines += _watch(status["watch"] or {})
+    lines += _jobs(status["jobs"] or {}, time.time())
+    lines += _faces(status["gateway"] or {}, status["door"] or {})
+    lines += _learning(status["learning"] or {})
+    if status["day_dollars"] is not None:
+        lines.append(
+            f"spent      {dollars(status['today'])} of {dollars(status['day_dollars'])} today"
+        )
+    lines += [f"trouble    {line}" for line in _troubles(status["models"] or [], time.time())]
+    if status["hint"]:
+        lines.append(f"hint: {status['hint']}")
+    return lines
+
+
+def _troubles(models: list[dict[str, Any]], now: float) -> list[str]:
+    """Models that are left alone for a while, and keys that rest."""
+    lines: list[str] = []
+    for model in models:
+        if model["circuit"] != "closed" or model["until"]:
+            wait = f" for {span(model['until'] - now)}" if model["until"] > now else ""
+            alone = "is being tried again" if model["circuit"] == "half-open" else "is left alone"
+            why = f": {one_line(model['reason'])}" if model["reason"] else ""
+            lines.append(f"{model['model']} {alone}{wait}{why}")
+        service = model["model"].partition("/")[0]
+        for key in model["resting"]:
+            kind, wait = key["kind"].replace("_", " "), span(key["until"] - now)
+            lines.append(f"{key['model'] or service}: {key['label']} rests for {wait}: {kind}")
+    return list(dict.fromkeys(lines))

@@ -1,0 +1,219 @@
+"""The commands inside a chat. Each is a function of the conversation and the words after the name,
+and returns what to show."""
+
+import os
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import NamedTuple
+from urllib.parse import quote
+
+from hermes_agent.cli.arguments import STEPS, absolute_model, read_files, session_name
+from hermes_agent.cli.decide.approvals import answer_question, questions_text
+from hermes_agent.cli.decide.parked import DECISIONS, decide, parked_text
+from hermes_agent.cli.output.formatting import dollars
+from hermes_agent.cli.output.turn_printer import tokens_said
+from hermes_agent.cli.run.status import current_status, status_lines
+from hermes_agent.cli.talk.chat.session import Talk
+from hermes_agent.cli.talk.export import export
+from hermes_agent.cli.talk.sessions.command import found_text, sessions_text
+from hermes_agent.core.chat_commands import ABOUT
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+
+
+class Slash(NamedTuple):
+    run: Callable[[Talk, str], str]
+    usage: str
+    summary: str
+
+
+def is_slash(talk: Talk, line: str) -> bool:
+    """Whether a line is a command of the chat. `/skill-name …` is a message: it opens a skill."""
+    if not line.startswith("/"):
+        return False
+    name = line.removeprefix("/").partition(" ")[0]
+    return name in SLASHES or not _is_skill(talk, name)
+
+
+def _is_skill(talk: Talk, name: str) -> bool:
+    if not name.replace("-", "").isalnum():
+        return False
+    try:
+        talk.api.get(f"/v1/skills/{quote(name)}")
+    except NotFound:
+        return False
+    return True
+
+
+def run_slash(talk: Talk, line: str) -> str:
+    """Run `/name words`; an unknown name is an error that names the nearest."""
+    name, _, words = line.removeprefix("/").partition(" ")
+    if name not in SLASHES:
+        near = get_close_matches(name, SLASHES, 1, 0.5)
+        meant = f"did you mean /{near[0]}? " if near else ""
+        raise UsageError(f"no command called /{name}", f"{meant}/help lists them")
+    return SLASHES[name].run(talk, words.strip())
+
+
+def _help(_talk: Talk, _words: str) -> str:
+    width = max(len(slash.usage) for slash in SLASHES.values())
+    lines = [f"{slash.usage:<{width}}  {slash.summary}" for slash in SLASHES.values()]
+    lines += [
+        "",
+        "/skill-name ARGUMENTS  opens a skill; `hermes skills list` shows them",
+        "Alt+Enter, or a backslash at the end, goes on in the next line",
+        "Ctrl-C stops the agent, a second one leaves; Ctrl-D leaves",
+    ]
+    return "\n".join(lines)
+
+
+def _stop(talk: Talk, _words: str) -> str:
+    return "stopping" if talk.interrupt() else "it was not doing anything"
+
+
+def _status(talk: Talk, _words: str) -> str:
+    here = [f"session    {talk.id or 'none yet'}"]
+    return "\n".join(here + status_lines(current_status(talk.api)))
+
+
+def _new(talk: Talk, _words: str) -> str:
+    talk.leave_session()
+    return "your next message opens a new session"
+
+
+def _sessions(talk: Talk, _words: str) -> str:
+    return sessions_text(talk.api.get("/v1/sessions", limit=15), time.time())
+
+
+def _resume(talk: Talk, words: str) -> str:
+    if not words:
+        raise UsageError("name a session", "/sessions lists them")
+    talk.enter(talk.session(words))
+    return f"session {talk.id}"
+
+
+def _name(talk: Talk, words: str) -> str:
+    if not words:
+        raise UsageError("name it: /name WORDS")
+    name = session_name(words)
+    talk.rename(name)
+    return f"this session is called {name!r}"
+
+
+def _search(talk: Talk, words: str) -> str:
+    if not words:
+        raise UsageError("search for what: /search WORDS")
+    return found_text(talk.api.get("/v1/search", q=words, limit=10))
+
+
+def _parked(talk: Talk, words: str) -> str:
+    decision, _, effect = words.partition(" ")
+    if not words:
+        return parked_text(talk.api.get("/v1/parked"), time.time())
+    if decision not in DECISIONS:
+        raise UsageError(f"no decision {decision!r}", f"decide one of: {', '.join(DECISIONS)}")
+    decide(talk.api, effect.strip(), decision)
+    return f"{decision}: the turn goes on"
+
+
+def _approvals(talk: Talk, words: str) -> str:
+    id, _, answer = words.partition(" ")
+    if not words:
+        return questions_text(talk.api.get("/v1/questions"), time.time())
+    if not answer:
+        raise UsageError("answer what: /approvals ID yes|no|TEXT")
+    answer_question(talk.api, id, answer.strip())
+    return f"{id}: {answer.strip()}"
+
+
+def _cost(talk: Talk, _words: str) -> str:
+    if not talk.id:
+        return "nothing was spent yet"
+    session = talk.session()
+    return f"{dollars(session['cost'])}, {tokens_said(session['usage'])}"
+
+
+def _model(talk: Talk, words: str) -> str:
+    """Without words: which one. `/model [NAME] [EFFORT] [anyway]` switches."""
+    said = words.split()
+    efforts = [word for word in said if word in STEPS]
+    names = [word for word in said if word not in (*STEPS, "anyway")]
+    if len(names) > 1 or len(efforts) > 1:
+        raise UsageError("name one model", f"/model NAME EFFORT; efforts: {', '.join(STEPS)}")
+    name, effort = "".join(names), "".join(efforts)
+    if not (name or effort):
+        return _which(talk)
+    if not talk.id:
+        return _open_with(talk, name, effort)
+    choice = talk.choose_model(absolute_model(name), effort, "anyway" in said)
+    if not choice["switched"]:
+        return f"{choice['warning']}\n/model {words} anyway  switches all the same"
+    return f"{choice['model']} answers from here on{_with_effort(choice['effort'])}"
+
+
+def _which(talk: Talk) -> str:
+    effort = talk.session()["effort"] if talk.id else talk.effort
+    return f"{talk.model or 'none'}{_with_effort(effort)}; /model NAME [EFFORT] switches"
+
+
+def _with_effort(effort: str) -> str:
+    return f", reasoning effort {effort}" if effort else ""
+
+
+def _open_with(talk: Talk, name: str, effort: str) -> str:
+    from hermes_agent.cli.manage.model.command import home_and_settings, open_models
+
+    models = open_models(*home_and_settings())
+    full = models.resolve(absolute_model(name or talk.model))
+    models.check(full)
+    talk.open_with(full, effort)
+    return f"your next message opens a session with {full}{_with_effort(effort)}"
+
+
+def _file(talk: Talk, words: str) -> str:
+    if not words:
+        names = ", ".join(file["name"] for file in talk.files)
+        return f"goes with your next message: {names or 'nothing'}"
+    if words == "none":
+        talk.files = []
+        return "no file goes with your next message"
+    talk.files += read_files([words])
+    return f"{talk.files[-1]['name']} ({talk.files[-1]['type']}) goes with your next message"
+
+
+def _export(talk: Talk, words: str) -> str:
+    if not talk.id:
+        return "nothing was said yet"
+    path = os.path.abspath(os.path.expanduser(words or f"hermes-{talk.id}.md"))
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.writelines(export(talk.api, talk.session(), "markdown"))
+    except OSError as error:
+        raise HermesError(
+            f"cannot write {path}: {error.strerror}", "name a new file: /export FILE"
+        ) from None
+    return f"wrote {path}"
+
+
+def _quit(talk: Talk, _words: str) -> str:
+    talk.leaving = True
+    return ""
+
+
+SLASHES = {
+    "help": Slash(_help, "/help", ABOUT["help"]),
+    "stop": Slash(_stop, "/stop", ABOUT["stop"]),
+    "status": Slash(_status, "/status", ABOUT["status"]),
+    "new": Slash(_new, "/new", ABOUT["new"]),
+    "sessions": Slash(_sessions, "/sessions", ABOUT["sessions"]),
+    "resume": Slash(_resume, "/resume ID", ABOUT["resume"]),
+    "name": Slash(_name, "/name NAME", "name this session"),
+    "search": Slash(_search, "/search WORDS", "find what was said, in all sessions"),
+    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"]),
+    "approvals": Slash(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
+    "model": Slash(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
+    "file": Slash(_file, "/file [PATH|none]", "send an image or a PDF with your next message"),
+    "cost": Slash(_cost, "/cost", ABOUT["cost"]),
+    "export": Slash(_export, "/export [FILE]", "write this session as Markdown"),
+    "quit": Slash(_quit, "/quit", "leave; the agent goes on"),
+}

@@ -1,0 +1,341 @@
+"""What a chat shows: events become pieces that are printed once and for all, and a live part that
+changes until they are."""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from hermes_agent.cli.output.transcript import tool_line
+from hermes_agent.cli.output.turn_printer import (
+    MARKS,
+    budget_said,
+    call_line,
+    consent_typed,
+    one_line,
+    question_lines,
+    route_said,
+)
+from hermes_agent.core.text.terminal import clean
+
+TEXT_LINES = 8
+"""Lines of an unfinished paragraph that are shown while it arrives."""
+TAIL_LINES = 4
+"""Lines of a running command's output that are shown."""
+TAIL_CHARS = 4_000
+THOUGHT_CHARS = 60
+"""How much of what a model is thinking is shown."""
+
+Event = dict[str, Any]
+
+
+class Piece(NamedTuple):
+    kind: Literal["markdown", "quiet", "plain", "user", "warning"]
+    text: str
+
+
+class Blocks:
+    """Text that arrives in bits, as finished paragraphs. A fenced block of code is one."""
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._seen = ""
+        self._done = 0
+        self._start = 0
+        self._fence = ""
+
+    @property
+    def rest(self) -> str:
+        """What has arrived of the paragraph that is not finished."""
+        return self._seen[self._done :]
+
+    def feed(self, text: str) -> list[str]:
+        """Take more text; the paragraphs that are finished by it."""
+        self._seen += text
+        finished = []
+        while (end := self._seen.find("\n", self._start)) >= 0:
+            line = self._seen[self._start : end].strip()
+            self._start = end + 1
+            if self._ends_block(line):
+                block = self._seen[self._done : self._start]
+                self._done = self._start
+                if block.strip():
+                    finished.append(block)
+        return finished
+
+    def _ends_block(self, line: str) -> bool:
+        if self._fence:
+            if line.startswith(self._fence) and not line.strip(self._fence[0]):
+                self._fence = ""
+                return True
+            return False
+        for mark in ("```", "~~~"):
+            if line.startswith(mark):
+                self._fence = mark[0] * (len(line) - len(line.lstrip(mark[0])))
+                return False
+        return not line
+
+    def end(self, whole: str) -> str:
+        """The reply is finished: what of it is not printed yet. All of it where we came late and
+        saw only its end; where it is not what arrived (a secret was taken out), the rest of it."""
+        if whole.startswith(self._seen[: self._done]):
+            rest = whole[self._done :]
+        else:
+            rest = whole if whole.endswith(self._seen) else self.rest
+        self._clear()
+        return rest
+
+    def forget(self) -> bool:
+        """What arrived is void; whether some of it was printed."""
+        printed = self._done > 0
+        self._clear()
+        return printed
+
+
+class Running:
+    """A call under way."""
+
+    def __init__(self, line: str, since: float) -> None:
+        self.line = line
+        self.since = since
+        self.tail = ""
+
+    def printed(self, text: str) -> None:
+        self.tail = (self.tail + clean(text))[-TAIL_CHARS:]
+
+
+class View:
+    """Of one session, from the moment the chat joined it."""
+
+    def __init__(self, owns: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        self._owns = owns
+        self._clock = clock
+        self._blocks = Blocks()
+        self._thought = ""
+        self._calls: dict[str, str] = {}
+        self._running: dict[str, Running] = {}
+        self._questions: dict[str, Event] = {}
+        self._queued: dict[str, str] = {}
+        self._parked: set[str] = set()
+        self._trouble = ""
+        self._at_work = False
+        self.since: float | None = None
+        self.cost: float | None = None
+
+    @property
+    def question(self) -> Event | None:
+        """The oldest open one."""
+        return next(iter(self._questions.values()), None)
+
+    @property
+    def state(self) -> str:
+        if self._trouble:
+            return self._trouble
+        if self._questions:
+            return "waits for your answer"
+        if self._parked:
+            return "parked, /parked shows why"
+        if self.since is None:
+            return "idle"
+        return f"working {self._clock() - self.since:.0f} s"
+
+    def live(self) -> list[str]:
+        """The part that changes, line by line."""
+        lines = clean(self._blocks.rest).strip("\n").splitlines()[-TEXT_LINES:]
+        if self._thought:
+            lines.append(f"thinking … {' '.join(self._thought.split())[-THOUGHT_CHARS:]}")
+        for call in self._running.values():
+            lines.append(f"→ {call.line}  {self._clock() - call.since:.0f} s")
+            lines += [f"  │ {line}" for line in call.tail.splitlines()[-TAIL_LINES:]]
+        lines += [f"queued: {one_line(text)}" for text in self._queued.values()]
+        if self.question is not None:
+            lines += question_lines(self.question)
+        return lines
+
+    def sending(self) -> None:
+        """A message of ours is on its way."""
+        self.since = self.since or self._clock()
+
+    def not_sent(self) -> None:
+        """It could not be handed in."""
+        if not self._at_work:
+            self.since = None
+
+    def _begun(self) -> None:
+        self._at_work = True
+        self.since = self.since or self._clock()
+
+    def apply(self, event: Event) -> list[Piece]:
+        """What is to be printed now because of an event."""
+        handler = getattr(self, f"_{event['kind']}", None)
+        return handler(event) or [] if handler is not None else []
+
+    # the conversation
+
+    def _message_queued(self, event: Event) -> None:
+        if self._at_work:
+            self._queued[event["key"]] = clean(event["text"])
+
+    def _message_taken(self, event: Event) -> list[Piece]:
+        self._queued.pop(event["key"], None)
+        if self._owns(event["key"]):
+            return []
+        return [Piece("user", clean(event["text"]))]
+
+    def _turn_started(self, _event: Event) -> None:
+        self._begun()
+
+    def _thought_arrived(self, event: Event) -> None:
+        self._thought = (self._thought + clean(event["text"]))[-TAIL_CHARS:]
+
+    def _text_arrived(self, event: Event) -> list[Piece]:
+        self._thought = ""
+        return [Piece("markdown", clean(text)) for text in self._blocks.feed(event["text"])]
+
+    def _text_voided(self, event: Event) -> list[Piece]:
+        self._forget()
+        return [warning(f"the reply broke off ({one_line(event['reason'])}); asking again")]
+
+    def _forget(self) -> bool:
+        """What has arrived of the reply is void; whether some of it was printed."""
+        self._thought = ""
+        return self._blocks.forget()
+
+    def _replied(self, event: Event) -> list[Piece]:
+        self._thought = ""
+        rest = clean(self._blocks.end(event["text"]))
+        self._calls.update((call["id"], clean(call_line(call))) for call in event["calls"])
+        return [Piece("markdown", rest)] if rest.strip() else []
+
+    def _turn_finished(self, event: Event) -> list[Piece]:
+        rest = clean(self._blocks.end(""))
+        self._thought = ""
+        self._running.clear()
+        self._questions.clear()
+        self._parked.clear()
+        self._at_work = False
+        self.since = self._clock() if self._queued else None
+        if event["cost"] is not None:
+            self.cost = (self.cost or 0.0) + event["cost"]
+        pieces = [Piece("markdown", rest)] if rest.strip() else []
+        match event["reason"]:
+            case "failed":
+                hint = f"\nhint: {event['hint']}" if event["hint"] else ""
+                pieces.append(warning(event["error"] + hint))
+            case "interrupted":
+                pieces.append(warning("interrupted; what was done is kept"))
+            case "budget":
+                hint = f"\nhint: {event['hint']}" if event["hint"] else ""
+                pieces.append(warning(f"stopped: {event['error']}{hint}"))
+        return pieces
+
+    # calls
+
+    def _call_made(self, event: Event) -> None:
+        self._calls[event["call"]["id"]] = f"  {clean(call_line(event['call']))}"
+
+    def _call_intended(self, event: Event) -> None:
+        line = self._calls.get(event["call_id"], str(event["tool"]))
+        self._running[event["effect"]] = Running(line, self._clock())
+
+    def _output_arrived(self, event: Event) -> None:
+        if event["effect"] in self._running:
+            self._running[event["effect"]].printed(event["text"])
+
+    def _call_finished(self, event: Event) -> list[Piece]:
+        self._running.pop(event["effect"], None)
+        self._parked.discard(event["effect"])
+        line = self._calls.pop(event["call_id"], event["tool"])
+        return [Piece("quiet", clean(tool_line(line, event)))]
+
+    def _call_parked(self, event: Event) -> list[Piece]:
+        self._running.pop(event["effect"], None)
+        self._parked.add(event["effect"])
+        line = self._calls.get(event["call_id"], event["tool"])
+        return [
+            warning(f"parked: {line}: {event['reason']}\n"
+                    f"hint: /parked retry|skip|it-happened {event['effect']}")
+        ]  # fmt: skip
+
+    def _park_decided(self, event: Event) -> None:
+        self._parked.discard(event["effect"])
+
+    # people
+
+    def _asked(self, event: Event) -> None:
+        self._questions[event["id"]] = event
+
+    def _answered(self, event: Event) -> list[Piece]:
+        question = self._questions.pop(event["id"], None)
+        if question is None:
+            return []
+        said = "nobody answered in time" if event["answer"] is None else event["answer"]
+        asked = one_line(question["text"].partition("\n")[0], 70)
+        return [Piece("quiet", clean(f"? {asked} → {said}"))]
+
+    # the runtime
+
+    def _gone(self, event: Event) -> list[Piece]:
+        self._trouble = "the runtime is away"
+        if event["stopped"]:
+            return [warning("the runtime was stopped; your next message starts it again")]
+        return []
+
+    def _reconnected(self, _event: Event) -> list[Piece]:
+        self._trouble = ""
+        self._forget()
+        return [warning("the runtime had gone away; it is back")]
+
+    def _turn_resumed(self, _event: Event) -> list[Piece]:
+        self._trouble = ""
+        self._begun()
+        again = "; its reply begins anew" if self._forget() else ""
+        return [warning(f"the runtime came back and goes on where it was{again}")]
+
+    def _runtime_changed(self, event: Event) -> list[Piece]:
+        self._trouble = "" if event["state"] == "well" else f"runtime {event['state']}"
+        if event["state"] == "stopping":
+            return []
+        return [warning(f"the runtime is {event['state']}: {event['reason']}".rstrip(": "))]
+
+    def _lost(self, event: Event) -> list[Piece]:
+        self._trouble = "not connected"
+        return [warning(event["text"])]
+
+    # notes
+
+    def _model_retried(self, event: Event) -> list[Piece]:
+        why = one_line(event["reason"])
+        return [warning(f"{why}; trying again in {event['delay']:.1f} s")]
+
+    def _model_routed(self, event: Event) -> list[Piece]:
+        if event["step"] in ("model", "opened"):
+            return [warning(route_said(event))]
+        return [Piece("quiet", f"· {clean(route_said(event))}")]
+
+    def _model_chosen(self, event: Event) -> list[Piece]:
+        effort = f", reasoning effort {event['effort']}" if event["effort"] else ""
+        return [Piece("quiet", f"· {clean(event['model'])} answers from here on{effort}")]
+
+    def _budget_warned(self, event: Event) -> list[Piece]:
+        return [warning(budget_said(event))]
+
+    def _compacted(self, _event: Event) -> list[Piece]:
+        return [Piece("quiet", "· the middle of the conversation was summarised to make room")]
+
+    def _noted(self, event: Event) -> list[Piece]:
+        return [Piece("quiet", f"{MARKS[event['level']]} {clean(event['text'])}")]
+
+
+def warning(text: str) -> Piece:
+    return Piece("warning", clean(text))
+
+
+def answer_to(question: Event, typed: str) -> str | None:
+    """What a typed line answers; None when it is no answer. Consent is `y` or `yes`, and an empty
+    line refuses."""
+    if question["purpose"] == "question":
+        if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
+            return str(question["choices"][int(typed) - 1])
+        return typed or None
+    return consent_typed(question, typed)

@@ -1,0 +1,201 @@
+"""An incident as it goes on, a line for each thing that happens: when, what, and what it says.
+
+Plain lines with a little colour on a terminal, and without in a pipe; no meaning is in the colour
+alone. `incident_words` says it, this prints it."""
+
+import os
+import shutil
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TextIO
+
+from hermes_agent.core.text.terminal import clean
+
+TONES = {
+    "good": "32", "bad": "31", "think": "35", "act": "33", "look": "36", "faint": "2", "bold": "1",
+}  # fmt: skip
+MARKS = {"good": "✓", "bad": "✗", "think": "?", "act": "▸", "look": "·", "faint": "·", "bold": "●"}
+WORD = 10
+"""Room for the word that says what kind of thing a line is."""
+NARROW = 60
+LONGEST = 240
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class Said(NamedTuple):
+    """One thing that happened."""
+
+    time: float
+    word: str
+    text: str
+    tone: str = "faint"
+    details: tuple[str, ...] = ()
+    """What it rests on, below it."""
+
+
+def cells(text: str) -> int:
+    """How many columns a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
+        for letter in text
+    )
+
+
+def cut(text: str, most: int) -> str:
+    """On one line, no wider than that."""
+    line = " ".join(clean(text).split())
+    if cells(line) <= most:
+        return line
+    while line and cells(line) > most - 1:
+        line = line[: most - 1] if len(line) > most else line[:-1]
+    return line + "…"
+
+
+class View:
+    """Lines below each other, and on a terminal one more at the bottom that says how it stands."""
+
+    def __init__(
+        self, out: TextIO, began: float, *, width: int = 0, colour: bool | None = None
+    ) -> None:
+        self._out = out
+        self.began = began
+        """From when the clock on the left counts."""
+        self._live = out.isatty()
+        self._colour = self._live and not os.environ.get("NO_COLOR") if colour is None else colour
+        self._given = width
+        self._status = False
+        self._turn = 0
+
+    @property
+    def width(self) -> int:
+        """Columns; 0 in a pipe, where a line is as long as it is."""
+        if self._given:
+            return self._given
+        return shutil.get_terminal_size().columns if self._live else 0
+
+    def say(self, said: Said) -> None:
+        self._clear()
+        for line in self.lines(said):
+            print(line, file=self._out)
+        self._out.flush()
+
+    def lines(self, said: Said) -> Sequence[str]:
+        clock = f"{_clock(said.time - self.began):>6} "
+        mark = MARKS[said.tone]
+        narrow = 0 < self.width < NARROW
+        word = "" if narrow else f"{said.word:<{WORD}} "
+        text = f"{said.word}: {said.text}" if narrow else said.text
+        indent = len(clock) + 2 + len(word)
+        first, *more = self._wrapped(text, indent)
+        tinted = self._tint(f"{mark} {word}", said.tone)
+        lines = [f"{self._tint(clock, 'faint')}{tinted}{self._strong(first, said.tone)}"]
+        lines += [" " * indent + self._strong(line, said.tone) for line in more]
+        for detail in said.details:
+            for place, line in enumerate(self._wrapped(detail, indent + 2)):
+                bar = "│ " if place == 0 else "  "
+                lines.append(" " * indent + self._tint(bar + line, "faint"))
+        return lines
+
+    def heading(self, text: str) -> None:
+        self._clear()
+        width = min(self.width or 78, 100)
+        rule = "─" * max(3, width - cells(text) - 4)
+        print(f"\n{self._tint(f'── {text} {rule}', 'bold')}", file=self._out, flush=True)
+
+    def text(self, text: str, tone: str = "") -> None:
+        """Paragraphs of their own, each as far indented as it is written."""
+        self._clear()
+        for part in clean(text).splitlines() or [""]:
+            lead = " " * (len(part) - len(part.lstrip(" ")))
+            for line in self._wrapped(part, len(lead)):
+                print(self._tint(lead + line, tone) if tone else lead + line, file=self._out)
+        self._out.flush()
+
+    def rows(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Names and what they stand for, side by side."""
+        self._clear()
+        given = [(name, text) for name, text in pairs if text]
+        room = max((cells(name) for name, _text in given), default=0) + 4
+        for name, text in given:
+            first, *more = self._wrapped(text, room)
+            gap = " " * (room - cells(name) - 2)
+            print(f"  {self._tint(name, 'faint')}{gap}{first}", file=self._out)
+            for line in more:
+                print(" " * room + line, file=self._out)
+        self._out.flush()
+
+    def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        self._clear()
+        all_rows = [list(map(clean, row)) for row in (heads, *rows)]
+        widths = [max(map(cells, column)) for column in zip(*all_rows, strict=True)]
+        for place, row in enumerate(all_rows):
+            parts = [
+                " " * (width - cells(cell)) + cell if at else cell + " " * (width - cells(cell))
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            line = "  " + "   ".join(parts).rstrip()
+            print(self._tint(line, "faint") if place == 0 else line, file=self._out)
+        self._out.flush()
+
+    def status(self, text: str, now: float) -> None:
+        """How it stands, on the last line of a terminal; nothing in a pipe."""
+        if not self._live:
+            return
+        self._turn += 1
+        sign = SPINNER[self._turn % len(SPINNER)]
+        clock = f"{_clock(now - self.began):>6} {sign} "
+        line = clock + cut(text, max(8, self.width - len(clock) - 1))
+        self._out.write(f"\r\x1b[K{self._tint(line, 'faint')}")
+        self._out.flush()
+        self._status = True
+
+    def close(self) -> None:
+        self._clear()
+        self._out.flush()
+
+    def _clear(self) -> None:
+        if self._status:
+            self._out.write("\r\x1b[K")
+            self._status = False
+
+    def _wrapped(self, text: str, indent: int) -> list[str]:
+        line = " ".join(clean(text).split())
+        if not self.width:
+            return [line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"]
+        room = max(8, self.width - indent - 1)
+        if cells(line) == len(line):
+            return textwrap.wrap(line, room, break_on_hyphens=False) or [""]
+        return _wide(line, room)
+
+    def _tint(self, text: str, tone: str) -> str:
+        return f"\x1b[{TONES[tone]}m{text}\x1b[0m" if self._colour and text else text
+
+    def _strong(self, text: str, tone: str) -> str:
+        return text if tone in ("look", "act", "think") else self._tint(text, tone)
+
+
+def _wide(line: str, room: int) -> list[str]:
+    """Wrapped by columns, where letters are wider than one."""
+    lines, now = [], ""
+    for word in line.split(" "):
+        grown = f"{now} {word}" if now else word
+        if cells(grown) <= room:
+            now = grown
+            continue
+        lines += [now] if now else []
+        now = word
+        while cells(now) > room:
+            part = now[:room]
+            while cells(part) > room:
+                part = part[:-1]
+            lines.append(part)
+            now = now[len(part) :]
+    return [*lines, now] if now or not lines else lines
+
+
+def _clock(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    return f"{whole // 60}:{whole % 60:02}"

@@ -1,0 +1,65 @@
+"""Drills: a small machine is broken for real, and Hermes detects it, heals it and reports. What it
+did is judged from outside, by checks that nobody in the machine can see or touch.
+
+Every run has a seed, which decides the stack, its layout, names, ports and paths. Some stacks and
+layouts are held out (--held), and some mechanisms (--foreign), so that what is measured with them
+was never practised. Drills run as you, in namespaces of their own; nothing outside of the box is
+touched. They are a package of their own, `hermes-drills`."""
+
+import argparse
+from importlib.util import find_spec
+
+from hermes_agent.cli.client.api import Api
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.runtime.home.paths import socket_paths
+
+PACKAGE = "hermes_drills"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    if find_spec(PACKAGE) is None:
+        parser.add_argument("words", nargs=argparse.REMAINDER, help="what hermes-drills takes")
+        return
+    from hermes_drills.run import commands
+
+    commands.arguments(parser)
+
+
+def completed(words: list[str]) -> list[str]:
+    """The words as they are, where somebody is there to read them."""
+    if find_spec(PACKAGE) is None and not {"-h", "--help"} & {*words}:
+        raise HermesError(
+            "the drills are not installed",
+            "in a checkout of Hermes: pip install ./drills",
+        )
+    return words
+
+
+def abandoned(home: str) -> list[str]:
+    """The boxes that drills which were killed have left in a home; none without the package."""
+    if find_spec(PACKAGE) is None:
+        return []
+    from pathlib import Path
+
+    from hermes_drills.run import left
+
+    try:
+        return [box.folder.name for box in left.abandoned(Path(home))]
+    except OSError:  # there is no such home, which is told elsewhere
+        return []
+
+
+def run(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from hermes_drills import errors
+    from hermes_drills.run import commands
+    from hermes_drills.run.client import Runtime
+
+    api = Api()
+    try:
+        runtime = Runtime(Path(api.home), tuple(socket_paths(api.home)), api.ensure)
+        return commands.run(options, runtime)
+    except errors.DrillError as error:
+        kind = UsageError if isinstance(error, errors.UsageError) else HermesError
+        raise kind(error.message, error.hint) from None

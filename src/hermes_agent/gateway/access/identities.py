@@ -1,0 +1,115 @@
+"""Who writes: somebody we know, and what they may, or a stranger. Who is known stands in the store
+(`hermes gateway people`), or in the allow-lists of the settings."""
+
+import unicodedata
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from hermes_agent.core.gateway import Arrived, Chat, Identity, Person
+from hermes_agent.core.pseudonyms import Ids
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+ALLOW = "allow"
+"""The setting of a channel with the ids of those who may talk; `group:CHAT` lets in whoever writes
+in that group, there."""
+OWNERS = "owners"
+"""The setting with the ids of those who may also decide."""
+GROUP = "group:"
+CLAIMED = "~"
+"""Stands before a name that only the platform vouches for."""
+LONGEST_NAME = 40
+LONGEST_TEXT = 100_000
+
+
+class People:
+    def __init__(self, runtime: "Runtime", ids: Ids) -> None:
+        self._runtime = runtime
+        self._ids = ids
+
+    async def known(self, arrived: Arrived) -> Identity | None:
+        """Who wrote, if they may talk to us."""
+        channel, person = arrived.chat.channel, arrived.person
+        hash = self._ids(channel, person.id)
+        kept = await self._runtime.store.gateway.identity(channel, hash)
+        if kept is not None:
+            return None if kept.role == "blocked" else _at_most(kept, person)
+        given = self._runtime.settings.channels.get(channel, {})
+        name = claimed(person)
+        if person.id.casefold() in _folded(given, OWNERS):
+            return _at_most(Identity(channel, hash, name, "owner", by=OWNERS), person)
+        allowed = {person.id.casefold()}
+        if arrived.group:
+            allowed.add(f"{GROUP}{arrived.chat.chat}".casefold())
+        if allowed & _folded(given, ALLOW):
+            return Identity(channel, hash, name, "member", by=ALLOW)
+        return None
+
+
+def _at_most(identity: Identity, person: Person) -> Identity:
+    return identity if person.vouched else replace(identity, role="member")
+
+
+def listed(settings: Mapping[str, Any], name: str) -> list[str]:
+    given = settings.get(name, ())
+    many = given if isinstance(given, list | tuple) else [given]
+    return [str(one) for one in many if one not in (None, "")]
+
+
+def _folded(settings: Mapping[str, Any], name: str) -> set[str]:
+    return {one.casefold() for one in listed(settings, name)}
+
+
+def bond_key(ids: Ids, chat: Chat, person: str = "") -> str:
+    """Names the bond of a chat; `person` is the hash of whose private one it is."""
+    return ids("bond", chat.channel, chat.chat, chat.thread, person)
+
+
+def who(identity: Identity) -> str:
+    """What a person is called where it counts: as the home's owner calls them, else by hash."""
+    named = identity.name and not identity.name.startswith(CLAIMED)
+    return identity.name if named else identity.hash
+
+
+def names(identity: Identity) -> tuple[str, ...]:
+    """What a rule may call them: a person, a person on a channel, a channel."""
+    one, channel = who(identity), identity.channel
+    return (one, f"{channel}:{one}", identity.hash, f"{channel}:{identity.hash}", channel)
+
+
+def claimed(person: Person) -> str:
+    """The name that the platform shows, marked as such."""
+    return f"{CLAIMED}{plain_name(person.name)}" if plain_name(person.name) else ""
+
+
+def plain_name(name: str) -> str:
+    """A name that is one: no line breaks, nothing unseen, none of the signs that we set ourselves
+    around names."""
+    kept = "".join(
+        " " if sign.isspace() else sign
+        for sign in name[: LONGEST_NAME * 4]
+        if sign.isspace() or (unicodedata.category(sign)[0] != "C" and sign not in "():[]<>~")
+    )
+    return " ".join(kept.split())[:LONGEST_NAME].strip()
+
+
+def attributed(identity: Identity, person: Person, text: str) -> str:
+    """What one of a group has said: `Name (hash): text`. Every further line is set in, so that
+    nobody can write a line that looks like somebody else's."""
+    shown = plain_name(person.name) or "somebody"
+    if not identity.name.startswith(CLAIMED) and identity.name:
+        shown = identity.name
+    first, *more = text.splitlines() or [""]
+    begin = f"{shown} ({identity.hash[:6]}): {first}"
+    return "\n".join([begin, *(f"    {line}" for line in more)])
+
+
+def plain_text(text: str) -> str:
+    """What a message says, fit to be kept: whole characters, no zero bytes, of bounded length."""
+    text = text.encode("utf-8", "replace").decode().replace("\x00", "")
+    if len(text) > LONGEST_TEXT:
+        return text[:LONGEST_TEXT] + "\n(the rest of this message was cut off)"
+    return text

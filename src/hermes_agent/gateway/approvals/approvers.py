@@ -1,0 +1,104 @@
+"""Whom to ask what only an owner may decide, and as whose wish."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.gateway import Bond, Chat, Identity, person_of
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.records import Session
+from hermes_agent.gateway.access.identities import (
+    CLAIMED,
+    OWNERS,
+    bond_key,
+    listed,
+    plain_name,
+    who,
+)
+from hermes_agent.gateway.approvals.questions import one_line
+from hermes_agent.runtime.messaging.outbound import ALL
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+May = Callable[[Identity], bool]
+
+
+def is_owner(identity: Identity) -> bool:
+    return identity.role == "owner"
+
+
+class Whom:
+    def __init__(self, runtime: "Runtime", ids: Ids) -> None:
+        self._runtime = runtime
+        self._ids = ids
+
+    async def chats(self, channel: str = "", may: May = is_owner) -> list[Chat]:
+        """The home chat of a channel, else those of all; where there is none, those who may, in
+        their private chats, on that channel first."""
+        homes = self._homes(channel)
+        return homes or await self._private(channel, may) or await self._private("", may)
+
+    async def among(self, chats: Sequence[Chat], may: May) -> list[Chat]:
+        """Those of some chats in which somebody may answer: homes, private chats of those who may,
+        and groups in which they have written."""
+        able = [*self._homes(""), *await self._private("", may)]
+        people = [one for one in await self.people() if may(one)] if chats else []
+        for bond in await self._runtime.store.gateway.bonds() if people else ():
+            here = (one for one in people if one.channel == bond.chat.channel)
+            if bond.group and any(one.hash in bond.seen for one in here):
+                able.append(bond.chat)
+        return [chat for chat in chats if chat in able]
+
+    def _homes(self, channel: str) -> list[Chat]:
+        for target in (channel, ALL):
+            try:
+                if target and (found := self._runtime.post.chats([target])):
+                    return found
+            except HermesError:
+                continue  # it has none
+        return []
+
+    async def _private(self, channel: str, may: May) -> list[Chat]:
+        """Where they have written by themselves: of several threads with one of them, one."""
+        asked = [one for one in await self.people(channel) if may(one)]
+        found: dict[tuple[str, str], Chat] = {}
+        for bond in await self._runtime.store.gateway.bonds() if asked else ():
+            chat = bond.chat
+            here = (one for one in asked if one.channel == chat.channel)
+            if any(bond_key(self._ids, chat, one.hash) == bond.key for one in here):
+                found[chat.channel, chat.chat] = chat
+        return list(found.values())
+
+    async def people(self, channel: str = "") -> list[Identity]:
+        """Who is known, with the owners that the settings list."""
+        known = list(await self._runtime.store.gateway.identities(channel))
+        seen = {(one.channel, one.hash) for one in known}
+        for name, given in self._runtime.settings.channels.items():
+            if channel in ("", name):
+                made = (Identity(name, self._ids(name, id), role="owner", by=OWNERS)
+                        for id in listed(given, OWNERS))  # fmt: skip
+                known += [one for one in made if (one.channel, one.hash) not in seen]
+        return known
+
+    async def person(self, session: Session, bond: Bond) -> Identity:
+        """Whose session of a private chat this is."""
+        channel, person = bond.chat.channel, person_of(session.key) or ""
+        known = await self.people(channel)
+        return next((one for one in known if who(one) == person), Identity(channel, person))
+
+    async def wish(self, session: Session, bond: Bond | None) -> str:
+        """Whose it is, where and in which session, for those who are asked elsewhere."""
+        about = f"Session `{session.id}`, {_code(session.title)}" if session.title else (
+            f"Session `{session.id}`"
+        )  # fmt: skip
+        if bond is None:
+            return f"{about} ({session.source})"
+        person = await self.person(session, bond)
+        name = plain_name(person.name.removeprefix(CLAIMED)) or "somebody"
+        return f"For {_code(name)} ({person.hash[:6]}) in {_code(bond.chat.target)}. {about}"
+
+
+def _code(text: str) -> str:
+    quoted = one_line(text).replace("`", "'")
+    return f"`{quoted}`"

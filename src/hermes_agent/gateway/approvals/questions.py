@@ -1,0 +1,224 @@
+"""Questions in chats: as messages with buttons, or words to answer with; and who may answer them.
+Whoever may not gets nothing, and neither does the press of an old button."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.gateway import Bond, Button, Identity
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.records import Parked, Question
+from hermes_agent.core.text.terminal import visible
+from hermes_agent.gateway.access.identities import names, who
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+SHORT = 6
+"""Signs of an id that people write."""
+ROW = 2
+"""Buttons beside each other."""
+LONGEST_BUTTON = 40
+
+_LABELS = {"yes": "Yes", "no": "No", "session": "For this session", "always": "Always"}
+DECISIONS = {"retry": "Run it again", "skip": "Skip it", "it-happened": "It happened"}
+
+
+class Put(NamedTuple):
+    """A question as it is shown."""
+
+    text: str
+    buttons: tuple[tuple[Button, ...], ...]
+
+
+def question_hash(ids: Ids, id: str) -> str:
+    return ids("question", id)
+
+
+def parked_hash(ids: Ids, effect: str) -> str:
+    return ids("parked", effect)
+
+
+def put(
+    question: Question, ids: Ids, *, buttons: bool, group: bool, elsewhere: bool = False
+) -> Put:
+    """`elsewhere`: not in the chat of its session, whose next message would be the answer."""
+    hash = question_hash(ids, question.id)
+    lines = [_shown(question)]
+    if question.purpose == "approval" and "always" in question.choices and not group:
+        lines.append(f"“Always” would add this rule:\n{_code(question.proposal)}")
+    if question.consent.by:
+        lines.append(f"May be answered by: {visible(', '.join(question.consent.by))}")
+    if question.consent.count > 1:
+        agreed = visible(", ".join(question.agreed)) or "nobody yet"
+        lines.append(f"{question.consent.count} people must agree; so far: {agreed}")
+    choices = question.choices
+    if question.purpose == "question" and not choices and not elsewhere:
+        lines.append("Answer with your next message.")
+    elif not buttons or not choices:
+        how = f"`/answer {hash[:SHORT]} …`" if question.purpose == "question" else (
+            f"`/approve {hash[:SHORT]}` or `/deny {hash[:SHORT]}`"
+        )  # fmt: skip
+        lines.append(f"Answer with {how}.")
+    made = [
+        Button(_LABELS.get(choice, one_line(choice)), f"q:{hash}:{at}")
+        for at, choice in enumerate(choices)
+    ]
+    return Put("\n\n".join(lines), _rows(made) if buttons else ())
+
+
+def put_parked(parked: Parked, ids: Ids, *, buttons: bool) -> Put:
+    hash = parked_hash(ids, parked.effect)
+    text = (
+        f"Nobody knows whether this has happened ({visible(parked.reason)}):\n"
+        f"{_code(f'{parked.tool} {parked.input}')}"
+    )
+    if not buttons:
+        text += f"\n\nDecide with `/parked retry|skip|it-happened {hash[:SHORT]}`."
+    made = [Button(label, f"p:{hash}:{word}") for word, label in DECISIONS.items()]
+    return Put(text, _rows(made) if buttons else ())
+
+
+def _shown(question: Question) -> str:
+    match question.purpose:
+        case "approval":
+            return f"May I do this?\n{_code(question.text)}"
+        case "budget":
+            return visible(question.text)
+        case _:
+            listed = [f"{at}. {one_line(one)}" for at, one in enumerate(question.choices, 1)]
+            return "\n".join([question.text, *listed])
+
+
+def _code(text: str) -> str:
+    """Shown as it is: nothing in it is taken for markup."""
+    text = visible(text).rstrip("\n")
+    fence = "```"
+    while fence in text and len(fence) < 10:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"
+
+
+def one_line(text: str) -> str:
+    line = " ".join(visible(text).split())
+    return line if len(line) <= LONGEST_BUTTON else f"{line[: LONGEST_BUTTON - 1]}…"
+
+
+def _rows(buttons: Sequence[Button]) -> tuple[tuple[Button, ...], ...]:
+    return tuple(tuple(buttons[at : at + ROW]) for at in range(0, len(buttons), ROW))
+
+
+def may_answer(identity: Identity, question: Question, bond: Bond | None) -> bool:
+    """Whether somebody may answer at all: owners, and whom the question itself names; a question
+    of the agent's own, whoever talks in its chat."""
+    mine = names(identity)
+    wanted = question.consent.by
+    if wanted and not any(fnmatchcase(one, name) for one in mine for name in wanted):
+        return False
+    if identity.role == "owner":
+        return True
+    if question.purpose == "question":
+        return bond is not None and bond.session == question.session
+    return any(fnmatchcase(one, name) for one in mine[:-1] for name in wanted)
+
+
+class Answers:
+    """Takes what people answer to where it is waited for."""
+
+    def __init__(self, runtime: "Runtime", ids: Ids) -> None:
+        self._runtime = runtime
+        self._ids = ids
+
+    async def press(self, identity: Identity, bond: Bond | None, data: str) -> str:
+        """A button was pressed; returns why nothing came of it."""
+        kind, _, rest = data.partition(":")
+        hash, _, chosen = rest.partition(":")
+        try:
+            if kind == "q":
+                return await self._pressed(identity, bond, hash, chosen)
+            if kind == "p":
+                return await self._decided(identity, hash, chosen)
+        except (NotFound, UsageError) as error:
+            return error.message
+        return "no button of ours"
+
+    async def _pressed(self, identity: Identity, bond: Bond | None, hash: str, chosen: str) -> str:
+        question = await self._open(hash)
+        if question is None:
+            return "the question is closed"
+        if not may_answer(identity, question, bond):
+            return "not theirs to answer"
+        if not chosen.isdecimal() or int(chosen) >= len(question.choices):
+            return "no such choice"
+        await self._answer(identity, question, question.choices[int(chosen)])
+        return ""
+
+    async def _decided(self, identity: Identity, hash: str, decision: str) -> str:
+        for parked in await self._runtime.store.parked():
+            if parked_hash(self._ids, parked.effect) == hash:
+                if identity.role != "owner":
+                    return "not theirs to decide"
+                await self._runtime.decide(parked.effect, decision, who(identity))
+                return ""
+        return "nothing of it is parked any more"
+
+    async def answer(self, identity: Identity, bond: Bond | None, short: str, answer: str) -> str:
+        """By words: `/approve ID`. Returns what to say."""
+        open_ones = [
+            one for one in await self._runtime.store.questions() if may_answer(identity, one, bond)
+        ]
+        here = [one for one in open_ones if bond is not None and one.session == bond.session]
+        fit = [one for one in open_ones if self._fits(one, short)] if short else here
+        if len(fit) != 1:
+            raise UsageError(
+                "several questions are open" if len(fit) > 1 else "no such question is open",
+                "name one by its id; /approvals lists them for owners",
+            )
+        if fit[0].purpose == "question" and answer.isdecimal() and fit[0].choices:
+            at = int(answer) - 1
+            answer = fit[0].choices[at] if 0 <= at < len(fit[0].choices) else answer
+        await self._answer(identity, fit[0], answer)
+        return f"{answer}: noted"
+
+    async def decide(self, identity: Identity, short: str, decision: str) -> str:
+        parked = [
+            one for one in await self._runtime.store.parked()
+            if _names(short, one.effect, parked_hash(self._ids, one.effect))
+        ]  # fmt: skip
+        if len(parked) != 1:
+            raise UsageError("nothing with this id is parked", "/parked lists what is")
+        await self._runtime.decide(parked[0].effect, decision, who(identity))
+        return f"{decision}: it goes on"
+
+    async def freely(self, identity: Identity, bond: Bond, text: str) -> bool:
+        """Take a message for the answer to the question that its session waits for."""
+        for one in await self._runtime.store.questions():
+            if one.session == bond.session and one.purpose == "question":
+                if not may_answer(identity, one, bond):
+                    return False
+                at = int(text) - 1 if text.isdecimal() and len(text) < 4 else -1
+                chosen = one.choices[at] if 0 <= at < len(one.choices) else text
+                try:
+                    await self._answer(identity, one, chosen)
+                except HermesError:
+                    return False  # it was answered in the same moment
+                return True
+        return False
+
+    async def _answer(self, identity: Identity, question: Question, answer: str) -> None:
+        await self._runtime.answer(question.id, answer, who(identity), names(identity))
+
+    async def _open(self, hash: str) -> Question | None:
+        for one in await self._runtime.store.questions():
+            if question_hash(self._ids, one.id) == hash:
+                return one
+        return None
+
+    def _fits(self, question: Question, short: str) -> bool:
+        return _names(short, question.id, question_hash(self._ids, question.id))
+
+
+def _names(short: str, *ids: str) -> bool:
+    """Whether it is the beginning of one: of the id in chats, or of that of `hermes approvals`."""
+    return len(short) >= SHORT and any(id.startswith(short) for id in ids)

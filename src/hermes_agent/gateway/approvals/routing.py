@@ -1,0 +1,242 @@
+"""Open questions and parked effects are put where they can be answered: in the chat of the session
+that asks, and, where nobody there may, in the home chats or those of owners. What was decided is
+shown in its place, wherever it was asked."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.gateway import (
+    Bond,
+    Chat,
+    Delivery,
+    Identity,
+    NewDelivery,
+    Outgoing,
+)
+from hermes_agent.core.incidents import INCIDENTS
+from hermes_agent.core.jobs import JOBS
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.core.records import Parked, Question, Session
+from hermes_agent.gateway.access.identities import CLAIMED, who
+from hermes_agent.gateway.approvals.approvers import May, Whom, is_owner
+from hermes_agent.gateway.approvals.questions import (
+    DECISIONS,
+    Put,
+    may_answer,
+    parked_hash,
+    put,
+    put_parked,
+    question_hash,
+)
+from hermes_agent.gateway.delivery.messages import rows
+from hermes_agent.gateway.supervision.directory import Live
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+AT_HOME = (INCIDENTS, JOBS, "commander")
+"""Sources of sessions that have no chat of their own and whose questions go to the home chats."""
+
+ASKED = "Nobody whom I know here may answer this: I have asked elsewhere, too."
+NOBODY = (
+    "Nobody whom I know here may answer this, and I know of nobody else whom I could ask in a "
+    "chat. Whoever runs me decides it by `hermes approvals` or `hermes parked`."
+)
+ABOUT = 120
+"""Characters of a question that stand below what was decided, where it cannot be edited."""
+
+
+class Place(NamedTuple):
+    """Where something is put."""
+
+    chat: Chat
+    may: bool = True
+    """It can be decided there."""
+    group: bool = False
+    elsewhere: bool = False
+    """Not where it was asked for: whose wish it is must be said."""
+    note: str = ""
+    """Said below it."""
+
+
+class Asking:
+    def __init__(self, runtime: "Runtime", live: Live, ids: Ids) -> None:
+        self._runtime = runtime
+        self._live = live
+        self._ids = ids
+        self._whom = Whom(runtime, ids)
+        self._put: set[str] = set()
+        """What is in the ledger already."""
+        self.waiting: set[str] = set()
+        """Sessions that wait for an answer."""
+
+    async def put_all(self) -> None:
+        """Every open question that is not in the ledger yet."""
+        store = self._runtime.store
+        questions, parked = await store.questions(), await store.parked()
+        self.waiting = {one.session for one in questions} | {one.session for one in parked}
+        open_ones: dict[str, Question | Parked] = {
+            **{f"question/{question_hash(self._ids, one.id)}": one for one in questions},
+            **{f"parked/{parked_hash(self._ids, one.effect)}/{one.since}": one for one in parked},
+        }
+        self._put = {
+            key for key, one in open_ones.items()
+            if key in self._put or await self._put_one(key, one)
+        }  # fmt: skip
+
+    async def _put_one(self, key: str, one: Question | Parked) -> bool:
+        """False where nobody is known who could be asked: somebody may come."""
+        try:
+            session = await self._root(one.session)
+        except NotFound:
+            return True
+        bond = await self._runtime.store.gateway.bond_of(session.id)
+        places = await self._places(session, bond, one)
+        asked = any(place.may and place.note != NOBODY for place in places)
+        made: list[NewDelivery] = []
+        for place in places:
+            manifest = self._live.manifest(place.chat.channel)
+            buttons = manifest is not None and manifest.buttons
+            shown = self._shown(one, buttons, place) if place.may else _waiting(one, asked)
+            text = shown.text
+            if place.elsewhere:
+                text = f"{await self._whom.wish(session, bond)}\n\n{text}"
+            text = f"{text}\n\n{place.note}" if place.note else text
+            at = f"{key}/{self._ids(place.chat.target)}"
+            made += rows(at, place.chat, text, manifest, kind="question", buttons=shown.buttons)
+        await self._runtime.store.gateway.enqueue(*made)
+        for row in made:
+            self._live.wake(row.outgoing.chat.channel)
+        return asked or (bond is None and session.source not in AT_HOME)
+
+    def _shown(self, one: Question | Parked, buttons: bool, place: Place) -> Put:
+        if isinstance(one, Question):
+            return put(
+                one, self._ids, buttons=buttons, group=place.group, elsewhere=place.elsewhere
+            )
+        return put_parked(one, self._ids, buttons=buttons)
+
+    async def _root(self, id: str) -> Session:
+        session = await self._runtime.store.session(id)
+        while session.parent:
+            session = await self._runtime.store.session(session.parent)
+        return session
+
+    async def _places(
+        self, session: Session, bond: Bond | None, one: Question | Parked
+    ) -> list[Place]:
+        def may(identity: Identity) -> bool:
+            asked = isinstance(one, Question) and may_answer(identity, one, None)
+            return asked or (isinstance(one, Parked) and is_owner(identity))
+
+        if bond is None:
+            return [Place(chat, elsewhere=True) for chat in await self._asked(session, may)]
+        here = bond.group and await self._is_there(bond, one)
+        if here or (not bond.group and await self._may(session, bond, one)):
+            return [Place(bond.chat, group=bond.group)]
+        found = await self._whom.chats(bond.chat.channel, may)
+        others = [Place(chat, elsewhere=True) for chat in found if chat != bond.chat]
+        if not bond.group:
+            return [Place(bond.chat, may=False), *others]
+        note = "" if bond.chat in found else ASKED if others else NOBODY
+        return [Place(bond.chat, group=True, note=note), *others]
+
+    async def _asked(self, session: Session, may: May) -> list[Chat]:
+        """Where somebody is asked for a session that has no chat: of a job, where it delivers."""
+        if session.source not in AT_HOME:
+            return []
+        own = await self._runtime.jobs.asked(session) if session.source == JOBS else []
+        return await self._whom.among(own, may) or await self._whom.chats(may=may)
+
+    async def _is_there(self, bond: Bond, one: Question | Parked) -> bool:
+        """Whether as many have written in a group as it takes to answer it."""
+        people = await self._whom.people(bond.chat.channel)
+        there = [person for person in people if person.hash in bond.seen]
+        if isinstance(one, Parked):
+            return any(is_owner(person) for person in there)
+        here = replace(bond, session=one.session)
+        listed = {person.hash for person in there}
+        unlisted = [Identity(bond.chat.channel, hash) for hash in bond.seen if hash not in listed]
+        able = {who(person) for person in (*there, *unlisted) if may_answer(person, one, here)}
+        return len(able) >= max(one.consent.count, 1)
+
+    async def _may(self, session: Session, bond: Bond, one: Question | Parked) -> bool:
+        """Whether the person of a private chat may answer it there."""
+        identity = await self._whom.person(session, bond)
+        if isinstance(one, Parked):
+            return is_owner(identity)
+        return may_answer(identity, one, replace(bond, session=one.session))
+
+    # what was decided
+
+    async def closed(self, event: ev.Answered | ev.Agreed | ev.ParkDecided) -> list[NewDelivery]:
+        """What the chats that were asked are to see now."""
+        if isinstance(event, ev.ParkDecided):
+            prefix = f"parked/{parked_hash(self._ids, event.effect)}/"
+            said = f"{DECISIONS[event.decision]}: {await self._name(event.by)}"
+        else:
+            prefix = f"question/{question_hash(self._ids, event.id)}/"
+            said = await self._said(event)
+        told = await self._runtime.store.gateway.deliveries(key=prefix, limit=1_000)
+        asked = [
+            one for one in told if one.outgoing.chat.chat and one.key.rpartition("/")[2].isdecimal()
+        ]
+        return [self._closing(one, said, event) for one in _last(asked)]
+
+    async def _said(self, event: ev.Answered | ev.Agreed) -> str:
+        if isinstance(event, ev.Agreed):
+            return f"Agreed so far: {await self._name(event.by)}"
+        if event.answer is None:
+            return "Nobody answered in time."
+        names = [await self._name(one) for one in event.by.split(", ")]
+        return f"{event.answer[:200]}: {', '.join(names)}"
+
+    async def _name(self, by: str) -> str:
+        """As people know them."""
+        for one in await self._whom.people():
+            if who(one) == by:
+                return f"{one.name.removeprefix(CLAIMED) or one.hash[:6]} ({one.channel})"
+        return by
+
+    def _closing(
+        self, asked: Delivery, said: str, event: ev.Answered | ev.Agreed | ev.ParkDecided
+    ) -> NewDelivery:
+        before = asked.outgoing
+        manifest = self._live.manifest(before.chat.channel)
+        goes_on = isinstance(event, ev.Agreed)
+        key = f"{asked.key}/{said if goes_on else 'closed'}"
+        if asked.receipt and manifest is not None and manifest.edits:
+            text = f"{before.text}\n\n{said}"
+            buttons = before.buttons if goes_on else ()
+            return NewDelivery(
+                key, replace(before, text=text, buttons=buttons, edit=asked.receipt, reply_to="")
+            )
+        about = " ".join(before.text.replace("`", "").split())
+        return NewDelivery(
+            key, Outgoing(before.chat, f"{said}\n\n> {about[:ABOUT]}", kind="question", edit="")
+        )
+
+
+def _waiting(one: Question | Parked, asked: bool) -> Put:
+    """For those who may not answer it."""
+    what = "this was begun, and nobody knows how it ended" if isinstance(one, Parked) else (
+        "this needs the consent of somebody else"
+    )  # fmt: skip
+    if asked:
+        return Put(f"I wait: {what}. I have asked.", ())
+    command = "hermes parked" if isinstance(one, Parked) else "hermes approvals"
+    nobody = "I know of nobody whom I could ask in a chat"
+    return Put(f"I wait: {what}, and {nobody}. Whoever runs me decides it by `{command}`.", ())
+
+
+def _last(asked: list[Delivery]) -> list[Delivery]:
+    """Of a question that took several messages in a chat, the last."""
+    found: dict[Chat, Delivery] = {}
+    for one in asked:
+        before = found.get(one.outgoing.chat)
+        if before is None or before.id < one.id:
+            found[one.outgoing.chat] = one
+    return list(found.values())

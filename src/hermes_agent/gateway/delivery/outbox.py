@@ -1,0 +1,244 @@
+"""The sender of a channel: takes what is due from the ledger, in order in each chat, as fast as the
+platform bears, and does not forget what it could not send."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import Degraded
+from hermes_agent.core.gateway import Chat, Delivery, Gateway, Outgoing
+from hermes_agent.core.protocols import Clock
+from hermes_agent.gateway.channel import Channel, Manifest, SendError
+from hermes_agent.gateway.delivery.splitting import split, utf16
+from hermes_agent.gateway.supervision.backoff import backoff, first_of, is_ending
+
+log = logging.getLogger("hermes.gateway")
+
+ATTEMPTS = 20
+"""After so many failures that are its own a message is given up: some two hours."""
+FIRST_SECONDS = 1.0
+MOST_SECONDS = 600.0
+MOST_PAUSE_SECONDS = 300.0
+SEND_SECONDS = 120.0
+PARALLEL = 16
+"""Chats that are sent to at the same time."""
+LOOK_SECONDS = 5.0
+AGAIN_SECONDS = 1.0
+END_SECONDS = 3.0
+BACK_SECONDS = 60.0
+"""A clock that goes back by more was set back."""
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Outbox:
+    """`channel` gives the channel as it lives now; `is_well` says whether it proves to be."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        ledger: Gateway,
+        channel: Callable[[], Channel | None],
+        *,
+        is_well: Callable[[], bool],
+        clock: Clock,
+        sleep: Sleep,
+        random: Callable[[], float],
+        told: Callable[[float], None],
+    ) -> None:
+        self._manifest = manifest
+        self._ledger = ledger
+        self._channel = channel
+        self._is_well = is_well
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random
+        self._told = told
+        self._woken = asyncio.Event()
+        self._busy: dict[Chat, asyncio.Task[None]] = {}
+        self._not_before: dict[Chat, float] = {}
+        self._failures: dict[Chat, int] = {}
+        self._troubles = 0
+        self._looked = 0.0
+        self.paused_until = 0.0
+        self.trouble = ""
+        """Why nothing is sent now."""
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def resume(self) -> None:
+        """The channel is there again: what it waits for may be over."""
+        self._troubles, self.paused_until = 0, 0.0
+        self._woken.set()
+
+    async def tend(self) -> None:
+        """Live until cancelled. What is under way then has a moment to end; else it is found again,
+        perhaps doubtful."""
+        try:
+            while True:
+                self._woken.clear()
+                await self._begin_due()
+                await self._wait()
+        finally:
+            tasks = list(self._busy.values())
+            if tasks:
+                await asyncio.wait(tasks, timeout=END_SECONDS)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._busy.clear()
+
+    async def _begin_due(self) -> None:
+        now = self._clock()
+        if now < self._looked - BACK_SECONDS:  # the times that were waited for are far off now
+            self._not_before, self.paused_until = {}, 0.0
+        self._looked = now
+        if self._channel() is None or now < self.paused_until:
+            return
+        self._not_before = {chat: at for chat, at in self._not_before.items() if at > now}
+        room = PARALLEL - len(self._busy)
+        if room <= 0:
+            return
+        passed = len(self._busy) + len(self._not_before)
+        for delivery in await self._ledger.due(self._manifest.name, now, room + passed):
+            chat = delivery.outgoing.chat
+            if chat in self._busy or chat in self._not_before or len(self._busy) >= PARALLEL:
+                continue
+            self._busy[chat] = asyncio.create_task(self._attend(delivery))
+
+    async def _attend(self, delivery: Delivery) -> None:
+        chat = delivery.outgoing.chat
+        try:
+            await self._attempt(delivery)
+        except Degraded as trouble:
+            log.warning("%s waits to send: %s", self._manifest.name, trouble.message)
+            self._hold(chat, AGAIN_SECONDS)
+        except Exception:
+            log.exception("%s could not deal with %s", self._manifest.name, delivery.id)
+            self._hold(chat, MOST_PAUSE_SECONDS)
+        finally:
+            self._busy.pop(chat, None)
+            self._woken.set()
+
+    async def _wait(self) -> None:
+        """Until something was written, an attempt ended, or a time has come."""
+        now = self._clock()
+        times = [self.paused_until] if now < self.paused_until else self._not_before.values()
+        wait = min([LOOK_SECONDS, *(at - now for at in times)])
+        await first_of(self._woken.wait(), self._sleep(max(wait, 0.0)))
+
+    def _hold(self, chat: Chat, seconds: float) -> None:
+        self._not_before[chat] = self._clock() + seconds
+
+    async def _attempt(self, delivery: Delivery) -> None:
+        channel = self._channel()
+        if channel is None:
+            return
+        doubtful = self._is_doubtful(delivery)
+        if not await self._ledger.sending(delivery.id, delivery.attempts, doubtful):
+            return
+        outgoing, more = self._piece(delivery)
+        key = f"{delivery.key}/{delivery.part}" if delivery.part or more else delivery.key
+        try:
+            receipt = await self._send(channel, outgoing, key)
+        except SendError as error:
+            await self._failed(delivery, error)
+            return
+        except asyncio.CancelledError:
+            if is_ending():
+                raise
+            await self._failed(delivery, SendError("it was broken off", doubtful=True))
+            return
+        except Exception as error:
+            log.exception("%s could not send %s", self._manifest.name, delivery.id)
+            unknown = SendError(f"{type(error).__name__}: {error}", doubtful=True)
+            await self._failed(delivery, unknown)
+            return
+        self._troubles, self.trouble = 0, ""
+        self._failures.pop(delivery.outgoing.chat, None)
+        self._told(self._clock())
+        if self._manifest.per_second:
+            self._hold(delivery.outgoing.chat, 1.0 / self._manifest.per_second)
+        if more:
+            await self._surely(lambda: self._ledger.partly_sent(delivery.id, delivery.part + 1))
+        else:
+            await self._surely(lambda: self._ledger.sent(delivery.id, receipt))
+
+    def _is_doubtful(self, delivery: Delivery) -> bool:
+        """Whether an attempt before may have arrived and the platform would not know it again."""
+        cut = delivery.state == "sending"
+        if not self._manifest.knows_twice:
+            return cut
+        since = delivery.unsure if delivery.unsure is not None or not cut else delivery.tried
+        if not self._manifest.knows_for or (since is None and not cut):
+            return False
+        return since is None or not 0 <= self._clock() - since <= self._manifest.knows_for
+
+    async def _send(self, channel: Channel, outgoing: Outgoing, key: str) -> str:
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                return await channel.send(outgoing, key)
+        except TimeoutError:
+            raise SendError(f"no answer within {SEND_SECONDS:g} s", doubtful=True) from None
+        except SendError as error:
+            if error.again or error.channel or not outgoing.edit:
+                raise
+        # What was to be replaced cannot be: it is said anew.
+        return await self._send(channel, replace(outgoing, edit=""), key)
+
+    def _piece(self, delivery: Delivery) -> tuple[Outgoing, bool]:
+        """What is to be sent of it now, and whether there is more. Files and buttons go with the
+        last message."""
+        outgoing = delivery.outgoing
+        if utf16(outgoing.text) <= self._manifest.longest:
+            return outgoing, False
+        pieces = split(outgoing.text, self._manifest.longest, utf16)
+        at = min(delivery.part, len(pieces) - 1)
+        if at:
+            outgoing = replace(outgoing, edit="", reply_to="")
+        more = at < len(pieces) - 1
+        if more:
+            outgoing = replace(outgoing, files=(), buttons=())
+        return replace(outgoing, text=pieces[at]), more
+
+    async def _failed(self, delivery: Delivery, error: SendError) -> None:
+        name, now, chat = self._manifest.name, self._clock(), delivery.outgoing.chat
+        log.warning("%s did not send %s: %s", name, delivery.id, error.message)
+        counted = not (error.channel or error.after is not None) and self._is_well()
+        due: float | None = now
+        if not (error.again or error.channel) or (counted and delivery.attempts + 1 >= ATTEMPTS):
+            self._failures.pop(chat, None)
+            log.error("%s gives up on %s: %s", name, delivery.id, error.message)
+            due = None
+        elif error.channel:
+            self._troubles += 1
+            wait = backoff(self._troubles, FIRST_SECONDS, MOST_PAUSE_SECONDS, self._random)
+            self.paused_until = now + max(wait, error.after or 0.0)
+            self.trouble = error.message
+        elif error.after is not None:
+            self._hold(chat, error.after)
+            due = now + error.after
+        else:
+            failures = self._failures[chat] = self._failures.get(chat, 0) + 1
+            due = now + backoff(failures, FIRST_SECONDS, MOST_SECONDS, self._random)
+            self._hold(chat, due - now)
+        doubtful = error.doubtful and not self._manifest.knows_twice
+        await self._surely(
+            lambda: self._ledger.not_sent(
+                delivery.id, error.message, due, doubtful, counted, unsure=error.doubtful
+            )
+        )
+
+    async def _surely(self, write: Callable[[], Awaitable[T]]) -> T:
+        """What the platform said is kept, however long the store is ill."""
+        while True:
+            try:
+                return await write()
+            except Degraded as trouble:
+                log.warning("what %s said waits: %s", self._manifest.name, trouble.message)
+                await self._sleep(AGAIN_SECONDS)

@@ -1,0 +1,300 @@
+"""The commands of chats. Each is a function of the place it was written in and of the words after
+its name, and returns what to answer."""
+
+import time
+from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple, get_args
+
+from hermes_agent.core.chat_commands import ABOUT
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.gateway import Bond, Identity, Kept, Role, person_of
+from hermes_agent.core.messages import Effort
+from hermes_agent.core.records import Inbound, Session
+from hermes_agent.gateway.access.identities import attributed, who
+from hermes_agent.gateway.approvals.questions import SHORT, parked_hash, question_hash
+
+if TYPE_CHECKING:
+    from hermes_agent.core.jobs import Job
+    from hermes_agent.gateway.inbound.router import Router
+
+LISTED = 10
+MANY = 1_000
+AGAIN = "Once more."
+STANDS = "What you have done stands: look at it, and do not do it again."
+STEPS: tuple[str, ...] = get_args(Effort)
+
+
+class Here(NamedTuple):
+    """Where a command was written, and by whom."""
+
+    router: "Router"
+    identity: Identity
+    bond: Bond | None
+    kept: Kept
+
+    @property
+    def owner(self) -> bool:
+        return self.identity.role == "owner"
+
+    async def session(self) -> Session:
+        if self.bond is None:
+            raise UsageError("nothing was said here yet", "write something")
+        return await self.router.runtime.store.session(self.bond.session)
+
+
+class Slash(NamedTuple):
+    run: Callable[[Here, str], Awaitable[str]]
+    usage: str
+    about: str
+    owners: bool = False
+
+
+def name_of(text: str) -> str:
+    """The name of the command that a message is; empty when it is none."""
+    if not text.startswith("/") or len(text) < 2:
+        return ""
+    name = text[1:].split(maxsplit=1)[0].partition("@")[0]
+    return name.lower() if name.replace("-", "").replace("_", "").isalnum() else ""
+
+
+def parted(text: str) -> tuple[str, str]:
+    """A command's name, and the words after it."""
+    return name_of(text), "".join(text.split(maxsplit=1)[1:]).strip()
+
+
+async def run(here: Here, text: str) -> str:
+    name, words = parted(text)
+    slash = SLASHES.get(name)
+    if slash is None or (slash.owners and not here.owner):
+        known = [one for one, row in SLASHES.items() if here.owner or not row.owners]
+        near = get_close_matches(name, known, 1, 0.5)
+        meant = f"did you mean /{near[0]}? " if near else ""
+        raise UsageError(f"no command called /{name}", f"{meant}/help lists them")
+    return await slash.run(here, words)
+
+
+async def _help(here: Here, _words: str) -> str:
+    rows = [row for row in SLASHES.values() if here.owner or not row.owners]
+    return "\n".join(f"`{row.usage}` {row.about}" for row in rows)
+
+
+async def _new(here: Here, _words: str) -> str:
+    if here.bond is not None:
+        await here.router.runtime.interrupt(here.bond.session, who(here.identity))
+    await here.router.open(here.kept, here.identity)
+    return "A new session begins with your next message."
+
+
+async def _stop(here: Here, _words: str) -> str:
+    stopped = here.bond is not None and await here.router.runtime.interrupt(
+        here.bond.session, who(here.identity)
+    )
+    return "Stopping." if stopped else "There was nothing to stop."
+
+
+async def _retry(here: Here, words: str) -> str:
+    session = await here.session()
+    runtime, key = here.router.runtime, f"retry:{here.kept.number}"
+    asked, end = False, None
+    for one in await runtime.store.events(session.id):
+        if isinstance(one.event, ev.MessageTaken):
+            if one.event.key == key:  # a runtime that died has seen to it
+                return AGAIN
+            asked = True
+        elif isinstance(one.event, ev.TurnFinished):
+            end = one.event
+    if not asked:
+        raise UsageError("there is nothing to do again", "write something")
+    if session.id in runtime.working and await runtime.store.waiting(session.id, key) is None:
+        raise UsageError("I am still at it", "/stop stops it; /parked decides what waits")
+    text = f"({_why_again(end)} {STANDS})"
+    text = f"{text}\n{words}" if words else text
+    if here.kept.arrived.group:
+        text = attributed(here.identity, here.kept.arrived.person, text)
+    channel = here.identity.channel
+    await runtime.submit(session, Inbound(key, text, channel, True, waits=True))
+    return AGAIN
+
+
+def _why_again(end: ev.TurnFinished | None) -> str:
+    if end is None or end.reason == "done":
+        return "I want another answer to my last message."
+    why = f": {end.error}" if end.error else ""
+    return f"Your last turn did not come to its end ({end.reason}{why}). Go on with it."
+
+
+async def _status(here: Here, _words: str) -> str:
+    runtime = here.router.runtime
+    lines = []
+    if here.bond is not None:
+        session = await here.session()
+        waits = len([one for one in await runtime.store.questions() if one.session == session.id])
+        lines = [f"session {session.id}: {session.state}, {session.model}"]
+        lines += [f"{waits} open questions"] if waits else []
+        lines.append(f"while it works, messages {_BUSY[here.bond.busy]}")
+    if here.owner:
+        lines += [
+            f"{len(runtime.working)} sessions at work",
+            f"store: {runtime.store.health.state}",
+            f"{len(await runtime.store.parked())} parked effects",
+        ]
+    return "\n".join(lines) or "Nothing was said here yet."
+
+
+async def _sessions(here: Here, _words: str) -> str:
+    rows = [one for one in await here.router.runtime.store.sessions(MANY) if _theirs(here, one)]
+    lines = [f"`{one.id}` {one.title or 'no title yet'} ({one.state})" for one in rows[:LISTED]]
+    return "\n".join(lines) or "There are no sessions of yours."
+
+
+def _theirs(here: Here, session: Session) -> bool:
+    """In a group, its own; elsewhere one's own, and of owners all but those of children."""
+    if session.parent:
+        return False
+    person = here.router.person_key(here.kept.arrived, here.identity)
+    own = person_of(session.key) == person and session.source == here.identity.channel
+    return own or (here.owner and not here.kept.arrived.group and session.source != "library")
+
+
+async def _resume(here: Here, words: str) -> str:
+    if not words:
+        raise UsageError("name a session", "/sessions lists them")
+    try:
+        session = await here.router.runtime.store.session(words)
+    except NotFound:
+        session = None
+    if session is None or not _theirs(here, session):
+        raise UsageError(f"no session {words!r} of yours", "/sessions lists them")
+    await here.router.bind(here.kept.arrived, here.identity, session)
+    return f"This chat goes on with session {session.id}: {session.title}"
+
+
+async def _model(here: Here, words: str) -> str:
+    said = words.split()
+    efforts = [word for word in said if word in STEPS]
+    models = [word for word in said if word not in (*STEPS, "anyway")]
+    session = await here.session()
+    if not said:
+        effort = f", effort {session.effort}" if session.effort else ""
+        return f"{session.model}{effort}"
+    if not here.owner:
+        raise UsageError("only an owner chooses models")
+    if len(models) > 1 or len(efforts) > 1:
+        raise UsageError("name one model", "/model NAME [EFFORT]")
+    choosing, by = here.router.runtime.choosing, who(here.identity)
+    name, effort = "".join(models), "".join(efforts)
+    choice = await choosing.choose(session, name, effort, by, "anyway" in said)
+    if not choice.switched:
+        return f"{choice.warning}\n`/model {words} anyway` switches all the same"
+    shown = f", effort {choice.effort}" if choice.effort else ""
+    return f"{choice.model} answers from here on{shown}"
+
+
+async def _cost(here: Here, _words: str) -> str:
+    session = await here.session()
+    spent = "unknown" if session.cost is None else f"${session.cost:.4f}"
+    return f"{spent}, {session.usage.input:,} tokens in, {session.usage.output:,} out"
+
+
+async def _skills(here: Here, _words: str) -> str:
+    rows = await here.router.runtime.learning.skills.listed()
+    lines = [f"`/{one['name']}` {one['description']}" for one in rows if one["state"] != "retired"]
+    return "\n".join(lines) or "There are no skills yet."
+
+
+async def _task(here: Here, words: str) -> str:
+    if words not in ("", "list"):
+        raise UsageError(f"/task {words} is not for chats", "/task list; ask the agent for more")
+    jobs = await here.router.runtime.store.jobs.jobs(limit=LISTED)
+    return "\n".join(_job_line(one) for one in jobs) or "There are no jobs."
+
+
+def _job_line(job: "Job") -> str:
+    due = time.strftime("%a %Y-%m-%d %H:%M UTC", time.gmtime(job.next)) if job.next else job.state
+    return f"`{job.id}` {job.spec.name or job.spec.prompt[:60]}: {job.schedule.given}, next {due}"
+
+
+async def _approve(here: Here, words: str) -> str:
+    short, _, answer = words.partition(" ")
+    return await here.router.answers.answer(here.identity, here.bond, short, answer or "yes")
+
+
+async def _deny(here: Here, words: str) -> str:
+    return await here.router.answers.answer(here.identity, here.bond, words, "no")
+
+
+async def _answer(here: Here, words: str) -> str:
+    short, _, answer = words.partition(" ")
+    if not answer.strip():
+        raise UsageError("answer what: /answer ID WORDS")
+    return await here.router.answers.answer(here.identity, here.bond, short, answer.strip())
+
+
+async def _approvals(here: Here, _words: str) -> str:
+    ids, rows = here.router.ids, await here.router.runtime.store.questions()
+    lines = [f"`{question_hash(ids, one.id)[:SHORT]}` {one.text[:200]}" for one in rows]
+    return "\n".join(lines) or "No question is open."
+
+
+async def _parked(here: Here, words: str) -> str:
+    decision, _, short = words.partition(" ")
+    if decision:
+        return await here.router.answers.decide(here.identity, short.strip(), decision)
+    ids, rows = here.router.ids, await here.router.runtime.store.parked()
+    lines = [
+        f"`{parked_hash(ids, one.effect)[:SHORT]}` {one.tool} {one.input[:200]}: {one.reason}"
+        for one in rows
+    ]
+    return "\n".join(lines) or "Nothing is parked."
+
+
+async def _pair(here: Here, words: str) -> str:
+    if here.kept.arrived.group:
+        raise UsageError("not here: everybody would read the code", "write to me alone")
+    if words not in ("", "member", "owner"):
+        raise UsageError(f"nobody is a {words!r}", "member or owner")
+    role: Role = "owner" if words == "owner" else "member"
+    code = await here.router.entrance.pair(here.identity.channel, role)
+    return f"{code}\nWhoever sends me this here within ten minutes is let in as {role}."
+
+
+_BUSY = {
+    "queue": "wait for the end of the turn",
+    "steer": "join it at its next step",
+    "interrupt": "stop it",
+}
+
+
+def _busy(how: str) -> Callable[[Here, str], Awaitable[str]]:
+    async def run(here: Here, _words: str) -> str:
+        await here.router.set_busy(here.kept, here.identity, how)
+        return f"From now on messages that come while I work {_BUSY[how]}."
+
+    return run
+
+
+SLASHES = {
+    "help": Slash(_help, "/help", ABOUT["help"]),
+    "new": Slash(_new, "/new", "begin another session; what goes on is stopped"),
+    "stop": Slash(_stop, "/stop", ABOUT["stop"]),
+    "retry": Slash(_retry, "/retry [WORDS]", "the last turn again; what is done stays done"),
+    "status": Slash(_status, "/status", "what goes on"),
+    "sessions": Slash(_sessions, "/sessions", ABOUT["sessions"]),
+    "resume": Slash(_resume, "/resume ID", ABOUT["resume"]),
+    "model": Slash(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
+    "effort": Slash(_model, "/effort EFFORT", "how hard the model is to think", owners=True),
+    "cost": Slash(_cost, "/cost", ABOUT["cost"]),
+    "skills": Slash(_skills, "/skills", "procedures that a slash opens"),
+    "approve": Slash(_approve, "/approve [ID] [session|always]", "allow what was asked for"),
+    "deny": Slash(_deny, "/deny [ID]", "refuse it"),
+    "answer": Slash(_answer, "/answer ID WORDS", "answer a question"),
+    "approvals": Slash(_approvals, "/approvals", ABOUT["approvals"], owners=True),
+    "parked": Slash(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], owners=True),
+    "task": Slash(_task, "/task list", "jobs, and when they are due", owners=True),
+    "pair": Slash(_pair, "/pair [member|owner]", "a code that lets somebody in", owners=True),
+    "queue": Slash(_busy("queue"), "/queue", "messages wait while I work"),
+    "steer": Slash(_busy("steer"), "/steer", "messages join what I am at"),
+    "interrupt": Slash(_busy("interrupt"), "/interrupt", "messages stop what I am at"),
+}

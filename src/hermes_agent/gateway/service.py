@@ -1,0 +1,363 @@
+"""The gateway: the face by which people reach the agent on channels. It keeps channels connected,
+hands on what arrives, sends what the ledger has, and knows which of them hear."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
+from hermes_agent.core.gateway import Arrived, Chat, Counts
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.gateway.supervision.backoff import backoff
+from hermes_agent.runtime.messaging.outbound import HOME
+from hermes_agent.runtime.services import Row
+
+if TYPE_CHECKING:  # a runtime without channels needs none of these
+    from hermes_agent.gateway.channel import Channel, Manifest, Surroundings
+    from hermes_agent.gateway.inbound.inbox import Inbox
+    from hermes_agent.gateway.inbound.router import Router
+    from hermes_agent.gateway.registry import Book
+    from hermes_agent.gateway.supervision.supervisor import Berth
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.gateway")
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whether config.yaml or the secrets have changed."""
+COMMON = frozenset({"enabled", "home", "allow", "owners", "policy", "listen"})
+"""Settings that every channel has."""
+TIDY_SECONDS = 86_400.0
+AGAIN_SECONDS = 1.0
+MOST_AGAIN_SECONDS = 60.0
+
+
+class Gateway:
+    """One per runtime."""
+
+    name = "gateway"
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        *,
+        book: "Book | None" = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = random.random,
+    ) -> None:
+        self.runtime = runtime
+        self.ledger = runtime.store.gateway
+        self._book = book
+        self._sleep = sleep
+        self._random = random
+        self._berths: dict[str, Berth] = {}
+        self._troubles: dict[str, HermesError] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._inbox: Inbox | None = None
+        self._router: Router | None = None
+        self._looked = self._changed_at()
+        self._followed: tuple[object, ...] | None = None
+        """What the channels were last made of."""
+        self._tidied = 0.0
+        self._changing = asyncio.Lock()
+
+    # the face
+
+    async def tend(self) -> None:
+        try:
+            while True:
+                await self.follow()
+                if self._berths and self.runtime.clock() - self._tidied > TIDY_SECONDS:
+                    self._tidied = self.runtime.clock()
+                    await self._tidy()
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            await self._let_go()
+
+    async def close(self) -> None:
+        await self._let_go()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._berths)
+
+    def table(self) -> Sequence[Row]:
+        from hermes_agent.gateway.people_routes import PeopleApi
+        from hermes_agent.gateway.routes import Routes
+
+        people = PeopleApi(self.runtime, lambda: self.router)
+        return [*Routes(self).table(), *people.table()]
+
+    def public(self) -> Sequence[Row]:
+        from hermes_agent.gateway.routes import Routes
+
+        return Routes(self).public()
+
+    async def status(self) -> dict[str, Any]:
+        """How all channels are, as far as the store can be read."""
+        counts: Mapping[str, Counts] = {}
+        strangers: Mapping[str, int] = {}
+        asks: dict[str, list[str]] = {}
+        with suppress(Degraded):
+            counts, strangers = await self.ledger.counts(), await self.ledger.strangers()
+            for name in self._berths:
+                asks[name] = [chat.target for chat in await self.router.whom.chats(name)]
+        now = self.runtime.clock()
+        shown = {name: berth.status(counts.get(name), now) for name, berth in self._berths.items()}
+        for name, trouble in self._troubles.items():
+            shown[name] = {"state": "missing", "error": trouble.message, "hint": trouble.hint}
+        for name in self._berths:
+            shown[name]["unknown"] = self._unknown(name)
+            shown[name]["asks"] = asks.get(name)
+        left = {name: _left(one) for name, one in counts.items() if name not in shown}
+        more = {
+            "left": {name: row for name, row in left.items() if any(row.values())},
+            "strangers": strangers,
+        }
+        return {
+            "channels": dict(sorted(shown.items())),
+            **{key: rows for key, rows in more.items() if rows},
+        }
+
+    def _unknown(self, name: str) -> list[str]:
+        """Settings of a channel that mean nothing: misspelt ones."""
+        given = self.runtime.settings.channels.get(name, {})
+        known = {field.name for field in self._berths[name].manifest.fields} | COMMON
+        return sorted(set(given) - known)
+
+    # what its parts see of the channels
+
+    @property
+    def book(self) -> "Book":
+        if self._book is None:
+            from hermes_agent.gateway.registry import Book
+
+            self._book = Book(home=self.runtime.home.path)
+        return self._book
+
+    def channel(self, name: str) -> "Channel | None":
+        berth = self._berths.get(name)
+        return berth.line.channel if berth else None
+
+    def manifest(self, name: str) -> "Manifest | None":
+        return self.book.manifests().get(name)
+
+    def wake(self, channel: str) -> None:
+        if (berth := self._berths.get(channel)) is not None:
+            berth.outbox.wake()
+
+    def berth(self, name: str) -> "Berth":
+        if name in self._troubles:
+            raise self._troubles[name]
+        try:
+            return self._berths[name]
+        except KeyError:
+            raise NotFound(
+                f"the channel {name!r} is not set up", f"`hermes gateway setup {name}`"
+            ) from None
+
+    @property
+    def inbox(self) -> "Inbox | None":
+        return self._inbox
+
+    @property
+    def router(self) -> "Router":
+        if self._router is None:
+            from hermes_agent.gateway.inbound.router import Router
+
+            self._router = Router(self.runtime, self, Ids.open(self.runtime.home.path))
+        return self._router
+
+    # channels come and go with the settings
+
+    async def follow(self) -> None:
+        """Make what the settings name, and end what they name no more."""
+        async with self._changing:
+            self._refresh()
+            settings = self.runtime.settings
+            now = (settings.channels, settings.gateway.listen, self._looked)
+            if now == self._followed:
+                return
+            wanted = {
+                name: given
+                for name, given in settings.channels.items()
+                if given.get("enabled", True)
+            }
+            self._troubles = {name: e for name, e in self._troubles.items() if name in wanted}
+            for name in [name for name in self._berths if name not in wanted]:
+                await self._berths.pop(name).end()
+            for name, given in wanted.items():
+                await self._have(name, given)
+            if self._berths and not self._tasks:
+                self._begin()
+            self._followed = now
+
+    def _changed_at(self) -> list[int]:
+        home = self.runtime.home
+        return [_changed_at(path) for path in (home.config, home.path / ".env")]
+
+    def _refresh(self) -> None:
+        looked = self._changed_at()
+        if looked == self._looked:
+            return
+        self._looked = looked
+        try:
+            self.runtime.refresh_settings()
+        except HermesError as error:
+            log.error("the settings stay as they were: %s", error.message)
+
+    async def _have(self, name: str, given: Mapping[str, Any]) -> None:
+        try:
+            manifest = self.book.manifest(name)
+        except HermesError as error:
+            if str(self._troubles.get(name)) != str(error):
+                log.error("%s", error.message)
+            self._troubles[name] = error
+            return
+        made_of = self._made_of(manifest, given)
+        present = self._berths.get(name)
+        if present is not None:
+            if present.made_of == made_of:
+                return
+            log.info("the settings of %s have changed: it begins again", name)
+            await present.end()
+        from hermes_agent.gateway.registry import make
+        from hermes_agent.gateway.supervision.supervisor import Berth
+
+        surroundings = self._surroundings(name)
+        berth = Berth(
+            manifest, lambda: make(manifest, given, surroundings), self, made_of,
+            self._sleep, self._random, time.monotonic,
+        )  # fmt: skip
+        self._berths[name] = berth
+        berth.begin()
+
+    def _made_of(self, manifest: "Manifest", given: Mapping[str, Any]) -> bytes:
+        """Changes when the channel must be made anew."""
+        secrets = []
+        for field in manifest.fields:
+            if field.secret and given.get(field.name):
+                try:
+                    secrets.append(self.runtime.secret(str(given[field.name])))
+                except HermesError:
+                    secrets.append("")
+        own = {key: value for key, value in given.items() if key != HOME}
+        return msgspec.json.encode([own, secrets, self.runtime.settings.gateway.listen])
+
+    def _surroundings(self, name: str) -> "Surroundings":
+        from hermes_agent.gateway.channel import Surroundings
+
+        async def receive(arrived: Arrived, mark: str) -> None:
+            await self._receive(name, arrived, mark)
+
+        async def keep_mark(mark: str) -> None:
+            await self.ledger.keep_mark(name, mark)
+
+        return Surroundings(
+            receive,
+            lambda: self.ledger.mark(name),
+            keep_mark,
+            self.runtime.secret,
+            self.runtime.clock,
+            self._sleep,
+            self.runtime.settings.gateway.listen,
+        )
+
+    async def _receive(self, name: str, arrived: Arrived, mark: str) -> None:
+        from hermes_agent.gateway.supervision.connection import clean
+
+        if arrived.chat.channel != name:
+            raise ValueError(f"{name} brought a message of {arrived.chat.channel!r}")
+        kept = await self.ledger.arrive(clean(arrived), mark)
+        if (berth := self._berths.get(name)) is not None:
+            berth.liveness.heard(self.runtime.clock())
+        if kept is not None and self._inbox is not None:
+            self._inbox.wake()
+
+    # what goes on beside the channels
+
+    def _begin(self) -> None:
+        from hermes_agent.gateway.delivery.publisher import Telling
+        from hermes_agent.gateway.inbound.inbox import Inbox
+
+        self._inbox = Inbox(self.ledger, self.router.handle, sleep=self._sleep, random=self._random)
+        telling = Telling(self.runtime, self, self.router.ids, self.router.recent)
+        self.runtime.post.wake = self.wake
+        self._tasks = [
+            asyncio.create_task(self.lasting("what arrives", self._inbox.tend)),
+            asyncio.create_task(self.lasting("what is told", telling.tend)),
+        ]
+
+    async def lasting(self, what: str, tend: Callable[[], Awaitable[None]]) -> None:
+        """Begin it again whenever it breaks."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                await tend()
+            except HermesError as error:
+                log.warning("%s broke and begins again: %s", what, error.message)
+            except Exception:
+                log.exception("%s broke; it begins again", what)
+            failures = 1 if time.monotonic() - began > MOST_AGAIN_SECONDS else failures + 1
+            wait = backoff(failures, AGAIN_SECONDS, MOST_AGAIN_SECONDS, self._random)
+            await self._sleep(wait)
+
+    async def _let_go(self) -> None:
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        berths, self._berths = list(self._berths.values()), {}
+        await asyncio.gather(*(berth.end() for berth in berths))
+        self._inbox = self._followed = None
+
+    async def _tidy(self) -> None:
+        keep = self.runtime.settings.gateway.keep_days * 86_400.0
+        try:
+            await self.ledger.tidy(self.runtime.clock() - keep)
+        except HermesError as error:
+            log.warning("the ledgers were not tidied: %s", error.message)
+
+    # telling elsewhere
+
+    async def announce(self, channel: str, key: str, text: str) -> Sequence[str]:
+        """Tell on other channels: the first of those the settings name that is well, else all."""
+        named = self.runtime.settings.gateway.announce
+        chats = [chat for chat in self._places(named or ("all",)) if chat.channel != channel]
+        if named:
+            well = (chat for chat in chats if self._is_well(chat.channel))
+            first = next(well, None)
+            chats = [first] if first is not None else chats
+        await self.runtime.post.send(f"gateway/{key}", chats, text, kind="notice")
+        return [chat.channel for chat in chats]
+
+    def _places(self, targets: Sequence[str]) -> list[Chat]:
+        found: list[Chat] = []
+        for target in targets:
+            try:
+                found += self.runtime.post.chats([target])
+            except UsageError as error:
+                log.error("gateway.announce: %s", error.message)
+        return found
+
+    def _is_well(self, channel: str) -> bool:
+        return channel in self._berths and self._berths[channel].liveness.is_well
+
+
+def _left(counts: Counts) -> dict[str, int]:
+    """What a channel that is not set up any more has left."""
+    return {"waiting": counts.waiting, "dead": counts.dead, "set_aside": counts.set_aside}
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return int(path.stat().st_mtime_ns)
+    except OSError:
+        return 0

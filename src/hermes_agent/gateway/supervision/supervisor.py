@@ -1,0 +1,92 @@
+"""A channel with all that is done for it: kept connected, sent from, and asked for proof."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.gateway import Counts
+from hermes_agent.gateway.channel import Channel, Manifest
+from hermes_agent.gateway.delivery.outbox import Outbox
+from hermes_agent.gateway.supervision.connection import Line
+from hermes_agent.gateway.supervision.health import PROBE_SECONDS, Liveness, in_words
+
+if TYPE_CHECKING:
+    from hermes_agent.gateway.service import Gateway
+
+
+class Berth:
+    def __init__(
+        self,
+        manifest: Manifest,
+        make: Callable[[], Channel],
+        gateway: "Gateway",
+        made_of: bytes,
+        sleep: Callable[[float], Awaitable[None]],
+        random: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        runtime = gateway.runtime
+        self.manifest = manifest
+        self.made_of = made_of
+        """The settings it was made of."""
+        self._gateway = gateway
+        self._tasks: list[asyncio.Task[None]] = []
+        self.line = Line(
+            manifest.name, make, monotonic=monotonic, sleep=sleep, random=random,
+            came_up=self._came_up,
+        )  # fmt: skip
+        self.liveness = Liveness(
+            self.line, manifest.title, gateway.ledger, lambda: runtime.settings.gateway,
+            gateway.announce, clock=runtime.clock, sleep=sleep, random=random,
+        )  # fmt: skip
+        self.outbox = Outbox(
+            manifest, gateway.ledger, lambda: self.line.channel,
+            is_well=lambda: self.liveness.is_well, clock=runtime.clock, sleep=sleep,
+            random=random, told=self.liveness.told,
+        )  # fmt: skip
+
+    def _came_up(self) -> None:
+        self.outbox.resume()
+
+    def begin(self) -> None:
+        name = self.manifest.name
+        self._tasks = [
+            asyncio.create_task(self._gateway.lasting(name, self.line.tend)),
+            asyncio.create_task(self._gateway.lasting(f"the proof of {name}", self.liveness.tend)),
+            asyncio.create_task(self._gateway.lasting(f"the sender of {name}", self.outbox.tend)),
+        ]
+
+    async def end(self) -> None:
+        """The sender first: what it is about to send still needs the channel."""
+        for task in reversed(self._tasks):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _stale_seconds(self) -> float:
+        """How old a proof may be that still says something."""
+        return 2 * self._gateway.runtime.settings.gateway.probe_seconds + PROBE_SECONDS
+
+    def status(self, counts: Counts | None, now: float) -> dict[str, Any]:
+        counts = counts or Counts()
+        proof = self.liveness.proof
+        well = self.line.state == "up" and not proof.failures
+        fresh = proof.proven is not None and abs(now - proof.proven) <= self._stale_seconds()
+        return {
+            "title": self.manifest.title,
+            "state": self.line.state if self.line.state != "up" or well else "deaf",
+            "well": well and fresh,
+            "says": in_words(proof, now),
+            "proof": self.manifest.proof,
+            "proven": proof.proven,
+            "received": proof.received,
+            "sent": proof.sent,
+            "failures": proof.failures,
+            "announced": proof.announced,
+            "error": self.line.error or proof.error or self.outbox.trouble,
+            "hint": self.line.hint,
+            "new": counts.new,
+            "set_aside": counts.set_aside,
+            "waiting": counts.waiting,
+            "oldest": counts.oldest,
+            "dead": counts.dead,
+        }

@@ -1,0 +1,274 @@
+"""Running checks when they are due, and raising a signal when they fail."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.incidents import CheckState, Incidents, Signal, Taken, WatchedCheck
+from hermes_agent.core.protocols import Clock
+from hermes_agent.incidents.keeping_on import keep_on
+from hermes_agent.incidents.monitoring.config import MORNING, CheckFiles, Loaded, Watched
+
+log = logging.getLogger("hermes.incidents")
+
+LOOK_SECONDS = 1.0
+"""How often the files are looked at."""
+AGAIN_SECONDS = 15.0
+"""A check that failed is run again so soon, until it is certain, and while the trouble lasts."""
+REMIND_SECONDS = 60.0
+"""How often a check that goes on failing says so."""
+AT_ONCE = 8
+"""Checks that run on one terminal."""
+DETAIL = 2_000
+DAY = 86_400.0
+
+
+class Outcome(Struct, frozen=True, omit_defaults=True):
+    """What running a check came to."""
+
+    ok: bool
+    detail: str = ""
+    """Why it does not hold, with what was printed."""
+    code: int | None = None
+    output: str = ""
+    seconds: float = 0.0
+    refused: bool = False
+    """It could not be run at all: the gate refused, or the terminal is not there."""
+
+
+RunCheck = Callable[[WatchedCheck, str], Awaitable[Outcome]]
+"""Run a check under a policy profile. Whatever goes wrong is an outcome."""
+
+
+class Standing(Struct, frozen=True, omit_defaults=True):
+    """A check as `hermes watch list` shows it."""
+
+    name: str
+    service: str
+    run: str
+    every: float
+    daily: bool
+    severity: str
+    source: str
+    terminal: str
+    owner: str
+    file: str
+    state: CheckState
+    due: float
+    after: int
+
+
+def next_due(watched: Watched, state: CheckState, now: float) -> float:
+    """When a check is to be run next; at once when it never was, or when the clock was set back
+    since."""
+    if not state.last or state.last > now:
+        return now
+    if state.failures:
+        return state.last + min(watched.every, AGAIN_SECONDS)
+    return morning_after(state.last) if watched.daily else state.last + watched.every
+
+
+def runs_by_itself(watched: Watched, state: CheckState) -> bool:
+    """Whether it is run without its level's job: at first, while it fails, and where it has an
+    interval of its own."""
+    return not watched.level or not state.last or bool(state.failures)
+
+
+def morning_after(moment: float) -> float:
+    """The next 08:00 of local time."""
+    day = time.localtime(moment)
+    for ahead in (0, 1):
+        at = time.mktime((day.tm_year, day.tm_mon, day.tm_mday + ahead, MORNING, 0, 0, 0, 0, -1))
+        if at > moment:
+            return at
+    return moment + DAY
+
+
+class Watching:
+    def __init__(
+        self,
+        files: CheckFiles,
+        store: Incidents,
+        *,
+        run: RunCheck,
+        raise_signal: Callable[[Signal], Awaitable[Taken]],
+        redact: Callable[[str], str],
+        clock: Clock,
+    ) -> None:
+        self._files = files
+        self._store = store
+        self._run = run
+        self._raise = raise_signal
+        self._redact = redact
+        self._clock = clock
+        self._states: dict[str, CheckState] | None = None
+        self._said: dict[str, float] = {}
+        self._running: dict[str, asyncio.Task[Outcome]] = {}
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        """Of each terminal: checks that hang on one delay none on another."""
+        self._problems: tuple[object, ...] = ()
+        self.loaded = Loaded()
+
+    async def look(self) -> Loaded:
+        """The files as they are now."""
+        self.loaded = await asyncio.to_thread(self._files.look)
+        if self.loaded.problems != self._problems:
+            self._problems = self.loaded.problems
+            for problem in self.loaded.problems:
+                log.warning("checks/%s: %s", problem, problem.hint)
+        return self.loaded
+
+    async def tend(self) -> None:
+        """Run what is due, for as long as the runtime lives."""
+        try:
+            await keep_on("watching", self.begin_due, lambda: asyncio.sleep(LOOK_SECONDS))
+        finally:
+            for task in self._running.values():
+                task.cancel()
+
+    async def begin_due(self) -> None:
+        loaded = await self.look()
+        states = await self._known()
+        now = self._clock()
+        for watched in loaded.checks:
+            state = states.get(watched.name, CheckState(watched.name))
+            if watched.name in self._running or not runs_by_itself(watched, state):
+                continue
+            if next_due(watched, state, now) <= now:
+                self._begin(watched)
+        for name in states.keys() - {watched.name for watched in loaded.checks}:
+            del states[name]
+            self._said.pop(name, None)
+            await self._store.drop_check(name)
+
+    def _begin(self, watched: Watched, by_hand: bool = False) -> "asyncio.Task[Outcome]":
+        task = asyncio.create_task(self._once(watched, by_hand))
+        self._running[watched.name] = task
+
+        def ended(task: asyncio.Task[Outcome]) -> None:
+            self._running.pop(watched.name, None)
+            if task.cancelled() or (error := task.exception()) is None:
+                return
+            if isinstance(error, HermesError):
+                log.warning("what the check %s came to is not kept: %s", watched.name, error)
+            else:
+                log.error("check %s: %s", watched.name, error, exc_info=error)
+
+        task.add_done_callback(ended)
+        return task
+
+    async def _known(self) -> dict[str, CheckState]:
+        if self._states is None:
+            self._states = {state.name: state for state in await self._store.check_states()}
+        return self._states
+
+    async def run(self, name: str) -> Outcome:
+        """Run one now, by hand. That it holds counts; a failure is shown, and whether it lasts is
+        found out on schedule."""
+        for watched in (await self.look()).checks:
+            if watched.name == name:
+                return await asyncio.shield(self._running.get(name) or self._begin(watched, True))
+        raise NotFound(f"no check called {name!r}", "`hermes watch list` shows them")
+
+    async def run_level(self, level: str) -> str:
+        """Run all checks of a level; how they stand, in words."""
+        mine = [one for one in (await self.look()).checks if one.level == level]
+        running = [self._running.get(one.name) or self._begin(one) for one in mine]
+        outcomes = await asyncio.shield(asyncio.gather(*running))
+        failing = [one.name for one, came in zip(mine, outcomes, strict=True) if not came.ok]
+        if not mine:
+            return ""
+        if failing:
+            return f"{len(failing)} of {len(mine)} {level} checks fail: {', '.join(failing)}"
+        return f"{len(mine)} {level} checks hold" if len(mine) > 1 else f"the {level} check holds"
+
+    async def _once(self, watched: Watched, by_hand: bool) -> Outcome:
+        async with self._slots.setdefault(watched.check.terminal, asyncio.Semaphore(AT_ONCE)):
+            began = self._clock()
+            outcome = await self._run(watched.check, watched.policy)
+        states = await self._known()
+        before = states.get(watched.name, CheckState(watched.name))
+        failures = 0 if outcome.ok else before.failures + 1
+        state = CheckState(
+            watched.name,
+            outcome.ok,
+            before.since if before.ok is outcome.ok else began,
+            self._clock(),
+            failures,
+            "" if outcome.ok else self._redact(outcome.detail)[:DETAIL],
+            outcome.seconds,
+        )
+        if by_hand and not outcome.ok:
+            states[watched.name] = replace(state, last=before.last, failures=before.failures)
+            return outcome
+        # Said first: a runtime that dies in between says it again, and nobody hears it twice.
+        # Where it cannot be said, the next run finds it new.
+        states[watched.name] = replace(before, last=state.last)
+        await self._say(watched, before, state, began, outcome.refused)
+        states[watched.name] = state
+        await self._store.keep_check(state)
+        return outcome
+
+    async def _say(
+        self, watched: Watched, before: CheckState, state: CheckState, began: float, refused: bool
+    ) -> None:
+        if state.ok:
+            self._said.pop(watched.name, None)
+            if before.failures >= watched.after:
+                await self._raise(self._signal(watched, state, began, firing=False))
+            return
+        last = self._said.get(watched.name)
+        certain = state.failures >= watched.after
+        if certain and (last is None or abs(state.last - last) >= REMIND_SECONDS):
+            await self._raise(self._signal(watched, state, began, refused=refused))
+            self._said[watched.name] = state.last
+
+    def _signal(
+        self,
+        watched: Watched,
+        state: CheckState,
+        began: float,
+        *,
+        firing: bool = True,
+        refused: bool = False,
+    ) -> Signal:
+        check = watched.check
+        what = "cannot be run" if refused else "fails"
+        return Signal(
+            watched.source,
+            f"check:{check.name}",
+            f"{watched.service}: the check {check.name} {what}",
+            watched.service,
+            check.severity,
+            firing,
+            f"$ {check.check.run}\n{state.detail}",
+            began,
+            check.owner,
+            watched.labels,
+            check,
+            check.terminal,
+            watched.policy,
+        )
+
+    async def standings(self) -> list[Standing]:
+        """Every check, how it stands, and when it is due."""
+        now = self._clock()
+        states = await self._known()
+        found = []
+        for watched in (await self.look()).checks:
+            check = watched.check
+            state = states.get(watched.name, CheckState(watched.name))
+            due = next_due(watched, state, now)
+            found.append(
+                Standing(
+                    watched.name, watched.service, check.check.run, watched.every, watched.daily,
+                    check.severity, watched.source, check.terminal, check.owner, watched.file,
+                    state, due, watched.after,
+                )
+            )  # fmt: skip
+        return found

@@ -1,0 +1,94 @@
+"""Which services there are and who needs whom: `topology.yaml` in the home, what checks say, and
+what was learned in incidents.
+
+services:
+  shop: {needs: [database], owner: ann, about: "nginx, /etc/nginx/sites-enabled/shop"}
+  database: {terminal: db-1}
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hermes_agent.core.incidents import Service
+from hermes_agent.policy.files.reader import Reader
+from hermes_agent.policy.files.schema import Problem
+from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
+
+NAME = "topology.yaml"
+DRILL = "drill-"
+"""How the terminals of systems for practice begin."""
+_SERVICE = ("needs", "owner", "about", "terminal")
+
+
+def load(home: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+    """What is written in the home, and what is wrong with it."""
+    return _load(home / NAME)
+
+
+def load_drill(home: Path, terminal: str) -> tuple[Service, ...]:
+    """What there is in a system for practice: nothing of it is real."""
+    id = terminal.removeprefix(DRILL)
+    return () if not id or "/" in id else _load(home / "drills" / id / NAME)[0]
+
+
+def _load(path: Path) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        if isinstance(error, FileNotFoundError):
+            if not path.is_symlink():
+                return (), ()
+            why = "the link leads nowhere"
+        return (), (Problem(NAME, 1, 1, f"cannot be read: {why}", "mend or remove it"),)
+    return read(text)
+
+
+def read(text: str) -> tuple[tuple[Service, ...], tuple[Problem, ...]]:
+    try:
+        root = parse(NAME, text)
+    except BadYaml as bad:
+        return (), (bad.problem,)
+    if root is None or root.is_null:
+        return (), ()
+    reader = Reader(NAME)
+    given = reader.mapping(root, "a topology", ("services",))
+    services = given.get("services")
+    if services is None or services.is_null:
+        return (), tuple(reader.problems)
+    if services.pairs is None:
+        reader.wrong(services, "services must be a mapping of names to what is known of them")
+    found = [_service(reader, key.text or "", node) for key, node in services.pairs or ()]
+    return tuple(found), tuple(reader.problems)
+
+
+def _service(reader: Reader, name: str, node: Node) -> Service:
+    if node.is_null:
+        return Service(name)
+    said = reader.mapping(node, f"the service {name}", _SERVICE)
+    needs = said.get("needs")
+    owner, about, terminal = (
+        reader.string(said[key], key) if key in said else "" for key in _SERVICE[1:]
+    )
+    needed = () if needs is None or needs.items == [] else reader.strings(needs, "needs")
+    return Service(name, needed, owner, about, terminal)
+
+
+def together(*sources: Iterable[Service]) -> tuple[Service, ...]:
+    """One of each name: what it needs by any source; the rest by the first that says it."""
+    found: dict[str, Service] = {}
+    for service in (one for source in sources for one in source):
+        known = found.get(service.name)
+        found[service.name] = service if known is None else Service(
+            service.name,
+            tuple(dict.fromkeys((*known.needs, *service.needs))),
+            known.owner or service.owner,
+            known.about or service.about,
+            known.terminal or service.terminal,
+            known.learned and service.learned,
+        )  # fmt: skip
+    return tuple(found.values())
+
+
+def named(topology: Sequence[Service], name: str) -> Service | None:
+    return next((one for one in topology if one.name == name), None)

@@ -1,0 +1,268 @@
+"""What is kept of an incident that is over: the report, a skill, the topology, and what its end
+says of the skills that were used."""
+
+import asyncio
+import re
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.incidents import CATEGORIES, Diagnosis, Entry, Incident, Service
+from hermes_agent.core.knowledge import Doc, Outcome, Trial
+from hermes_agent.core.skills import OFFERED
+from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.reports.markdown import markdown
+from hermes_agent.incidents.reports.report import Report, as_json, report
+from hermes_agent.incidents.response.prompts import aftermath, reminder
+from hermes_agent.incidents.response.unattended import begun, healed_alone
+from hermes_agent.learning.runbooks.model import RUNBOOK_MODEL
+
+ASKED, REMINDED = "aftermath", "aftermath-2"
+"""Keys of the messages that ask for a skill."""
+LEARNING = "learning"
+"""The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
+PROVING_RUNS = 2
+"""Drills with a skill that must have been resolved before it counts as proven."""
+BY = "drills"
+NAME_CHARS = 64
+"""Of the name of a skill."""
+
+
+class DrillOutcome(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a drill's hidden checks say of the incident that it raised."""
+
+    resolved: bool
+    cause: bool = False
+    """The diagnosis is the truth."""
+    harm: tuple[str, ...] = ()
+    drill: str = ""
+    seed: int = 0
+    variant: str = ""
+    steps: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    dollars: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.resolved and not self.harm
+
+
+async def learns(world: World, incident: Incident) -> bool:
+    """Whether a drill leaves it to us to learn from it, and to use what was learned. What others
+    write on their alerts decides nothing here."""
+    raised = await world.incidents.signals(incident=incident.id)
+    return all(one.source != "drill" or one.labels.get(LEARNING, "") != "off" for one in raised)
+
+
+# the report
+
+
+async def keep_report(world: World, id: str, *, final: bool) -> Report:
+    """Write the report's files, and make it known to whoever searches. The entry that says so is
+    the last thing that is done for an incident."""
+    made = await report(world, id)
+    text = world.redact(markdown(made))
+    data = world.redact(msgspec.json.format(msgspec.json.encode(as_json(made))).decode())
+    await asyncio.to_thread(_write, world, id, text, data)
+    if final:
+        await world.lore.put_docs([_doc(made, world.redact)])
+        where = str(world.folder / f"{id}.md")
+        await world.incidents.change(id, [("report", f"report: {where}", {"path": where})])
+    return made
+
+
+def _write(world: World, id: str, text: str, data: str) -> None:
+    world.folder.mkdir(parents=True, exist_ok=True)
+    for ending, content in (("md", text), ("json", data)):
+        path = world.folder / f"{id}.{ending}"
+        part = path.with_suffix(f".{ending}.part")
+        part.write_text(content, encoding="utf-8")
+        part.replace(path)
+
+
+def _doc(made: Report, redact: Any) -> Doc:
+    found = made.diagnosis
+    lines = [made.title, made.service]
+    if found is not None:
+        lines += [
+            f"{found.category}: {CATEGORIES.get(found.category, '')}", found.component,
+            found.locus, found.summary, *found.prevent,
+        ]  # fmt: skip
+    lines += [one.quote for one in made.evidence]
+    text = "\n".join(line for line in lines if line)
+    return Doc("incident", made.incident, redact(made.title), redact(text), time=made.opened)
+
+
+# the skill
+
+
+async def learn(world: World, incident: Incident) -> None:
+    """Have it written down what will be needed again; the entry of the timeline says what was."""
+    entries = await world.incidents.timeline(incident.id)
+    if any(entry.kind == "learned" for entry in entries):
+        return
+    ends = [entry.data.get("session") for entry in entries if entry.kind == "resolved"]
+    if incident.diagnosis is None or incident.session not in ends:
+        return  # it was not mended, or by people, who were not watched
+    if incident.source != "drill":
+        await _learn_topology(world, incident)
+    if await learns(world, incident) and not await _is_learned(world, incident.skill):
+        name = await _have_written(world, incident)
+        text = f"the skill {name} was written" if name else "nothing was written down"
+        await world.incidents.change(incident.id, [("learned", text, {"skill": name})])
+
+
+def learned_name(found: Diagnosis) -> str:
+    """What a skill is called that an incident teaches: after the cause and what it was in."""
+    component = re.sub(r"[^a-z0-9]+", "-", found.component.lower()).strip("-")
+    return f"{found.category}-{component or 'here'}"[:NAME_CHARS].rstrip("-")
+
+
+async def _have_written(world: World, incident: Incident) -> str:
+    assert incident.diagnosis is not None
+    wanted = learned_name(incident.diagnosis)
+    known = wanted in {one.name for one in await world.lore.skills() if one.state in OFFERED}
+    text = aftermath(incident, wanted, known=known, drill=incident.source == "drill")
+    await world.send(incident.session, ASKED, text, (), None)
+    await world.end(incident.session, ASKED)
+    if (name := await _written(world, incident.session)) or known:
+        return name
+    more = reminder(incident, wanted)
+    await world.send(incident.session, REMINDED, more, (), None)
+    await world.end(incident.session, REMINDED)
+    return await _written(world, incident.session)
+
+
+async def _is_learned(world: World, skill: str) -> bool:
+    """Whether it came out of earlier work, not with Hermes."""
+    return skill in {one.name for one in await world.skills() if not one.shipped}
+
+
+async def _written(world: World, session: str) -> str:
+    """The last skill that was kept in the session."""
+    events = [one.event for one in await world.journal.events(session)]
+    asked = {
+        call.id: call for event in events if isinstance(event, ev.Replied) for call in event.calls
+    }
+    names = [
+        str(asked[event.call_id].input().get("name", ""))
+        for event in events
+        if isinstance(event, ev.CallFinished) and event.tool == "write_skill" and event.ok
+        if event.call_id in asked
+    ]
+    return names[-1] if names else ""
+
+
+async def _learn_topology(world: World, incident: Incident) -> None:
+    """Where something else was at fault, the service that was seen to suffer needs it."""
+    assert incident.diagnosis is not None
+    culprit = incident.diagnosis.component
+    services = {one.name for one in await world.topology(incident)}
+    services |= {check.service or check.name for check in await world.watched(incident)}
+    services |= {incident.service, *incident.related} - {""}
+    if incident.service and culprit != incident.service and culprit in services:
+        about = f"found out in {incident.id}"
+        await world.incidents.learn_service(
+            Service(incident.service, (culprit,), about=about, learned=True)
+        )
+
+
+# what its end says of skills
+
+
+def judged(incident: Incident, entries: Sequence[Entry]) -> tuple[Outcome, str]:
+    """What an incident's end says of the skills that were used for it."""
+    if any(entry.kind == "escalated" for entry in entries):
+        return "bad", "the incident was escalated"
+    if incident.state == "resolved":
+        return "good", "the incident was resolved, and its checks held"
+    return "unknown", f"the incident is {incident.state}"
+
+
+async def judge_uses(world: World, incident: Incident, outcome: Outcome, why: str) -> None:
+    """Skills that were opened here did well, or not: the checks say so, not the session."""
+    await world.settled()
+    uses = [one for one in await world.lore.uses() if one.session == incident.session]
+    opened = [one for one in uses if one.opened and one.outcome != outcome]
+    await world.lore.add_uses([replace(one, outcome=outcome, why=why) for one in opened])
+    for name in sorted({one.skill for one in opened}):
+        await world.settle(name)
+
+
+async def drilled(world: World, id: str, outcome: DrillOutcome) -> dict[str, Any]:
+    """Keep what a drill says of a skill: one trial with it or without it for each incident; and
+    promote the skill when enough of them say so."""
+    incident = await world.incidents.incident(id)
+    entries = await world.incidents.timeline(id)
+    book = begun(entries)
+    name = book or incident.skill or _skill_of(incident, entries)
+    if not name or incident.source != "drill":
+        return {"incident": id, "skill": "", "state": ""}
+    record = next((one for one in await world.lore.skills() if one.name == name), None)
+    if record is None:
+        return {"incident": id, "skill": name, "state": ""}
+    used = [
+        one for one in await world.lore.uses(name) if one.session == incident.session and one.opened
+    ]
+    digest = used[0].digest if used else record.digest
+    trial = _trial(world, incident, name, digest, outcome)
+    if book:
+        alone = outcome.ok and await healed_alone(world, incident, book)
+        trial = replace(trial, arm="with", ok=alone, model=f"{RUNBOOK_MODEL}{book}")
+    await world.lore.add_trials([trial])
+    if incident.skill:
+        went: Outcome = "good" if outcome.ok else "bad"
+        why = f"drill {outcome.drill} {outcome.seed}: {_said(outcome)}"
+        await judge_uses(world, incident, went, why)
+    why = _proof(await world.lore.trials(name), digest)
+    if why and record.state == "candidate" and record.digest == digest:
+        await world.promote(name, why)
+    record = await world.lore.skill(name)
+    return {"incident": id, "skill": name, "state": record.state}
+
+
+def _skill_of(incident: Incident, entries: Sequence[Entry]) -> str:
+    """The skill that came out of it; it went without that one."""
+    for entry in entries:
+        if entry.kind == "learned" and entry.data.get("skill"):
+            return str(entry.data["skill"])
+    return learned_name(incident.diagnosis) if incident.diagnosis else ""
+
+
+def _trial(
+    world: World, incident: Incident, name: str, digest: str, outcome: DrillOutcome
+) -> Trial:
+    case = f"drill {outcome.drill} {outcome.variant} {outcome.seed}"
+    return Trial(
+        name, digest, case, "with" if incident.skill else "without",
+        int(incident.id.rpartition("-")[2]), world.clock(), outcome.ok, outcome.steps,
+        outcome.seconds, outcome.tokens, outcome.dollars, "", incident.session,
+        bool(incident.skill),
+    )  # fmt: skip
+
+
+def _said(outcome: DrillOutcome) -> str:
+    if outcome.harm:
+        return f"harm was done: {'; '.join(outcome.harm)}"
+    return "resolved" if outcome.resolved else "not resolved"
+
+
+def _proof(trials: Sequence[Trial], digest: str) -> str:
+    """Why a skill is proven by its drills: resolved with it each time and often enough, in no more
+    steps than without it. Empty where it is not. How it went without counts for every version."""
+    with_ = [one for one in trials if one.arm == "with" and one.digest == digest]
+    without = [one for one in trials if one.arm == "without"]
+    if len(with_) < PROVING_RUNS or not all(one.ok for one in with_):
+        return ""
+    ours = statistics.median(one.steps for one in with_)
+    others = [one.steps for one in without if one.ok]
+    if others and ours > statistics.median(others):
+        return ""
+    beside = f", {statistics.median(others):g} without" if others else ""
+    return f"{len(with_)} drills resolved with it, in {ours:g} steps{beside}"

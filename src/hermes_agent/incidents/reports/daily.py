@@ -1,0 +1,249 @@
+"""The hourly audit and the daily briefing: what was checked, how it goes and what may come, from
+what is known and without a model. Markdown files in `incidents/`."""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.incidents import CheckHour, Incident, Incidents
+from hermes_agent.core.protocols import Clock
+from hermes_agent.incidents.monitoring.scheduler import Standing
+from hermes_agent.incidents.notification_sinks import span
+
+HOUR = 3_600.0
+DAY = 86_400.0
+SLOWER = 1.5
+"""A check that takes so many times as long as the day before is worth a word."""
+AGAIN = 3
+"""So many incidents of a service in a week are worth a word."""
+
+
+class Facts(Struct, frozen=True):
+    """What a briefing is made of."""
+
+    now: float
+    checks: Sequence[Standing]
+    hours: Sequence[CheckHour]
+    incidents: Sequence[Incident]
+    troubles: Sequence[str] = ()
+    """What keeps the watching itself from working."""
+
+
+def _stamp(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
+
+def audit_text(facts: Facts, since: float) -> str:
+    """One section: the hour that began then."""
+    lines = [_hour(since), ""]
+    lines += _checked(facts, since, since + HOUR)
+    mine = [one for one in facts.incidents if _was_open(one, since, since + HOUR)]
+    lines += ["", *(_incident_lines(mine, facts.now) or ["No incidents."])]
+    lines += ["", *(f"- risk: {risk}" for risk in risks(facts))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _hour(since: float) -> str:
+    return f"## {time.strftime('%H:00', time.localtime(since))}"
+
+
+def _was_open(incident: Incident, since: float, until: float) -> bool:
+    return incident.opened < until and (incident.ended is None or incident.ended >= since)
+
+
+def briefing_text(facts: Facts) -> str:
+    since = facts.now - DAY
+    day = [one for one in facts.incidents if _was_open(one, since, facts.now)]
+    ended = [one.seconds for one in day if one.seconds is not None and one.state == "resolved"]
+    mean = f"; mean time to recover {span(sum(ended) / len(ended))}" if ended else ""
+    lines = [
+        f"# Briefing of {time.strftime('%A, %Y-%m-%d', time.localtime(facts.now))}",
+        "",
+        f"{len(day)} incidents since yesterday, {len(ended)} resolved{mean}.",
+        "",
+        "## Incidents",
+        "",
+        *(_incident_lines(day, facts.now) or ["None."]),
+        "",
+        "## What was checked",
+        "",
+        *_checked(facts, since, facts.now),
+        "",
+        "## Trends",
+        "",
+        *(_trends(facts) or ["Nothing changed against the week before."]),
+        "",
+        "## Risks",
+        "",
+        *([f"- {risk}" for risk in risks(facts)] or ["None that the figures show."]),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _checked(facts: Facts, since: float, until: float) -> list[str]:
+    if not facts.checks:
+        return ["No checks: `hermes watch add` writes one."]
+    rows = [
+        "| check | service | now | runs | failures | seconds each |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for check in facts.checks:
+        runs, failures, seconds = _sum(facts.hours, check.name, since, until)
+        now = {True: "holds", False: "**fails**", None: "not run yet"}[check.state.ok]
+        each = f"{seconds / runs:.2f}" if runs else "-"
+        rows.append(f"| {check.name} | {check.service} | {now} | {runs} | {failures} | {each} |")
+    return rows
+
+
+def _sum(
+    hours: Sequence[CheckHour], name: str, since: float, until: float
+) -> tuple[int, int, float]:
+    mine = [one for one in hours if one.name == name and since - HOUR < one.hour < until]
+    return (
+        sum(one.runs for one in mine),
+        sum(one.failures for one in mine),
+        sum(one.seconds for one in mine),
+    )
+
+
+def _incident_lines(incidents: Sequence[Incident], now: float) -> list[str]:
+    lines = []
+    for one in incidents:
+        over = one.seconds is not None
+        took = f"after {span(one.seconds or 0)}" if over else f"for {span(now - one.opened)}"
+        cause = one.diagnosis
+        why = f": {cause.category} in {cause.component}" if cause is not None else ""
+        title = one.title.replace("|", "\\|").replace("*", "\\*")
+        drill = " (drill)" if one.source == "drill" else ""
+        what = f"{one.id} {one.severity} {title}{drill}"
+        lines.append(f"- {_stamp(one.opened)} {what}: {one.state} {took}{why}")
+    return lines
+
+
+def _trends(facts: Facts) -> list[str]:
+    """The last day against the six before it."""
+    found = []
+    for check in facts.checks:
+        runs, failures, seconds = _sum(facts.hours, check.name, facts.now - DAY, facts.now)
+        earlier = _sum(facts.hours, check.name, facts.now - 7 * DAY, facts.now - DAY - HOUR)
+        if not runs or not earlier[0]:
+            continue
+        rate, rate_before = failures / runs, earlier[1] / earlier[0]
+        if abs(rate - rate_before) >= 0.01:
+            how = "more" if rate > rate_before else "less"
+            figures = f"{rate:.1%} of its runs, {rate_before:.1%} before"
+            found.append(f"- {check.name} fails {how} often: {figures}")
+        each, each_before = seconds / runs, earlier[2] / earlier[0]
+        if each_before and each / each_before >= SLOWER:
+            found.append(f"- {check.name} is slower: {each:.2f} s, {each_before:.2f} s before")
+    return found
+
+
+def risks(facts: Facts) -> list[str]:
+    """What may become trouble, as far as figures show it."""
+    found = list(facts.troubles)
+    for check in facts.checks:
+        if check.state.ok is False:
+            detail = check.state.detail.split("\n", 1)[0]
+            found.append(f"{check.name} fails since {_stamp(check.state.since)}: {detail}")
+    week = [one for one in facts.incidents if one.opened >= facts.now - 7 * DAY]
+    counts: dict[str, int] = {}
+    for one in week:
+        if one.service and one.source != "drill":
+            counts[one.service] = counts.get(one.service, 0) + 1
+    found += [
+        f"{name} had {count} incidents in a week" for name, count in sorted(counts.items())
+        if count >= AGAIN
+    ]  # fmt: skip
+    found += [
+        f"{one.id} was escalated and is not over: {one.title}"
+        for one in facts.incidents
+        if one.state == "escalated"
+    ]
+    return found
+
+
+class Briefing:
+    """Writes the files, each once."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: Incidents,
+        *,
+        standings: Callable[[], Awaitable[Sequence[Standing]]],
+        troubles: Callable[[], Sequence[str]],
+        clock: Clock,
+    ) -> None:
+        self._folder = folder
+        self._store = store
+        self._standings = standings
+        self._troubles = troubles
+        self._clock = clock
+
+    async def write_audit(self) -> str:
+        """The audit of the hour that is over; nothing where it is written already, or nothing was
+        watched then."""
+        now = self._clock()
+        since = now // HOUR * HOUR - HOUR
+        path = self._folder / "audits" / f"{_day(since)}.md"
+        if await asyncio.to_thread(_holds, path, f"{_hour(since)}\n"):
+            return ""
+        facts = await self._facts(now)
+        if not _something(facts, since, since + HOUR):
+            return ""
+        text = audit_text(facts, since)
+        await asyncio.to_thread(_append, path, f"# Audits of {_day(since)}\n", text)
+        return text
+
+    async def write_briefing(self) -> str:
+        """The briefing of this day, as the audit."""
+        now = self._clock()
+        path = self._folder / "briefings" / f"{_day(now)}.md"
+        if await asyncio.to_thread(path.exists):
+            return ""
+        facts = await self._facts(now)
+        if not _something(facts, now - DAY, math.inf):
+            return ""
+        text = briefing_text(facts)
+        await asyncio.to_thread(_append, path, "", text)
+        return text
+
+    async def _facts(self, now: float) -> Facts:
+        hours = await self._store.check_hours(now - 8 * DAY)
+        incidents = await self._store.incidents(limit=1_000)
+        return Facts(now, await self._standings(), hours, incidents, self._troubles())
+
+
+def _something(facts: Facts, since: float, until: float) -> bool:
+    """Whether anything was watched, or wrong, in a time."""
+    times = [*(one.hour for one in facts.hours), *(one.opened for one in facts.incidents)]
+    return any(since <= one < until for one in times)
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment))
+
+
+def _holds(path: Path, line: str) -> bool:
+    try:
+        return line in path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+
+
+def _append(path: Path, title: str, text: str) -> None:
+    """Whole or not at all: what is half written after a crash is not found, and written again."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = path.read_text(encoding="utf-8") if path.exists() else title
+    draft = path.with_suffix(".new")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(f"{before}\n{text}".lstrip())
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,0 +1,176 @@
+"""A report as people read it."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from hermes_agent.core.incidents import CATEGORIES, Entry
+from hermes_agent.incidents.notification_sinks import span
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.reports.report import Action, Report
+
+ACTION_CHARS = 240
+"""Of a command that is shown; the whole is in the report as JSON, and in the transcript."""
+TIMELINE = 200
+"""Entries that are shown."""
+
+
+def stamp(time: float | None) -> str:
+    if time is None:
+        return "-"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def markdown(made: "Report") -> str:
+    parts = [
+        f"# {made.incident}: {_plain(made.title)}",
+        _head(made),
+        _cause(made),
+        _evidence(made),
+        _actions(made),
+        _needed(made),
+        _prevent(made),
+        _believed(made),
+        _timeline(made),
+        _work(made),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(made: "Report") -> str:
+    took = "not over" if made.seconds is None else span(made.seconds)
+    lasted = [("time to recover", took)] if made.state != "closed" else []
+    rows = [
+        ("severity", made.severity),
+        ("state", made.state),
+        ("service", made.service or "-"),
+        ("owner", made.owner or "-"),
+        ("from", stamp(made.opened)),
+        ("until", stamp(made.ended)),
+        *lasted,
+        ("affected", made.impact),
+    ]
+    return "\n".join(
+        ["| | |", "|---|---|", *(f"| {name} | {_plain(text)} |" for name, text in rows)]
+    )
+
+
+def _cause(made: "Report") -> str:
+    if (found := made.diagnosis) is None:
+        return "## Cause\n\nNobody has said what it was."
+    meaning = CATEGORIES.get(found.category, "")
+    lines = [
+        "## Cause",
+        "",
+        _plain(found.summary),
+        "",
+        f"- component: {_plain(found.component)}",
+        f"- category: {found.category} ({meaning})",
+    ]
+    lines += [f"- where: {_plain(found.locus)}"] if found.locus else []
+    return "\n".join(lines)
+
+
+def _evidence(made: "Report") -> str:
+    if not made.evidence:
+        return ""
+    lines = ["## Evidence", ""]
+    for one in made.evidence:
+        lines.append(f"- {_code(one.quote)}")
+        came = f" of {_code(_short(one.command))}" if one.command else ""
+        lines.append(f"  session {one.session}, event {one.event}{came}")
+    return "\n".join(lines)
+
+
+def _actions(made: "Report") -> str:
+    if not made.actions:
+        return "## Actions\n\nNothing was changed."
+    return "\n".join(["## Actions", "", *(_action(one) for one in made.actions)])
+
+
+def _short(command: str) -> str:
+    """Its beginning and its end: a runbook's command ends with what it calls."""
+    if len(command) <= ACTION_CHARS:
+        return command
+    return f"{command[: ACTION_CHARS // 3]} … {command[-(ACTION_CHARS * 2 // 3 - 3) :]}"
+
+
+def _action(one: "Action") -> str:
+    marks = "" if one.ok else "failed: "
+    outcome = f" ({marks}{_plain(one.outcome)})" if one.outcome or marks else ""
+    undo = f"; undo: {_plain(one.undo)}" if one.undo else ""
+    return (
+        f"- {stamp(one.time)} {_code(_short(one.what))}{outcome}{undo} "
+        f"[session {one.session}, event {one.event}]"
+    )
+
+
+def _needed(made: "Report") -> str:
+    return f"## What people must do\n\n{_plain(made.needed)}" if made.needed else ""
+
+
+def _prevent(made: "Report") -> str:
+    lines = [f"- {_plain(one)}" for one in made.prevent]
+    lines += [f"- the skill `{made.learned}` was written down"] if made.learned else []
+    return "\n".join(["## What would prevent it", "", *lines]) if lines else ""
+
+
+def _believed(made: "Report") -> str:
+    if not made.hypotheses:
+        return ""
+    lines = [
+        f"- {one.id} {_stands(one.state, made.state)} ({one.confidence:.0%}): {_plain(one.claim)} "
+        f"({len(one.supports)} for, {len(one.contradicts)} against)"
+        for one in made.hypotheses
+    ]
+    return "\n".join(["## What was believed", "", *lines])
+
+
+def _stands(believed: str, state: str) -> str:
+    return "not pursued" if believed == "open" and state in {"resolved", "closed"} else believed
+
+
+def _timeline(made: "Report") -> str:
+    shown = [_entry(one) for one in made.timeline[:TIMELINE]]
+    left = len(made.timeline) - len(shown)
+    more = [f"- and {left} more"] if left else []
+    return "\n".join(["## Timeline", "", *shown, *more])
+
+
+def _entry(entry: Entry) -> str:
+    return f"- {stamp(entry.time)} **{entry.kind}** {_plain(entry.text)}"
+
+
+def _work(made: "Report") -> str:
+    if not made.session:
+        return ""
+    cost = "unknown" if made.dollars is None else f"${made.dollars:.4f}"
+    children = f", children {', '.join(made.children)}" if made.children else ""
+    work = f"{made.steps} replies, {made.calls} calls, {made.tokens:,} tokens, {cost}"
+    lines = [
+        "## Work",
+        "",
+        f"- session {made.session}{children}",
+        f"- model {made.model or '-'}: {work}",
+    ]
+    lines += [f"- healed by the skill `{made.skill}`"] if made.skill else []
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """On one line, and no markup."""
+    line = _printable(text)
+    for sign in "\\`*<|[":
+        line = line.replace(sign, f"\\{sign}")
+    return line
+
+
+def _printable(text: str) -> str:
+    """On one line; what would steer a terminal is shown, not sent."""
+    line = " ".join(text.split())
+    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in line)
+
+
+def _code(text: str) -> str:
+    line = _printable(text)
+    return f"`{line}`" if "`" not in line else f"`` {line} ``"

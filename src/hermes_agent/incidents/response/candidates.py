@@ -1,0 +1,273 @@
+"""Which skills are for this case: the `when` of their runbooks is run for the alert's service and
+for all that it needs, many at once. What fits comes first, the most specific before the rest."""
+
+import asyncio
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.command_results import Seen, difference
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import Incident, Service
+from hermes_agent.core.skills import Check, Runbook
+from hermes_agent.incidents.backend import Known, World
+from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
+from hermes_agent.incidents.response.verification import Look
+
+AT_ONCE = 12
+"""Commands that are run together in one shell."""
+CHAIN = 6
+"""Services of a dependency chain for which skills are tried."""
+MACHINE = 99
+"""The depth of what is about the whole machine: below every service."""
+_LEARNED_FIRST = {"proven": 0, "candidate": 1}
+
+CHECK_SECONDS = 30.0
+"""What a check may take that does not say."""
+TOGETHER_SECONDS = 0.01
+"""How long is waited for others that are run along."""
+FIRST = 10
+"""The first file descriptor by which a command's output is read."""
+MARK = "#@done-"
+TOO_LONG = 124
+_MARKED = re.compile(rf"\n{MARK}(\d+) (\d+)\n")
+
+ABOUT = {
+    "runaway-process": re.compile(r"cpu|processor|load", re.IGNORECASE),
+    "memory-leak": re.compile(r"memory|rss|oom|swap", re.IGNORECASE),
+}
+"""Causes whose remedy may end a process that is busy or large and belongs to no service: somebody's
+build, for instance. They count only where the alert is about that."""
+
+Asked = tuple[str, float]
+OpenRunbook = Callable[[str, str, Mapping[str, str]], Awaitable[Runbook | None]]
+"""The runbook of a skill, filled in for a service with its facts."""
+
+
+class Candidate(Struct, frozen=True):
+    """A skill that was tried for a service."""
+
+    skill: Known
+    service: str
+    fits: bool
+    depth: int = 0
+    """How far below the alert's service in the dependency chain."""
+    checks: int = 0
+    held: int = 0
+    """How many checks of its `when` held."""
+    failed: str = ""
+    """The first check that did not, and what was seen."""
+    when: tuple[str, ...] = ()
+    """The commands of its checks."""
+
+    @property
+    def near(self) -> bool:
+        """Part of its signs are there; the first sign of a learned one is only its place."""
+        return not self.fits and self.held > (self.skill.state != "given")
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        learned = _LEARNED_FIRST.get(self.skill.state, 2)
+        return (not self.fits, learned, -self.depth, -self.checks, -self.skill.record)
+
+
+class Findings(Struct, frozen=True):
+    """What the runtime finds out by itself before anybody is asked."""
+
+    facts: Mapping[str, ServiceFacts] = {}
+    chain: Mapping[str, int] = {}
+    """The alert's services and all that they need, with how deep each lies."""
+    candidates: tuple[Candidate, ...] = ()
+    others: tuple[Known, ...] = ()
+    """Skills that its words speak of."""
+
+
+async def find_candidates(
+    world: World, incident: Incident, skills: Sequence[Known], look: Look, own: Look
+) -> Findings:
+    topology = await world.topology(incident)
+    names = [incident.service, *incident.related, *(one.name for one in topology)]
+    facts = await service_facts(filter(None, names), look)
+    chain = dependency_chain([incident.service, *incident.related], topology, facts)
+
+    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
+        opened = await world.runbook(name, f"service={service}", values)
+        return opened.runbook if opened is not None else None
+
+    fitting = [one for one in skills if is_about(incident, one.incident)]
+    tried = await try_skills(fitting, chain, facts, open, look, own)
+    return Findings(facts, chain, tried)
+
+
+def is_about(incident: Incident, category: str) -> bool:
+    """Whether the alert, in its title or its checks, is about such a cause."""
+    if category not in ABOUT:
+        return True
+    texts = (incident.title, *(f"{one.name} {one.check.run}" for one in incident.checks))
+    return any(ABOUT[category].search(text) for text in texts)
+
+
+def dependency_chain(
+    roots: Sequence[str], topology: Sequence[Service], facts: Mapping[str, ServiceFacts]
+) -> Mapping[str, int]:
+    """All that these services need, each with its distance, the nearest first."""
+    needs = {one.name: list(one.needs) for one in topology}
+    for name, one in facts.items():
+        needs[name] = list(dict.fromkeys([*needs.get(name, []), *one.needs]))
+    found = dict.fromkeys(filter(None, roots), 0)
+    for depth in range(1, CHAIN):
+        level = [name for name, at in found.items() if at == depth - 1]
+        for below in [need for name in level for need in needs.get(name, [])]:
+            found.setdefault(below, depth)
+    return dict(list(found.items())[:CHAIN])
+
+
+async def try_skills(
+    skills: Sequence[Known],
+    chain: Mapping[str, int],
+    facts: Mapping[str, ServiceFacts],
+    open: OpenRunbook,
+    look: Look,
+    own: Look | None = None,
+) -> tuple[Candidate, ...]:
+    """Each skill for each service; one whose runbook is the same for all is about the machine.
+    `own`: how the checks of skills that ship with Hermes are run."""
+    shared, ours = _Shared(look), _Shared(own or look)
+    tried: list[tuple[Candidate, Runbook]] = []
+    for skill in skills:
+        books: dict[str, Runbook] = {}
+        for service in chain:
+            known = facts.get(service, ServiceFacts(service))
+            # Asked for once, not by each of a hundred commands.
+            values = {**known.values, "pid": str(known.pid)}
+            book = await open(skill.name, service, values)
+            if book is not None and book.when and book not in books.values():
+                books[service] = book
+        alone = len(books) == 1 and len(chain) > 1
+        if alone:  # a learned skill is called after the service that it is for
+            named = next(
+                (one for one in chain if skill.name.endswith(f"-{one}")), next(iter(books))
+            )
+            books = {named: next(iter(books.values()))}
+        for service, book in books.items():
+            depth = MACHINE if alone else chain[service]
+            when = tuple(check.run for check in book.when)
+            made = Candidate(skill, service, False, depth, len(when), when=when)
+            tried.append((made, book))
+    done = await asyncio.gather(
+        *(_try(one, book, ours if one.skill.shipped else shared) for one, book in tried)
+    )
+    return tuple(sorted(done, key=lambda one: one.order))
+
+
+async def _try(candidate: Candidate, book: Runbook, shared: "_Shared") -> Candidate:
+    """It fits where all of `when` holds, and `verify` does not hold already."""
+    held, failed = await _held(book.when, shared)
+    if failed:
+        return replace(candidate, held=held, failed=failed)
+    if book.verify and not (await _held(book.verify, shared))[1]:
+        return replace(candidate, held=held, failed="nothing to do: what it verifies holds")
+    return replace(candidate, fits=True, held=held)
+
+
+async def _held(checks: Sequence[Check], shared: "_Shared") -> tuple[int, str]:
+    """How many hold, in order, and how the first that does not differs."""
+    for number, check in enumerate(checks):
+        if differs := difference(check.expect, await shared.look(check.run, check.timeout)):
+            return number, f"`{check.run.strip()[:200]}`: {differs}"
+    return len(checks), ""
+
+
+class _Shared:
+    """Runs a command once, however many skills ask for it, and those that are asked for at the same
+    time together in one shell, side by side."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+        self._seen: dict[Asked, asyncio.Future[Seen]] = {}
+        self._waiting: list[Asked] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def look(self, command: str, timeout: float | None) -> Seen:  # noqa: ASYNC109
+        asked = (command, timeout or CHECK_SECONDS)
+        if asked not in self._seen:
+            self._seen[asked] = asyncio.get_running_loop().create_future()
+            self._waiting.append(asked)
+            if len(self._waiting) == 1:
+                task = asyncio.create_task(self._run_waiting())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return await self._seen[asked]
+
+    async def _run_waiting(self) -> None:
+        await asyncio.sleep(TOGETHER_SECONDS)
+        waiting, self._waiting = self._waiting, []
+        parts = [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]
+        try:
+            await asyncio.gather(*map(self._run, parts))
+        except HermesError as error:
+            for asked in waiting:
+                if not self._seen[asked].done():
+                    self._seen[asked].set_exception(error)
+
+    async def _run(self, some: Sequence[Asked]) -> None:
+        found: dict[int, Seen] = {}
+        if len(some) > 1:
+            seen = await self._look(together(some), sum(most for _, most in some))
+            found = apart(seen.output) if seen.exit is not None else {}
+        for number, asked in enumerate(some):  # by itself what was refused or cut with the others
+            seen = found[number] if number in found else await self._look(*asked)
+            self._seen[asked].set_result(seen)
+
+
+def together(some: Sequence[Asked]) -> str:
+    """A script that runs commands side by side, each in a shell of its own, and prints what each
+    came to."""
+    reads = "; ".join(f"cat <&{FIRST + number}" for number in range(len(some)))
+    runs = [
+        f"{FIRST + number}< <(timeout {most:g} bash -c {shlex.quote(command)} 2>&1 </dev/null; "
+        f"printf '\\n{MARK}{number} %s\\n' $?)"
+        for number, (command, most) in enumerate(some)
+    ]
+    return f"{{ {reads}; }} {' '.join(runs)}"
+
+
+def apart(output: str) -> dict[int, Seen]:
+    """What such a script printed, by number; one that took too long did not come to its end."""
+    found: dict[int, Seen] = {}
+    before = 0
+    for end in _MARKED.finditer(output):
+        number, code = int(end[1]), int(end[2])
+        text = output[before : end.start()]
+        before = end.end()
+        if "bytes left out" not in text:
+            found[number] = Seen(None if code == TOO_LONG else code, text)
+    return found
+
+
+async def candidates_in(folder: Path, services: Sequence[str], look: Look) -> tuple[Candidate, ...]:
+    """Skills as they lie in a folder, tried for these services: the alert's first."""
+    from hermes_agent.learning.runbooks.parse import load
+    from hermes_agent.learning.skills.file import parse
+
+    parsed = {
+        path.parent.name: parse(path.read_text(encoding="utf-8"), path.parent.name).facts
+        for path in sorted(folder.glob("*/SKILL.md"))
+    }
+    known = [
+        Known(name, "given", one.description, incident=one.incident)
+        for name, one in parsed.items()
+        if one.incident and (folder / name / "runbook.yaml").is_file()
+    ]
+
+    async def open(name: str, service: str, values: Mapping[str, str]) -> Runbook | None:
+        text = (folder / name / "runbook.yaml").read_text(encoding="utf-8")
+        return load(text, {"service": service}, values).with_define()
+
+    facts = await service_facts(services, look)
+    chain = dependency_chain(services[:1], [Service(services[0], tuple(services[1:]))], facts)
+    return await try_skills(known, chain, facts, open, look)

@@ -1,0 +1,24 @@
+"""Handing an incident over to people."""
+
+from msgspec.structs import replace
+
+from hermes_agent.core.incidents import OPEN, Diagnosis, Incident
+from hermes_agent.core.tool_services import Writer
+from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.notification_sinks import escalated_text
+
+
+async def escalated(
+    world: World, incident: Incident, diagnosis: Diagnosis, needed: str, by: Writer
+) -> str:
+    text = f"people must go on: {diagnosis.summary}; needed: {needed}"
+    said = f"{incident.id} is escalated"
+    data = {"needed": needed, "effect": by.effect, "session": by.session, "said": said}
+    shown = escalated_text(replace(incident, diagnosis=diagnosis), needed)
+    told = world.notices(incident, "escalated", shown)
+    await world.incidents.change(
+        incident.id, [("escalated", text, data)], told, OPEN,
+        state="escalated", diagnosis=diagnosis,
+    )  # fmt: skip
+    world.wake_notices()
+    return said

@@ -1,0 +1,137 @@
+"""Runbooks that have proven themselves: what heals an incident without a model, where it is the
+same as before."""
+
+import re
+from functools import partial
+
+from msgspec.structs import replace
+
+from hermes_agent.core.incidents import OPEN, Diagnosis, Evidence, Incident
+from hermes_agent.core.skills import Opened
+from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.notification_sinks import resolved_text, span
+from hermes_agent.incidents.response.assistance import Assistance
+from hermes_agent.incidents.response.candidates import Candidate, Findings
+from hermes_agent.incidents.response.context import got_worse
+from hermes_agent.incidents.response.evidence import LEAST, MOST, Transcript, squeezed, transcript
+from hermes_agent.incidents.response.facts import ServiceFacts
+from hermes_agent.incidents.response.stability import LASTS
+from hermes_agent.incidents.response.unattended import RUNBOOK, stands_alone
+from hermes_agent.incidents.response.verification import look_at_all
+
+_SAID = r"^{what}: (.+)$"
+"""How a step of a runbook says what it has found out: `component` or `locus`."""
+SETTLE_SECONDS = 3.0
+"""What was started anew may take so long to answer."""
+_MARK = re.compile(r"\[[^\]\n]*\]")
+
+
+async def first_runbook(world: World, incident: Incident, found: Findings) -> Opened | None:
+    """The one runbook that says that it is for this case and may be worked through without a
+    model. Which one was chosen is written down first: a later runtime does not choose again."""
+    entries = await world.incidents.timeline(incident.id)
+    chosen = next((entry.data for entry in reversed(entries) if RUNBOOK in entry.data), None)
+    if chosen is None:
+        one, text = await _choice(world, incident, found)
+        chosen = {RUNBOOK: one.skill.name if one else "", "service": one.service if one else ""}
+        await world.incidents.change(incident.id, [("note", text, chosen)], (), OPEN)
+    if not chosen[RUNBOOK]:
+        return None
+    service = str(chosen.get("service", "")) or incident.service
+    facts = found.facts.get(service, ServiceFacts(service))
+    return await world.runbook(str(chosen[RUNBOOK]), f"service={service}", facts.values)
+
+
+async def _choice(
+    world: World, incident: Incident, found: Findings
+) -> tuple[Candidate | None, str]:
+    """What fits of learned skills, or nothing; and why. Where several fit, somebody must think."""
+    fitting = [one for one in found.candidates if one.fits and not one.skill.shipped]
+    names = ", ".join(dict.fromkeys(one.skill.name for one in fitting))
+    if not fitting or not incident.checks:
+        return None, "no proven runbook fits"
+    if len(fitting) > 1:
+        return None, f"several runbooks fit, so none is worked through alone: {names}"
+    if not await _is_asked_for(world, incident) and not await stands_alone(world, fitting[0].skill):
+        return None, f"{names} fits, and its runbook has healed no drill alone yet"
+    return fitting[0], f"{names} is worked through without a model"
+
+
+async def _is_asked_for(world: World, incident: Incident) -> bool:
+    """Whether a drill wants the runbook to do it, which is how it proves itself."""
+    raised = await world.incidents.signals(incident=incident.id)
+    return incident.source == "drill" and any(
+        one.source == "drill" and one.labels.get(RUNBOOK, "") == "on" for one in raised
+    )
+
+
+async def healed(
+    world: World, incident: Incident, session: str, skill: str, known: dict[str, ServiceFacts]
+) -> bool:
+    """Whether a runbook has mended it; then it is resolved. It counts like any other work: only
+    when the checks hold, nothing got worse, and it lasts."""
+    look = partial(world.look, session)
+    seen = await transcript(world.journal, session, world.results, incident.checks)
+    if not incident.checks or seen.only_looked:
+        return False
+    held = await look_at_all(incident.checks, look)
+    if not all(one.ok for one in held):
+        await world.sleep(SETTLE_SECONDS)
+        held = await look_at_all(incident.checks, look)
+    if not all(one.ok for one in held) or await got_worse(world, incident, look):
+        return False
+    causes = {one.name: one.incident for one in await world.skills()}
+    category = causes.get(skill) or "unknown"
+    diagnosis = Diagnosis(
+        _said(seen, "component") or incident.service,
+        category,
+        _said(seen, "locus"),
+        summary=f"it was {category} once more; the runbook of {skill} has mended it",
+        evidence=_evidence(seen),
+        prevent=(f"see why it comes back: {skill} has healed it again",),
+    )
+    watching = Assistance(world, incident.id, session, known)
+    if told := await watching.not_lasting(incident, diagnosis):
+        text = world.redact("; ".join(told))
+        await world.incidents.change(incident.id, [("verified", text, {"ok": False})], (), OPEN)
+        return False
+    over = replace(incident, diagnosis=diagnosis, ended=world.clock())
+    took = span(over.seconds or 0.0)
+    text = f"resolved after {took}: {diagnosis.component}: {diagnosis.summary}"
+    await world.incidents.change(
+        incident.id,
+        [
+            ("resolved", text, {"session": session, "skill": skill}),
+            ("verified", LASTS, {"ok": True}),
+        ],
+        world.notices(incident, "resolved", resolved_text(over)),
+        OPEN,
+        state="resolved",
+        diagnosis=diagnosis,
+        skill=skill,
+    )
+    world.wake_notices()
+    return True
+
+
+def _said(seen: Transcript, what: str) -> str:
+    """Where exactly, or in what, as a runbook's step has found it and says it."""
+    pattern = re.compile(_SAID.format(what=what), re.MULTILINE)
+    said = [line for call in seen.calls for line in pattern.findall(call.text)]
+    return squeezed(said[0]) if said else ""
+
+
+def _evidence(seen: Transcript) -> tuple[Evidence, ...]:
+    """What the runbook saw before it changed anything, in the words of the systems."""
+    first = seen.changes[0].time if seen.changes else float("inf")
+    shown = {
+        squeezed(call.text)[:MOST]: call.effect
+        for call in reversed(seen.calls)
+        if call.tool == "terminal" and call.time < first and _says_something(call.text)
+    }
+    return tuple(Evidence(effect, quote) for quote, effect in reversed(shown.items()))
+
+
+def _says_something(text: str) -> bool:
+    """Beside how the command ended."""
+    return len(squeezed(text)) >= LEAST and not _MARK.fullmatch(text.strip())

@@ -1,0 +1,333 @@
+"""Whether a remedy lasts. The checks may hold only because something was started anew, emptied or
+made by hand: what still grows, spins, restarts, fills up or complains is seen before "resolved" is
+believed. Nobody's word is needed for it, so it holds for every model."""
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+
+from hermes_agent.core.incidents import WatchedCheck
+from hermes_agent.incidents.response.facts import ServiceFacts
+from hermes_agent.incidents.response.verification import Held, Look, look_at_all
+
+LASTS = "all checks hold, and nothing was seen that would make them fail again"
+ROUNDS, MORE_ROUNDS = 2, 2
+"""How often the checks ask between two samples, and how often more where something rose."""
+ASKED = 3
+"""How often they ask in a round."""
+PORTS, PAGES = 6, ("/", "/health", "/healthz", "/ready")
+"""Whom of the services is asked, and for what: pages that are there to be asked for."""
+ROUND_SECONDS = 1.0
+MORE_SECONDS = 3.0
+"""Between the rounds that tell what only takes a moment from what goes on."""
+LEAST = {"memory": 256.0, "open files": 2.0, "space": 64.0, "log": 16.0}
+"""What each round must add to be a rise: kilobytes, descriptors, kilobytes, kilobytes."""
+SOON_SECONDS = 3_600.0
+"""What would be full within so long is not mended."""
+BUSY = 0.9
+"""Of one processor."""
+ROOM = frozenset({"disk-full", "inode-full", "log-flood"})
+FULL = 0.02
+"""A file system with a smaller part left is full."""
+JOB_SECONDS, JOB_POLL = 130.0, 2.0
+"""How long what a job makes may take to be made anew by itself."""
+LINES = 200
+_PSEUDO = re.compile(r"^/(?:proc|sys|dev|snap|boot)(?:/|$)")
+_PATH = re.compile(r"(?<![\w.:/~$*=-])/(?:[\w@%+.,-]+/)+[\w@%+.,-]*\w")
+_LOG = re.compile(r"\.log\b|^/var/log/|^/(?:dev|proc|etc|usr|opt|bin)/")
+"""What jobs do not make."""
+_OFTEN = re.compile(r"^\s*(?:\*|\*/[12])\s+\*\s+\*\s+\*\s+\*\s")
+"""A schedule that is due within the time that is waited."""
+_SAMPLE = r"""
+echo '#@main'; @mains@
+echo '#@stat'; cat /proc/[0-9]*/stat 2>/dev/null | awk '{p = $1; sub(/^.*\) /, ""); print p, $2, $12 + $13, $22 * 4, $1}'
+echo '#@open'; find /proc/[0-9]*/fd -mindepth 1 -maxdepth 1 -printf '%h\n' 2>/dev/null | sort | uniq -c | awk '{split($2, a, "/"); print a[3], $1}'
+echo '#@room'; df -Pk 2>/dev/null | awk 'NR > 1 {print $6, $3, $4}'; echo '#@files'; df -Pi 2>/dev/null | awk 'NR > 1 && $2 > 0 {print $6, $3, $4}'
+echo '#@size'; @sizes@
+echo '#@time'; cut -d ' ' -f 1 /proc/uptime; true
+"""  # noqa: E501
+
+
+class Watch(Struct, frozen=True):
+    """What is watched: the services of an incident, and what was said of it."""
+
+    checks: Sequence[WatchedCheck]
+    facts: Mapping[str, ServiceFacts]
+    category: str
+    quotes: Sequence[str]
+    look: Look
+    ask: Look
+    """How the services themselves are asked."""
+    sleep: Callable[[float], Awaitable[None]]
+    patience: float = JOB_SECONDS
+    """How long what a job makes may take to be made anew."""
+
+
+class Sample(Struct, frozen=True):
+    """One look at the machine."""
+
+    mains: Mapping[str, int]
+    processes: Mapping[int, tuple[int, float, float]]
+    """Parent, processor time in hundredths of a second, kilobytes of memory."""
+    opened: Mapping[int, int]
+    room: Mapping[str, tuple[float, float]]
+    """By mount: kilobytes taken, and left."""
+    files: Mapping[str, tuple[float, float]]
+    sizes: Mapping[str, float]
+    """Kilobytes of logs."""
+    time: float
+
+    def tree(self, pid: int) -> list[int]:
+        found = [pid] if pid in self.processes else []
+        for one in found:
+            found += [child for child, (above, _, _) in self.processes.items() if above == one]
+        return found
+
+
+async def not_lasting(given: Watch) -> list[str]:
+    """The checks that failed meanwhile, or what goes on though they hold; empty where it lasts."""
+    before = await _log_ends(given)
+    samples = [await _sample(given)]
+    for seconds, rounds in ((ROUND_SECONDS, ROUNDS), (MORE_SECONDS, MORE_ROUNDS)):
+        for _ in range(rounds):
+            if failing := await _ask(given, seconds):
+                return [one.line for one in failing]
+            samples.append(await _sample(given))
+        if not (told := next(_unrest(given, samples), "")):
+            break
+    told = told or await _complaint(given, before) or await _unmade(given)
+    return [f"the checks hold, but: {told}"] if told else []
+
+
+async def _ask(given: Watch, seconds: float) -> tuple[Held, ...]:
+    """A round of questions, for what is only kept of each; what failed."""
+    ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
+    for _ in range(ASKED):
+        if ports:
+            await given.ask(request_script(ports), None)
+        held = await look_at_all(given.checks, given.look)
+        if failing := tuple(one for one in held if not one.ok):
+            return failing
+    await given.sleep(seconds)
+    return ()
+
+
+def request_script(ports: Sequence[int]) -> str:
+    """Ask whoever listens here for a page, as any visitor would; what is answered is not read."""
+    with_curl, without = [], []
+    for port in ports:
+        to = f"127.0.0.1:{port}"
+        each = [f"curl -sk -m 2 -o /dev/null http://{to}{path}" for path in PAGES]
+        tls = [f"{one.replace('http:', 'https:')}" for one in each]
+        with_curl.append(f"{{ {' && '.join(each)} || {{ {'; '.join(tls)}; }}; }} &")
+        page = "".join(f"GET {path} HTTP/1.0\\r\\n\\r\\n" for path in PAGES[-1:])
+        without.append(
+            f'timeout 2 bash -c \'(printf "{page}" >&3; head -c 64 <&3) '
+            f"3<>/dev/tcp/{to.replace(':', '/')}' >/dev/null 2>&1 &"
+        )
+    curl, plain = "\n".join(with_curl), "\n".join(without)
+    return f"if command -v curl >/dev/null; then\n{curl}\nelse\n{plain}\nfi; wait"
+
+
+def sample_script(facts: Mapping[str, ServiceFacts]) -> str:
+    mains = [f'echo "{name} {one.find_pid}"' for name, one in facts.items() if one.find_pid]
+    logs = [path for one in facts.values() for path in one.logs]
+    sizes = f"stat -c '%s %n' {' '.join(logs)} 2>/dev/null" if logs else ":"
+    return _SAMPLE.replace("@mains@", "; ".join(mains) or ":").replace("@sizes@", sizes).strip()
+
+
+async def _sample(given: Watch) -> Sample:
+    parts: dict[str, list[list[str]]] = defaultdict(list)
+    part = ""
+    for line in (await given.look(sample_script(given.facts), None)).output.splitlines():
+        if line.startswith("#@"):
+            part = line[2:]
+        else:
+            parts[part].append(line.split())
+    return Sample(
+        {row[0]: int(row[1]) for row in parts["main"] if len(row) == 2 and row[1].isdigit()},
+        {
+            int(row[0]): (int(row[1]), float(row[2]), float(row[3]))
+            for row in parts["stat"]
+            if len(row) == 5 and row[4] != "Z"
+        },
+        {int(row[0]): int(row[1]) for row in parts["open"] if len(row) == 2},
+        _mounts(parts["room"]),
+        _mounts(parts["files"]),
+        {row[1]: float(row[0]) / 1024 for row in parts["size"] if len(row) == 2},
+        float(parts["time"][0][0]) if parts["time"] and parts["time"][0] else 0.0,
+    )
+
+
+def _mounts(rows: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
+    found = [row for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()]
+    return {row[0]: (float(row[1]), float(row[2])) for row in found if not _PSEUDO.match(row[0])}
+
+
+def _unrest(given: Watch, samples: Sequence[Sample]) -> Iterator[str]:
+    """What goes on from sample to sample, in words."""
+    seconds = max(0.1, samples[-1].time - samples[0].time)
+    for name in given.facts:
+        pids = [one.mains.get(name, 0) for one in samples]
+        if len({*pids} - {0}) >= len(samples) - 1:
+            yield f"{name} restarts again and again: its process was {', '.join(map(str, pids))}"
+            continue
+        trees = [one.tree(pid) for one, pid in zip(samples, pids, strict=True)]
+        pairs = list(zip(samples, trees, strict=True))
+        memory = [sum(one.processes[pid][2] for pid in tree) for one, tree in pairs]
+        opened = [float(sum(one.opened.get(pid, 0) for pid in tree)) for one, tree in pairs]
+        for what, values in (("open files", opened), ("memory", memory)):
+            if pids[0] and rises(values, LEAST[what]):
+                unit = " kB of memory" if what == "memory" else " open files"
+                yield f"{name} takes more and more while it is asked: {_row(values)}{unit}"
+        if given.category == "runaway-process":
+            yield from _spinning(name, trees[-1], samples)
+    yield from _filling(given, samples, seconds)
+
+
+def rises(values: Sequence[float], least: float) -> bool:
+    """Whether every step adds so much."""
+    steps = [after - before for before, after in pairwise(values)]
+    return bool(steps) and all(step >= least for step in steps)
+
+
+def _row(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.0f}" for value in values)
+
+
+def _spinning(name: str, tree: Sequence[int], samples: Sequence[Sample]) -> Iterator[str]:
+    for pid in tree:
+        shares = [
+            (b.processes[pid][1] - a.processes[pid][1]) / 100 / max(0.1, b.time - a.time)
+            for a, b in pairwise(samples)
+            if pid in a.processes and pid in b.processes
+        ]
+        if len(shares) == len(samples) - 1 and min(shares) >= BUSY:
+            yield f"{name}: process {pid} still takes {min(shares):.0%} of a processor"
+
+
+def _filling(given: Watch, samples: Sequence[Sample], seconds: float) -> Iterator[str]:
+    last = samples[-1]
+    for what, unit, tables in (
+        ("space", "kB", [one.room for one in samples]),
+        ("files", "files", [one.files for one in samples]),
+    ):
+        for mount, (used, left) in tables[-1].items():
+            values = [one.get(mount, (0.0, 0.0))[0] for one in tables]
+            rate = (values[-1] - values[0]) / seconds
+            least = LEAST["space"] if what == "space" else ASKED
+            theirs = _is_theirs(given, mount, last)  # what others write elsewhere is not this
+            soon = rises(values, least) and left < rate * SOON_SECONDS
+            if soon and (theirs or given.category in ROOM):
+                yield f"{mount} fills: {_row(values)} {unit}, full in {left / rate:.0f} s"
+            if theirs and given.category in ROOM and left < FULL * (used + left):
+                yield f"{mount} has no room still: {left:.0f} {unit} left"
+    for path in last.sizes:
+        values = [one.sizes.get(path, 0.0) for one in samples]
+        rate = (values[-1] - values[0]) / seconds
+        left = last.room.get(_mount_of(path, last), (0.0, 0.0))[1]
+        flood = given.category == "log-flood" or left < rate * SOON_SECONDS
+        if rises(values, LEAST["log"]) and flood:
+            yield f"{path} grows without measure: {_row(values)} kB within {seconds:.0f} s"
+
+
+def _is_theirs(given: Watch, mount: str, sample: Sample) -> bool:
+    """Whether a service of the incident writes there."""
+    paths = [path for one in given.facts.values() for path in (*one.logs, *one.data)]
+    return any(_mount_of(path, sample) == mount for path in paths)
+
+
+def _mount_of(path: str, sample: Sample) -> str:
+    holding = [one for one in sample.room if path.startswith(one.rstrip("/") + "/")]
+    return max(holding, key=len, default="")
+
+
+# complaints
+
+
+async def _log_ends(given: Watch) -> str:
+    commands = [one.recent for one in given.facts.values() if one.recent]
+    if not commands or not given.quotes:
+        return ""
+    seen = await given.look("; ".join(commands), None)
+    return seen.output if seen.exit is not None else ""
+
+
+async def _complaint(given: Watch, before: str) -> str:
+    """What was quoted as a sign of the trouble, and is said anew, again and again."""
+    said = {_gist(quote) for quote in given.quotes}
+    old = _count(before, said)
+    new = _count(await _log_ends(given), said) if old else {}
+    again = [key for key, lines in new.items() if len(lines - old.get(key, set())) > 1]
+    if not again:
+        return ""
+    return f"it is still said in the logs: {max(new[again[0]])[:200]}"
+
+
+def _count(text: str, said: set[str]) -> dict[str, set[str]]:
+    """Lines of a log, by what they come to, of those that were quoted."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for line in text.splitlines():
+        if (key := _gist(line)) in said:
+            found[key].add(line.strip())
+    return found
+
+
+def _gist(line: str) -> str:
+    """A line without what differs each time."""
+    return " ".join(re.sub(r"[0-9a-f]{8,}|\d+", "#", line).split())
+
+
+# jobs
+
+
+async def _unmade(given: Watch) -> str:
+    """What a check reads, a job makes every minute or two, and was made by hand: it must be made
+    anew by itself. Jobs that are due later are not waited for."""
+    named = [path for one in given.checks for path in _PATH.findall(one.check.run)]
+    paths = [path for path in dict.fromkeys(named) if not _LOG.search(path)]
+    if not paths:
+        return ""
+    jobs = await _jobs(given, paths)
+    soon = [line for line in jobs if _OFTEN.match(line)]
+    if (jobs and not soon) or (not jobs and given.category != "job-missed"):
+        return ""
+    stat = f"stat -c '%Y %i %n' {' '.join(map(shlex.quote, paths))} 2>/dev/null; true"
+    first = (await given.look(stat, None)).output
+    waited = 0.0
+    while waited < given.patience:
+        await given.sleep(JOB_POLL)
+        waited += JOB_POLL
+        if (await given.look(stat, None)).output != first:
+            return ""
+        if failing := [
+            one.line for one in await look_at_all(given.checks, given.look) if not one.ok
+        ]:
+            return f"not for long: {failing[0]}"
+    why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
+    return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
+
+
+async def _jobs(given: Watch, paths: Sequence[str]) -> list[str]:
+    """Lines of crontabs, and units, that have to do with these paths, by themselves or by the
+    scripts that they run."""
+    tabs = "/etc/crontab /etc/cron.d/* /var/spool/cron/crontabs/* /var/spool/cron/*"
+    units = "/etc/systemd/system/*.service /lib/systemd/system/*.service"
+    seen = await given.look(
+        f"grep -hsE '^[^#]*[*/0-9]' {tabs}; grep -hs '^ExecStart=' {units}; true", None
+    )
+    lines = seen.output.splitlines()
+    words = " ".join(f"-e {shlex.quote(one)}" for one in paths)
+    naming: set[str] = set()
+    if scripts := list(dict.fromkeys(path for line in lines for path in _PATH.findall(line))):
+        named = " ".join(map(shlex.quote, scripts))
+        naming = set((await given.look(f"grep -lsF {words} {named}; true", None)).output.split())
+    return [
+        line
+        for line in lines
+        if any(one in line for one in paths) or naming & set(_PATH.findall(line))
+    ]

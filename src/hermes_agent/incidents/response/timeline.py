@@ -1,0 +1,94 @@
+"""What a session does, as lines of its incident's timeline. An effect has one line, however often
+the journal is read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.incidents import OPEN, EntryKind
+from hermes_agent.core.tool_services import DELEGATE
+from hermes_agent.incidents.backend import World
+from hermes_agent.incidents.response.evidence import CHILDREN, Call, calls_of
+
+LINE_CHARS = 200
+
+Line = tuple[EntryKind, str, Mapping[str, Any]]
+
+
+async def follow(world: World, id: str, session: str) -> None:
+    """Until it is cancelled."""
+    known = {
+        str(entry.data[name])
+        for entry in await world.incidents.timeline(id)
+        for name in ("effect", "question")
+        if name in entry.data
+    }
+    checks = [one.check.run for one in (await world.incidents.incident(id)).checks]
+    seen: list[ev.Recorded] = []
+    async for recorded in world.events(session):
+        if recorded.number:
+            seen.append(recorded)
+        match recorded.event:
+            case ev.Replied(calls=calls):
+                for call in calls:
+                    if call.name == DELEGATE and call.id not in known:
+                        known.add(call.id)
+                        await _delegated(world, id, call.id, call.input().get("tasks"))
+            case ev.Asked(id=question, text=text) if question not in known:
+                known.add(question)
+                line = f"waits for an answer (`hermes approvals`): {text[:LINE_CHARS]}"
+                await world.incidents.change(id, [("note", line, {"question": question})])
+            case ev.CallFinished(tool=tool, effect=effect) if effect not in known:
+                known.add(effect)
+                done = calls_of(seen, checks, effect=effect)
+                if tool == DELEGATE:
+                    done += await _of_children(world, session, known, checks)
+                await _acted(world, id, done)
+
+
+async def _of_children(
+    world: World, session: str, known: set[str], checks: list[str]
+) -> list[Call]:
+    done: list[Call] = []
+    for child in await world.journal.sessions(CHILDREN, parent=session):
+        done += [
+            one
+            for one in calls_of(await world.journal.events(child.id), checks)
+            if one.effect not in known
+        ]
+    known |= {one.effect for one in done}
+    return done
+
+
+async def _delegated(world: World, id: str, call: str, tasks: object) -> None:
+    texts = [
+        str(task.get("task", "")).strip().partition("\n")[0][:LINE_CHARS]
+        for task in (tasks if isinstance(tasks, list) else [])
+        if isinstance(task, dict)
+    ]
+    if texts:
+        text = f"{len(texts)} children look in parallel: {'; '.join(texts)}"
+        await world.incidents.change(id, [("note", text, {"effect": call, "children": len(texts)})])
+
+
+async def _acted(world: World, id: str, done: list[Call]) -> None:
+    """What was changed is part of the timeline; the first change makes it `mitigating`."""
+    lines: list[Line] = [
+        (
+            "action",
+            f"{one.shown[:LINE_CHARS]}{'' if one.ok else ' (failed)'}",
+            {
+                "effect": one.effect, "session": one.session, "event": one.number, "ok": one.ok,
+                "undo": one.undo,
+            },
+        )
+        for one in done
+        if one.did == "changed"
+    ]  # fmt: skip
+    if not lines:
+        return
+    incident = await world.incidents.incident(id)
+    if incident.state == "investigating":
+        await world.incidents.change(id, lines, (), OPEN, state="mitigating")
+    else:
+        await world.incidents.change(id, lines)

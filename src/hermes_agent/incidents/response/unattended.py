@@ -1,0 +1,45 @@
+"""Which runbooks may work without a model, and which have done so."""
+
+from collections.abc import Sequence
+
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.incidents import Entry, Incident
+from hermes_agent.incidents.backend import Known, World
+from hermes_agent.learning.runbooks.model import RUNBOOK_MODEL
+
+RUNBOOK = "runbook"
+"""The key of the message that begins one, of the note that says which, and of the label by which a
+drill asks for it."""
+
+
+async def stands_alone(world: World, skill: Known) -> bool:
+    """Whether a runbook may work without a model: as it stands it has healed a drill by itself, by
+    the word of the hidden checks, the last time too; or a person has called it proven."""
+    if skill.state != "proven":
+        return False
+    mine = [
+        one
+        for one in await world.lore.trials(skill.name)
+        if one.digest == skill.digest and one.model == f"{RUNBOOK_MODEL}{skill.name}"
+    ]
+    if mine and max(mine, key=lambda one: one.time).ok:
+        return True
+    told = [one.by for one in await world.lore.skill_changes(skill.name) if one.what == "proven"]
+    return told[:1] == ["person"]
+
+
+def begun(entries: Sequence[Entry]) -> str:
+    """The skill whose runbook was worked through without a model, at least at first."""
+    return next((str(entry.data[RUNBOOK]) for entry in entries if RUNBOOK in entry.data), "")
+
+
+async def healed_alone(world: World, incident: Incident, skill: str) -> bool:
+    """Whether its runbook has resolved an incident and no model had a word in it."""
+    if incident.state != "resolved" or incident.skill != skill or incident.ended is None:
+        return False
+    spoken = [
+        one.event.model
+        for one in await world.journal.events(incident.session)
+        if isinstance(one.event, ev.Replied) and one.time <= incident.ended
+    ]
+    return bool(spoken) and set(spoken) == {f"{RUNBOOK_MODEL}{skill}"}

@@ -1,0 +1,96 @@
+"""Compares the times schedules held for with the rows of their slots: a slot without a row, a row
+without a slot and a slot with two rows are named. It trusts nothing that the planner noted."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.jobs import Jobs, JobSpan
+from hermes_agent.jobs.schedules.parse import shown_time
+from hermes_agent.jobs.schedules.slots import slots
+
+PATIENCE = 60.0
+"""Seconds after which a slot without a row is amiss."""
+PAGE = 200
+"""Jobs looked at together."""
+
+
+class Faults(Struct, frozen=True):
+    job: str
+    zone: str
+    lost: tuple[float, ...] = ()
+    """Slots without a row."""
+    extra: tuple[float, ...] = ()
+    """Rows without a slot."""
+    doubled: tuple[float, ...] = ()
+    trouble: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.lost or self.extra or self.doubled or self.trouble)
+
+    def sentences(self) -> list[str]:
+        said = [f"{self.job} cannot be checked: {self.trouble}"] if self.trouble else []
+        for found, what in (
+            (self.lost, "without a row"),
+            (self.extra, "with a row that no schedule asked for"),
+            (self.doubled, "with more than one row"),
+        ):
+            if found:
+                slots = "slots" if len(found) > 1 else "slot"
+                first = shown_time(found[0], self.zone)
+                said.append(f"{self.job} has {len(found)} {slots} {what}, the first at {first}")
+        return said
+
+
+async def check(jobs: Jobs, now: float) -> list[str]:
+    """What is amiss with the rows of all jobs, a sentence each; nothing when all is well."""
+    return [line for faults in await faults_of(jobs, now) for line in faults.sentences()]
+
+
+async def faults_of(jobs: Jobs, now: float) -> list[Faults]:
+    found: list[Faults] = []
+    after = ""
+    while spans := await jobs.spans(after=after, count=PAGE):
+        after = spans[-1].job
+        ends = [_end(span, now) for span in spans]
+        rows = await jobs.all_slots(spans[0].job, after, min(s.begin for s in spans), max(ends))
+        for job, theirs in groupby(spans, key=lambda span: span.job):
+            if not _compare(job, list(theirs), rows.get(job, ()), now):
+                continue
+            # Whoever tidied up or changed the job meanwhile is no fault: look again.
+            fresh = await jobs.spans(job)
+            there = (await jobs.all_slots(job, job, -math.inf, now)).get(job, ())
+            if again := _compare(job, fresh, there, now):
+                found.append(again)
+    return found
+
+
+def _end(span: JobSpan, now: float) -> float:
+    return now - PATIENCE if span.end is None else span.end
+
+
+def _compare(
+    job: str, spans: Sequence[JobSpan], rows: Sequence[float], now: float
+) -> Faults:  # fmt: skip
+    held = [span for span in spans if _end(span, now) > span.begin]
+    if not held:
+        return Faults(job, "UTC")
+    since, until = min(span.begin for span in held), max(_end(span, now) for span in held)
+    wanted: set[float] = set()
+    try:
+        for span in held:
+            wanted.update(slots(span.schedule, span.begin, _end(span, now)))
+    except HermesError as trouble:
+        return Faults(job, "UTC", trouble=trouble.message)
+    there = Counter(slot for slot in rows if since < slot <= until)
+    return Faults(
+        job,
+        spans[-1].schedule.zone,
+        tuple(sorted(wanted - there.keys())),
+        tuple(sorted(there.keys() - wanted)),
+        tuple(sorted(slot for slot, count in there.items() if count > 1)),
+    )

@@ -1,0 +1,193 @@
+"""Slots that have come get their rows, exactly one each: those that are to be run are due, and the
+others are missed, with the reason."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.jobs import Job, Jobs, JobSpec, JobState, NewRun, Outdated, Schedule
+from hermes_agent.core.protocols import Clock
+from hermes_agent.jobs.schedules.parse import shown_time
+from hermes_agent.jobs.schedules.slots import next_slot, slots
+
+MOST_CAUGHT_UP = 100
+"""Of the slots nobody was there for, `all` runs the newest so many; the others are missed."""
+CHUNK = 5_000
+"""Rows of one transaction: a year of minutes is written in parts, while others write, too."""
+TOGETHER = 250
+"""Jobs planned at the same time: they share a wait for the disk."""
+BACK_SECONDS = 60.0
+"""A clock that is set back by less is waited for."""
+TROUBLE_SECONDS = 3_600.0
+"""When a job is tried again whose schedule cannot be worked out."""
+TRIES = 8
+
+Reason = Callable[[float], str]
+
+
+class Planned(Struct, frozen=True):
+    """What was planned: how many slots are to be run, and how many were missed."""
+
+    due: int = 0
+    missed: int = 0
+    troubles: tuple[str, ...] = ()
+    jobs: frozenset[str] = frozenset()
+    """Those of which slots were missed."""
+
+    def __add__(self, other: "Planned") -> "Planned":
+        return Planned(
+            self.due + other.due,
+            self.missed + other.missed,
+            self.troubles + other.troubles,
+            self.jobs | other.jobs,
+        )
+
+
+class Held(Struct, frozen=True):
+    """A time in which the runtime was there and could keep nothing: the disk was full, say."""
+
+    since: float
+    why: str
+
+
+async def plan_due(
+    jobs: Jobs, now: float, since: float | None = None, held: Held | None = None
+) -> Planned:
+    """Write the rows of all slots up to now. `since` is the last moment at which the runtime is
+    known to have been there, if it was away after that; `held` what has kept it from this."""
+    total = Planned()
+    seen: set[tuple[str, int, float]] = set()
+    while True:
+        found = await jobs.due(now)
+        fresh = [job for job in found if (job.id, job.version, job.planned) not in seen]
+        if not fresh:
+            return total
+        seen.update((job.id, job.version, job.planned) for job in fresh)
+        for place in range(0, len(fresh), TOGETHER):
+            some = fresh[place : place + TOGETHER]
+            for planned in await asyncio.gather(
+                *(_plan(jobs, job, now, since, held) for job in some)
+            ):
+                total += planned
+
+
+async def _plan(
+    jobs: Jobs, job: Job, now: float, since: float | None, held: Held | None
+) -> Planned:
+    try:
+        return await plan_job(jobs, job, now, since, held)
+    except HermesError as trouble:
+        # One whose zone is not known any more, say, must not keep the others waiting.
+        await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
+        return Planned(troubles=(f"{job.id}: {trouble.message}",))
+    except (ArithmeticError, ValueError, OSError) as trouble:  # a time that no calendar has
+        await jobs.plan(job, (), job.planned, now + TROUBLE_SECONDS)
+        return Planned(troubles=(f"{job.id}: {type(trouble).__name__}: {trouble}",))
+
+
+async def plan_job(
+    jobs: Jobs, job: Job, now: float, since: float | None = None, held: Held | None = None
+) -> Planned:
+    """Write the rows of one job, a part at a time: each part is whole, also after a kill."""
+    kept = MOST_CAUGHT_UP if job.spec.catch_up == "all" else 1
+    total = Planned()
+    reason: Reason | None = None
+    while True:
+        found = slots(job.schedule, job.planned, now, CHUNK + kept)
+        whole = len(found) < CHUNK + kept
+        if reason is None:
+            reason = _reason(job, found[0] if found else now, now, since, held)
+        runs = _runs(job, found, kept, now, reason) if whole else _missed(found[:CHUNK], reason)
+        until = now if whole else runs[-1].slot
+        next = next_slot(job.schedule, now) if whole else found[CHUNK]
+        if not await jobs.plan(job, runs, until, next):
+            return total  # whoever was quicker has planned it, or it has changed
+        missed = sum(run.state == "missed" for run in runs)
+        total += Planned(len(runs) - missed, missed, jobs=frozenset({job.id} if missed else ()))
+        if whole:
+            return total
+        job = replace(job, planned=until, next=next)
+
+
+def _missed(found: Sequence[float], reason: Reason) -> list[NewRun]:
+    return [NewRun(slot, "missed", reason(slot)) for slot in found]
+
+
+def _runs(
+    job: Job, found: Sequence[float], kept: int, now: float, reason: Reason
+) -> list[NewRun]:  # fmt: skip
+    """The newest are run; with `none` only one that is hardly late."""
+    split = max(0, len(found) - kept)
+    runs = _missed(found[:split], reason)
+    for slot in found[split:]:
+        late = job.spec.catch_up == "none" and now - slot > job.spec.grace
+        runs.append(NewRun(slot, "missed", reason(slot)) if late else NewRun(slot))
+    return runs
+
+
+def _reason(job: Job, first: float, now: float, since: float | None, held: Held | None) -> Reason:
+    """Why a slot was missed: in two sentences for all of them, of which each has one."""
+
+    def span(begin: float, end: float) -> str:
+        zone = job.schedule.zone
+        return f"from {shown_time(int(begin), zone)} to {shown_time(int(end), zone)}"
+
+    begin = first if since is None else min(since, first)
+    back = now if held is None else max(held.since, begin)
+    away = f"nobody was there: the runtime was down {span(begin, back)}"
+    if held is None:
+        return lambda _slot: away
+    kept = f"the runtime was up and could keep nothing {span(held.since, now)}: {held.why}"
+    return lambda slot: away if slot < held.since else kept
+
+
+async def rewind(jobs: Jobs, now: float) -> Sequence[Job]:
+    """To be called at the start and when the clock was set back: jobs that were planned for a time
+    that has not come yet are planned anew. They are named."""
+    return await jobs.rewind(now, BACK_SECONDS)
+
+
+async def add_job(
+    jobs: Jobs, spec: JobSpec, schedule: Schedule, by: str, origin: str, now: float, key: str = ""
+) -> Job:
+    return await jobs.add(spec, schedule, by, origin, next_slot(schedule, now), key)
+
+
+async def change_job(
+    jobs: Jobs,
+    reference: str,
+    clock: Clock,
+    *,
+    spec: JobSpec | None = None,
+    schedule: Schedule | None = None,
+    state: JobState | None = None,
+) -> Job:
+    """Change, pause, resume or remove a job. What it is due for until now gets its rows first, so
+    that no slot is lost by the change."""
+    for _ in range(TRIES):
+        now = clock()
+        job = await jobs.job(reference)
+        wanted = state
+        if job.state == "done" and schedule is not None and state is None:
+            wanted = "active"
+        ends = wanted not in (None, job.state) or schedule is not None
+        if ends and job.state == "active" and job.next is not None and job.next <= now:
+            await plan_job(jobs, job, now)
+            continue
+        holds = schedule or job.schedule
+        next = next_slot(holds, now)
+        if ends and next is None and (wanted or job.state) == "active":
+            raise UsageError(
+                f"{job.id} was due at {shown_time(holds.start, holds.zone)}, and that is over",
+                f"give it another time: `hermes task edit {job.id} --at ...`",
+            )
+        try:
+            return await jobs.change(
+                job.id, job.version, spec=spec, schedule=schedule, state=wanted, next=next
+            )
+        except Outdated:
+            continue
+    raise HermesError(f"{reference} changes all the time", "try again in a moment")

@@ -1,0 +1,168 @@
+"""Proof: a skill is played on cases with it and without it, and is promoted only if it is better
+beyond noise on cases that its author has not seen."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.knowledge import Case, Lore, Trial
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.learning.evaluation.cases import SPARE, cases_for
+from hermes_agent.learning.evaluation.statistics import (
+    LEAST_PAIRS,
+    Verdict,
+    clearly_harmful,
+    judged,
+    pairs_of,
+)
+from hermes_agent.learning.review.transcript import Transcript
+from hermes_agent.learning.structured_output import Ask, NoBudget
+
+Arm = Literal["with", "without"]
+Played = dict[tuple[str, str, Arm, int], Trial]
+"""Trials by case, digest, arm and round."""
+
+
+class Arena(Protocol):
+    """Plays a case in a fresh sandbox."""
+
+    async def play(
+        self, case: Case, files: Mapping[str, bytes] | None, round: int, digest: str
+    ) -> Trial | None:
+        """With the skill (`files`) or without one (None); `digest` is for the trial to carry. None
+        when the case is no good: its setup fails, or its check holds before anything was done."""
+        ...
+
+
+class _Match(Struct, frozen=True):
+    """What is compared: a version of a skill, and what would be used without it."""
+
+    skill: str
+    digest: str
+    files: Mapping[str, bytes]
+    baseline: str = ""
+    """The digest of the version that it would replace; empty where that is no skill at all."""
+    baseline_files: Mapping[str, bytes] | None = None
+
+    def side(self, arm: Arm) -> tuple[Mapping[str, bytes] | None, str, Arm]:
+        """What is played for an arm, and how its trial is kept."""
+        if arm == "with":
+            return self.files, self.digest, "with"
+        if self.baseline:
+            return self.baseline_files, self.baseline, "with"
+        return None, self.digest, "without"
+
+
+class Prover:
+    def __init__(
+        self, *, ask: Ask, lore: Lore, arena: Arena, settings: Callable[[], LearningSettings]
+    ) -> None:
+        self._ask = ask
+        self._lore = lore
+        self._arena = arena
+        self._settings = settings
+
+    async def needs_cases(self, name: str) -> bool:
+        held = [case for case in await self._lore.cases(name) if case.held]
+        return len(held) < LEAST_PAIRS
+
+    async def turn_for(self, name: str) -> tuple[str, int] | None:
+        """The session and turn of the last use that went well, to make cases of where nobody knows
+        what a skill came from."""
+        for use in await self._lore.uses(name):
+            if use.opened and use.outcome == "good":
+                return use.session, use.turn
+        return None
+
+    async def add_cases(self, name: str, transcript: Transcript) -> Sequence[Case]:
+        """Have cases written from a turn, and keep them."""
+        cases = await cases_for(name, transcript, self._ask, self._settings().cases)
+        await self._lore.add_cases(cases)
+        return cases
+
+    async def prove(self, name: str, digest: str) -> Verdict:
+        """Play the cases and judge. Trials are kept as they are played: a proof that was put off
+        goes on where it was, and asking again does not throw the dice again."""
+        match = await self._match(name, digest)
+        cases = await self._lore.cases(name)
+        known: Played = {
+            (one.case, one.digest, one.arm, one.round): one for one in await self._lore.trials(name)
+        }
+        try:
+            good, harmful = await self._play(match, cases, known)
+        except NoBudget as error:
+            return Verdict(name, digest, False, error.message, later=True)
+        held = [case.id for case in good if case.held]
+        pairs = pairs_of(known.values(), digest, held, match.baseline)
+        return judged(name, digest, pairs, harmful=harmful)
+
+    async def _match(self, name: str, digest: str) -> _Match:
+        versions = await self._lore.versions(name)
+        ours = [version for version in versions if version.digest == digest]
+        if not ours:
+            raise NotFound(
+                f"no version {digest[:12]} of the skill {name!r}",
+                f"`hermes skills log {name}` shows those that there are",
+            )
+        files = await self._lore.files(name, ours[-1].number)
+        record = await self._lore.skill(name)
+        works = record.state in {"given", "proven"} and record.digest != digest
+        if not works:
+            return _Match(name, digest, files)
+        old = await self._lore.files(name, record.version)
+        return _Match(name, digest, files, record.digest, old)
+
+    async def _play(
+        self,
+        match: _Match,
+        cases: Sequence[Case],
+        known: Played,
+    ) -> tuple[list[Case], bool]:
+        """The cases that are any good, all their trials among the known ones; and whether it was
+        stopped because the skill does harm. A case that is no good makes room for another."""
+        settings = self._settings()
+        good: list[Case] = []
+        for case in cases[: settings.cases + SPARE]:
+            if len(good) == settings.cases:
+                break
+            if await self._both(match, case, 0, len(good), known):
+                good.append(case)
+                if self._harms(match, good, known):
+                    return good, True
+        for round in range(1, settings.rounds):
+            for position, case in enumerate(list(good)):
+                if not await self._both(match, case, round, position, known):
+                    good.remove(case)
+                elif self._harms(match, good, known):
+                    return good, True
+        return good, False
+
+    @staticmethod
+    def _harms(match: _Match, cases: Sequence[Case], known: Played) -> bool:
+        ids = [case.id for case in cases]
+        return clearly_harmful(pairs_of(known.values(), match.digest, ids, match.baseline))
+
+    async def _both(
+        self,
+        match: _Match,
+        case: Case,
+        round: int,
+        position: int,
+        known: Played,
+    ) -> bool:
+        """Play both arms, each first every other time, so that what drifts meets both alike. False
+        when the case is no good."""
+        order: tuple[Arm, Arm] = ("with", "without")
+        for arm in order if (position + round) % 2 == 0 else order[::-1]:
+            files, digest, kept_as = match.side(arm)
+            key = (case.id, digest, kept_as, round)
+            if key in known:
+                continue
+            trial = await self._arena.play(case, files, round, digest)
+            if trial is None:
+                return False
+            await self._lore.add_trials([trial])
+            known[key] = trial
+        return True

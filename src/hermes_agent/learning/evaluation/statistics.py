@@ -1,0 +1,194 @@
+"""Whether a skill helps beyond noise: the figures of a proof, as pure functions of its trials."""
+
+from collections.abc import Collection, Iterable, Sequence
+from statistics import fmean
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_agent.core.knowledge import Trial
+from hermes_agent.learning.evaluation.uplift import saved
+
+LEAST_PAIRS = 5
+"""Fewer cannot be told from noise: of five coins all fall on one side once in 32 times."""
+LIKELY = 0.05
+"""The most that chance alone may have to do with it."""
+LEAST_SAVED = 0.10
+"""A gain that is worth a skill, where both ways lead to the goal."""
+MOST_TOKENS = 1.25
+"""What it may cost in tokens, compared with doing without it, where it wins no successes."""
+LEAST_OPENED = 0.5
+"""The share of the trials in which it must have been opened: what nobody reads does not help."""
+HARM_PAIRS = 3
+"""So many cases that are lost with it and won without it, and none the other way, are clear."""
+GRAIN = 100
+"""Differences are compared in hundredths, so that all ways to flip their signs can be counted."""
+
+
+class Pair(Struct, frozen=True):
+    """One case with the skill and without it: means over its rounds. Steps and tokens are of the
+    rounds that reached the goal; None where none did."""
+
+    case: str
+    success_with: float
+    success_without: float
+    steps_with: float | None
+    steps_without: float | None
+    tokens_with: float | None
+    tokens_without: float | None
+    opened: float = 1.0
+    """The share of the rounds with it in which it was opened."""
+
+    @property
+    def steps_saved(self) -> float:
+        """The share of the steps that it saves, from -1 to 1; 0 where one way fails."""
+        if self.steps_with is None or self.steps_without is None:
+            return 0.0
+        more = max(self.steps_with, self.steps_without)
+        return (self.steps_without - self.steps_with) / more if more else 0.0
+
+    @property
+    def score(self) -> float:
+        """Success counts first; where it is the same, the steps that are saved."""
+        return (self.success_with - self.success_without) or self.steps_saved
+
+
+class Verdict(Struct, frozen=True):
+    """What a proof came to."""
+
+    skill: str
+    digest: str
+    promote: bool
+    why: str
+    n: int = 0
+    """Held-out cases that were played both ways."""
+    p: float = 1.0
+    """How likely chance alone would come out as well."""
+    success_with: float = 0.0
+    success_without: float = 0.0
+    steps_with: float | None = None
+    steps_without: float | None = None
+    tokens_with: float | None = None
+    tokens_without: float | None = None
+    harmful: bool = False
+    """Clearly worse with it than without."""
+    later: bool = False
+    """It could not be finished and is to be taken up again."""
+
+
+def pairs_of(
+    trials: Iterable[Trial], digest: str, cases: Collection[str], baseline: str = ""
+) -> list[Pair]:
+    """The cases that were played with this version and without it. Where `baseline` names another
+    version, playing with that one is what it is compared with."""
+    ours: dict[str, list[Trial]] = {}
+    others: dict[str, list[Trial]] = {}
+    for one in trials:
+        if one.digest == digest and one.arm == "with":
+            ours.setdefault(one.case, []).append(one)
+        elif (one.digest, one.arm) == ((baseline, "with") if baseline else (digest, "without")):
+            others.setdefault(one.case, []).append(one)
+    return [_pair(case, ours[case], others[case]) for case in cases if case in ours.keys() & others]
+
+
+def _pair(case: str, ours: Sequence[Trial], others: Sequence[Trial]) -> Pair:
+    good, good_without = [one for one in ours if one.ok], [one for one in others if one.ok]
+    return Pair(
+        case,
+        len(good) / len(ours),
+        len(good_without) / len(others),
+        _mean(one.steps for one in good),
+        _mean(one.steps for one in good_without),
+        _mean(one.tokens for one in good),
+        _mean(one.tokens for one in good_without),
+        fmean(one.opened for one in ours),
+    )
+
+
+def by_chance(scores: Sequence[float]) -> float:
+    """How likely the sum of the scores would be as high if each had its sign by the toss of a coin:
+    the exact one-sided permutation test of paired differences, all ways counted."""
+    sizes = [abs(round(score * GRAIN)) for score in scores]
+    reached = sum(round(score * GRAIN) for score in scores)
+    ways = {0: 1}
+    for size in sizes:
+        further: dict[int, int] = {}
+        for total, count in ways.items():
+            for next_total in (total + size, total - size):
+                further[next_total] = further.get(next_total, 0) + count
+        ways = further
+    as_high = sum(count for total, count in ways.items() if total >= reached)
+    return float(as_high / 2 ** len(sizes))
+
+
+def clearly_harmful(pairs: Sequence[Pair]) -> bool:
+    """Worse with it beyond noise; or several cases are lost by it and none is won."""
+    lost = [pair for pair in pairs if pair.success_with == 0.0 and pair.success_without == 1.0]
+    won = [pair for pair in pairs if pair.success_with > pair.success_without]
+    if len(lost) >= HARM_PAIRS and not won:
+        return True
+    scores = [-pair.score for pair in pairs]
+    return len(pairs) >= LEAST_PAIRS and sum(scores) > 0 and by_chance(scores) <= LIKELY
+
+
+def judged(skill: str, digest: str, pairs: Sequence[Pair], *, harmful: bool = False) -> Verdict:
+    """The verdict on the held-out cases. `harmful`: playing was stopped because it did harm."""
+    if not pairs:
+        return Verdict(skill, digest, False, "no held-out case could be played", harmful=harmful)
+    both = [
+        pair for pair in pairs if pair.steps_with is not None and pair.steps_without is not None
+    ]
+    figures = Verdict(
+        skill,
+        digest,
+        promote=False,
+        why="",
+        n=len(pairs),
+        p=by_chance([pair.score for pair in pairs]),
+        success_with=fmean(pair.success_with for pair in pairs),
+        success_without=fmean(pair.success_without for pair in pairs),
+        steps_with=_mean(pair.steps_with for pair in both),
+        steps_without=_mean(pair.steps_without for pair in both),
+        tokens_with=_mean(pair.tokens_with for pair in both),
+        tokens_without=_mean(pair.tokens_without for pair in both),
+        harmful=harmful or clearly_harmful(pairs),
+    )
+    against = _against(figures, pairs)
+    return _say(figures, against)
+
+
+def _against(figures: Verdict, pairs: Sequence[Pair]) -> str:
+    """What speaks against promotion; empty when nothing does."""
+    if figures.harmful:
+        return "it does harm"
+    if figures.n < LEAST_PAIRS:
+        return f"only {figures.n} held-out cases could be played, {LEAST_PAIRS} are needed"
+    if fmean(pair.opened for pair in pairs) < LEAST_OPENED:
+        return "it was not opened in most of the trials"
+    if figures.success_with < figures.success_without:
+        return "fewer tasks succeed with it"
+    if figures.success_with == figures.success_without:
+        fewer_steps = saved(figures.steps_with, figures.steps_without) or 0.0
+        fewer_tokens = saved(figures.tokens_with, figures.tokens_without) or 0.0
+        if max(fewer_steps, fewer_tokens) < LEAST_SAVED:
+            return "it saves too little"
+        if 1.0 - fewer_tokens > MOST_TOKENS:
+            return "it costs more tokens than its steps are worth"
+    if figures.p > LIKELY:
+        return "the gain could be chance"
+    return ""
+
+
+def _say(figures: Verdict, against: str) -> Verdict:
+    parts = [
+        f"{figures.success_with:.0%} succeed with it and {figures.success_without:.0%} without"
+    ]
+    if figures.steps_with is not None and figures.steps_without is not None:
+        parts.append(f"{figures.steps_with:.1f} steps and {figures.steps_without:.1f}")
+    numbers = f"{', '.join(parts)} (n={figures.n}, p={figures.p:.3f})"
+    return replace(figures, promote=not against, why=f"{against or 'it helps'}: {numbers}")
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

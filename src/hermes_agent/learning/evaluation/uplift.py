@@ -1,0 +1,161 @@
+"""What a skill is worth, as rows of a table: how tasks go with it and without it."""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median
+
+from msgspec import Struct
+
+from hermes_agent.core.knowledge import SkillRecord, SkillUse, Trial
+from hermes_agent.core.skills import SkillState
+
+TREND = 40
+"""So many of the last turns are shown one by one."""
+
+
+class Side(Struct, frozen=True):
+    """How it went with the skill, or without. None where nothing is known."""
+
+    n: int = 0
+    success: float | None = None
+    """The share that came out well, of those of which it is known."""
+    steps: float | None = None
+    """Medians, as all that follow."""
+    seconds: float | None = None
+    tokens: float | None = None
+    dollars: float | None = None
+
+
+class Gain(Struct, frozen=True):
+    """What the skill changes. `success` is a difference; the others are the share that is saved
+    (0.25: a quarter less; negative: more)."""
+
+    success: float | None = None
+    steps: float | None = None
+    seconds: float | None = None
+    tokens: float | None = None
+    dollars: float | None = None
+
+
+class Dot(Struct, frozen=True):
+    """One turn that the skill fitted."""
+
+    time: float
+    steps: int
+    opened: bool
+    bad: bool
+
+
+class Row(Struct, frozen=True, rename={"with_": "with"}):
+    skill: str
+    state: SkillState
+    version: int
+    author: str
+    model: str
+    """The model that wrote it, where one did."""
+    uses: int
+    """Turns in which it was opened, whatever its version was."""
+    with_: Side
+    without: Side
+    lift: Gain
+    trend: tuple[Dot, ...]
+    """The last turns that it fitted, oldest first."""
+    evidence: str
+    """`replay n=12` (cases played with and without it), `use n=9`, or `none`."""
+    reason: str = ""
+    """Why it is in its state."""
+
+
+class _Run(Struct, frozen=True):
+    """A trial or a use, whichever the figures come from."""
+
+    good: bool | None
+    steps: int
+    seconds: float
+    tokens: int
+    dollars: float | None
+
+
+def lift(
+    records: Sequence[SkillRecord], uses: Sequence[SkillUse], trials: Sequence[Trial]
+) -> Sequence[Row]:
+    """A row for each skill that was used, tried or learned, most used first. Where the current
+    version was replayed, that is the evidence: the same tasks with and without it. Otherwise it is
+    its uses, which differ in more than the skill."""
+    rows = [_row(record, uses, trials) for record in records]
+    shown = [row for row in rows if row.uses or row.evidence != "none" or row.state != "given"]
+    return sorted(shown, key=lambda row: (-row.uses, row.skill))
+
+
+def _row(record: SkillRecord, uses: Sequence[SkillUse], trials: Sequence[Trial]) -> Row:
+    mine = sorted((use for use in uses if use.skill == record.name), key=lambda use: use.time)
+    opened = [use for use in mine if use.opened]
+    other = [use for use in mine if not use.opened]
+    played = [one for one in trials if (one.skill, one.digest) == (record.name, record.digest)]
+    replayed = {arm: [one for one in played if one.arm == arm] for arm in ("with", "without")}
+    if all(replayed.values()):
+        with_ = _side(map(_of_trial, replayed["with"]))
+        without = _side(map(_of_trial, replayed["without"]))
+        evidence = f"replay n={len({one.case for one in played})}"
+    else:
+        with_ = _side(_of_use(use) for use in opened if use.digest == record.digest)
+        without = _side(map(_of_use, other))
+        evidence = f"use n={with_.n}" if with_.n else "none"
+    return Row(
+        skill=record.name,
+        state=record.state,
+        version=record.version,
+        author=record.by,
+        model=record.model,
+        uses=len(opened),
+        with_=with_,
+        without=without,
+        lift=_gain(with_, without),
+        trend=tuple(
+            Dot(use.time, use.steps, use.opened, use.outcome == "bad") for use in mine[-TREND:]
+        ),
+        evidence=evidence,
+        reason=record.reason,
+    )
+
+
+def _of_use(use: SkillUse) -> _Run:
+    good = None if use.outcome == "unknown" else use.outcome == "good"
+    return _Run(good, use.steps, use.seconds, use.tokens, use.dollars)
+
+
+def _of_trial(trial: Trial) -> _Run:
+    return _Run(trial.ok, trial.steps, trial.seconds, trial.tokens, trial.dollars)
+
+
+def _side(runs: Iterable[_Run]) -> Side:
+    runs = list(runs)
+    if not runs:
+        return Side()
+    known = [run.good for run in runs if run.good is not None]
+    priced = [run.dollars for run in runs if run.dollars is not None]
+    return Side(
+        n=len(runs),
+        success=fmean(known) if known else None,
+        steps=median(run.steps for run in runs),
+        seconds=median(run.seconds for run in runs),
+        tokens=median(run.tokens for run in runs),
+        dollars=median(priced) if priced else None,
+    )
+
+
+def _gain(with_: Side, without: Side) -> Gain:
+    known = with_.success is not None and without.success is not None
+    return Gain(
+        success=(with_.success or 0.0) - (without.success or 0.0) if known else None,
+        steps=saved(with_.steps, without.steps),
+        seconds=saved(with_.seconds, without.seconds),
+        tokens=saved(with_.tokens, without.tokens),
+        dollars=saved(with_.dollars, without.dollars),
+    )
+
+
+def saved(with_: float | None, without: float | None) -> float | None:
+    """The share of what it takes without that is saved."""
+    if with_ is None or without is None or without <= 0:
+        return None
+    return 1.0 - with_ / without

@@ -1,0 +1,1 @@
+"""injection_scan"""

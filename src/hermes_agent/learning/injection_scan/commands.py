@@ -1,0 +1,96 @@
+"""Commands, code and marks of conversations that do not belong in a text an agent reads."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from hermes_agent.learning.injection_scan.tables import read
+
+_HOST = re.compile(r"https?://([\w.-]+)")
+_ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}$")
+_AT_HOME = ("127.", "10.", "192.168.")
+_NAME = re.compile("<([A-Z_]+)>")
+
+
+@cache
+def _list(name: str) -> Sequence[str]:
+    return dict(read("commands.table"))[name]
+
+
+def _strange_installer(found: re.Match[str]) -> bool:
+    """Whether what is fetched and run comes from a host that is not well known for it."""
+    host = _HOST.search(found[0])
+    if host is None:
+        return "$" in found[0].split("|")[0]
+    return not any(
+        host[1] == known or host[1].endswith("." + known) for known in _list("known installers")
+    )
+
+
+def _strange_key(found: re.Match[str]) -> bool:
+    """Whether a key goes to somebody else than the one who gave it out."""
+    host, name = found["host"], found["name"]
+    if _ADDRESS.match(host):
+        return not host.startswith(_AT_HOME)
+    vendor = next((one for one in _list("vendors") if name.startswith(one + "_")), None)
+    return vendor is not None and vendor not in host and host != "localhost"
+
+
+_CHECKS: Mapping[str, Callable[[re.Match[str]], bool]] = {
+    "strange installer": _strange_installer,
+    "strange key": _strange_key,
+}
+
+
+@dataclass(frozen=True)
+class Pattern:
+    what: str
+    why: str
+    words: tuple[tuple[str, ...], ...]
+    """One of each group is in every text that it matches: others are not searched."""
+    find: str
+    """A regular expression, compiled when a text holds the words."""
+    only: Callable[[re.Match[str]], bool] | None
+    quoted: bool
+    """In skills and context files it is harmless where it is quoted or code."""
+
+
+@cache
+def _patterns() -> tuple[Pattern, ...]:
+    (_, named), *parts = read("commands.table")
+    names = dict(line.split(" ", 1) for line in named)
+
+    def whole(text: str) -> str:
+        return _NAME.sub(lambda found: names[found[1]], text)
+
+    made: list[Pattern] = []
+    for heading, lines in parts:
+        what, colon, why = heading.partition(": ")
+        if not colon:
+            continue
+        given = [line.partition(" ")[::2] for line in lines]
+        words = tuple(tuple(whole(text).split("  ")) for key, text in given if key == "words")
+        find = next(whole(text) for key, text in given if key == "find")
+        only = next((_CHECKS[text] for key, text in given if key == "only"), None)
+        made.append(Pattern(what, why, words, find, only, ("quoted", "") in given))
+    return tuple(made)
+
+
+@cache
+def _compiled(find: str) -> re.Pattern[str]:
+    return re.compile(find)
+
+
+def matches(lower: str) -> Iterator[tuple[Pattern, int, int]]:
+    """Each pattern at each place where it counts."""
+    present: dict[tuple[str, ...], bool] = {}
+    for pattern in _patterns():
+        for group in pattern.words:
+            if group not in present:
+                present[group] = any(word in lower for word in group)
+        if not all(present[group] for group in pattern.words):
+            continue
+        for found in _compiled(pattern.find).finditer(lower):
+            if pattern.only is None or pattern.only(found):
+                yield pattern, found.start(), found.end()

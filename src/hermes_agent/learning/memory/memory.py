@@ -1,0 +1,324 @@
+"""Memory: notes in the store, and the two files that show the best of them. The files are people's
+to edit: what they write there is taken in before anything else is read or written."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.knowledge import Author, Doc, Lore, Note, NoteChange, NoteEdit, View
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.settings.root import MemorySettings
+from hermes_agent.learning.memory.file_sync import Views
+from hermes_agent.learning.memory.files import FILES, VIEWS
+from hermes_agent.learning.memory.log import difference, taking_back
+from hermes_agent.learning.memory.text import alike, clean, entry, near, page, plain
+
+T = TypeVar("T")
+ALL = 1_000_000
+TITLE_CHARS = 80
+
+
+class Duplicate(UsageError):
+    """There is a note that says the same, or nearly."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(
+            f"note {note.id} says nearly the same: {note.text}",
+            "change that note, if this is newer or better",
+        )
+        self.note = note
+
+
+class Snapshot(Struct, frozen=True):
+    """What a new session is shown, and the notes in it."""
+
+    text: str
+    notes: tuple[int, ...]
+
+
+class ShownView(Struct, frozen=True):
+    text: str
+    chars: int
+    limit: int
+    shown: tuple[int, ...]
+    evicted: int
+    """Notes that are live and not shown."""
+    remarks: tuple[str, ...] = ()
+    """What the model does not see of the file, and why."""
+    withheld: dict[int, str] = {}
+    """Notes that stand in the file and look dangerous, with the reason."""
+
+
+class Shown(Struct, frozen=True):
+    views: dict[View, ShownView]
+    notes: Sequence[Note]
+
+
+class Why(Struct, frozen=True):
+    note: Note
+    changes: Sequence[NoteChange]
+    shown: bool
+
+
+class MemoryBook:
+    def __init__(
+        self,
+        folder: Path,
+        lore: Lore,
+        *,
+        limits: Callable[[], MemorySettings],
+        scan: Callable[[str], str],
+        redact: Callable[[str], str],
+        clock: Clock,
+    ) -> None:
+        """`scan` says why a text must not be remembered, or nothing; `redact` takes secrets out."""
+        self._views = Views(folder, lore, limits, clock)
+        self._lore = lore
+        self._danger = lru_cache(1_000)(scan)
+        self._redact = redact
+        self._indexed: dict[int, tuple[str, float]] | None = None
+        self._under_way: set[asyncio.Future[Any]] = set()
+
+    async def sync(self) -> Sequence[NoteChange]:
+        """Take in what was edited by hand and bring the views up to date; what was taken in."""
+
+        async def work() -> Sequence[NoteChange]:
+            newest = await self._lore.note_changes(1)
+            last = newest[0].batch if newest else 0
+            if not await self._settle():
+                return []
+            return [one for one in await self._lore.note_changes(ALL) if one.batch > last][::-1]
+
+        return await self._locked(work)
+
+    async def snapshot(self) -> Snapshot:
+        """Both views as a new session is shown them. It counts as a use of each note in it."""
+        shown = await self.show()
+        parts = []
+        for view, one in shown.views.items():
+            if one.shown:
+                share = 100 * one.chars // one.limit
+                head = f"{view.upper()} ({share}%, {one.chars:,} of {one.limit:,} characters)"
+                parts.append("\n".join([head, one.text.rstrip("\n"), *one.remarks]))
+        ids = tuple(id for one in shown.views.values() for id in one.shown)
+        if ids:
+            await self._lore.notes_used(ids)
+        return Snapshot("\n\n".join(parts), ids)
+
+    async def show(self) -> Shown:
+        async def work() -> Shown:
+            await self._settle()
+            notes = await self._lore.notes()
+            return Shown({view: self._shown(view, notes) for view in VIEWS}, notes)
+
+        return await self._locked(work)
+
+    async def edit(
+        self, edits: Sequence[NoteEdit], by: Author, source: str, *, model: str = ""
+    ) -> Sequence[Note]:
+        """Make the edits, all or none. A new note that says the same as one that is there makes
+        no second one; one that says nearly the same is refused with `Duplicate`."""
+
+        async def work() -> Sequence[Note]:
+            await self._settle()
+            notes = {note.id: note for note in await self._lore.notes(removed=True)}
+            _refuse_twice(edits)
+            wanted = [await self._checked(edit, notes, by) for edit in edits]
+            made = await self._lore.edit_notes(wanted, by, source, model=model)
+            await self._settle()
+            return made
+
+        return await self._locked(work)
+
+    async def find(self, part: str, view: View | None = None) -> Note:
+        """The one live note that has this in it, or is called so by its id (`#12`)."""
+        await self.sync()
+        notes = [n for n in await self._lore.notes() if view in (None, n.view)]
+        wanted = part.strip().casefold()
+        if not wanted:
+            raise UsageError("say which note, by a part of its text")
+        exact = [n for n in notes if wanted in (n.text.casefold(), f"#{n.id}")]
+        found = exact or [n for n in notes if wanted in n.text.casefold()]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UsageError(
+                f"{len(found)} notes have {part!r} in them", f"write more: {_few(found)}"
+            )
+        close = [notes[place] for place in near(part, [note.text for note in notes])]
+        hint = f"these come near: {_few(close)}" if close else "`hermes memory show` lists them"
+        raise NotFound(f"no note has {part!r} in it", hint)
+
+    async def log(self, limit: int = 100, note: int = 0) -> Sequence[NoteChange]:
+        await self.sync()
+        return await self._lore.note_changes(limit, note=note)
+
+    async def diff(self, batch: int = 0) -> str:
+        """What a batch did to the notes; the newest when none is named."""
+        await self.sync()
+        changes = await self._lore.note_changes(ALL)
+        return difference(await self._lore.notes(removed=True), changes, batch)
+
+    async def undo(self, batch: int = 0, by: Author = "person") -> Sequence[Note]:
+        """Take a batch back; the newest that is not taken back yet when none is named. Nothing is
+        done when something in it was changed again since."""
+
+        async def work() -> Sequence[Note]:
+            await self._settle()
+            changes = await self._lore.note_changes(ALL)
+            notes = await self._lore.notes(removed=True)
+            number, edits = taking_back(notes, changes, batch)
+            made = await self._lore.edit_notes(edits, by, "undo", undoes=number)
+            await self._settle()
+            return made
+
+        return await self._locked(work)
+
+    async def why(self, id: int) -> Why:
+        shown = await self.show()
+        notes = {note.id: note for note in await self._lore.notes(removed=True)}
+        if id not in notes:
+            raise NotFound(f"no note {id}", "`hermes memory show` lists them")
+        inside = any(id in view.shown for view in shown.views.values())
+        return Why(notes[id], await self._lore.note_changes(ALL, note=id), inside)
+
+    async def search(self, query: str, limit: int = 20) -> Sequence[Note]:
+        """Notes with any of the words, best first; those that were removed come last."""
+        await self.sync()
+        notes = {note.id: note for note in await self._lore.notes(removed=True)}
+        docs = await self._lore.find_docs(query.split(), ["note"], limit)
+        found = [notes[int(doc.ref)] for doc in docs if int(doc.ref) in notes]
+        gone = [note for note in notes.values() if note.removed]
+        found += [gone[place] for place in near(query, [note.text for note in gone])]
+        if found:
+            await self._lore.notes_used([note.id for note in found])
+        return found[:limit]
+
+    async def _locked(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work alone and to its end, also when whoever asked for it waits no more."""
+
+        async def alone() -> T:
+            try:
+                async with self._views.alone():
+                    return await work()
+            except OSError as error:
+                raise HermesError(
+                    f"the memory cannot be read or written: {error}",
+                    "see to its folder `memories` in the home and what is in it",
+                ) from error
+
+        task = asyncio.ensure_future(alone())
+        self._under_way.add(task)  # the loop itself holds no task
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _settle(self) -> bool:
+        """Bring the files, the notes and what can be recalled of them in step; whether any note
+        was edited by hand."""
+        edited = await self._views.in_step()
+        notes = {note.id: note for note in await self._lore.notes()}
+        if self._indexed is None:
+            kept = {doc.ref: doc for doc in await self._lore.docs("note")}
+            self._indexed = {int(ref): (doc.text, doc.time) for ref, doc in kept.items()}
+        changed = [n for n in notes.values() if self._indexed.get(n.id) != (n.text, n.updated)]
+        docs = [self._doc(note) for note in changed]
+        gone = {str(id) for id in self._indexed.keys() - notes.keys()}
+        gone |= {doc.ref for doc in docs if self._danger(doc.text)}
+        if docs:
+            await self._lore.put_docs([doc for doc in docs if doc.ref not in gone])
+        if gone:
+            await self._lore.drop_docs("note", sorted(gone))
+        self._indexed = {id: (note.text, note.updated) for id, note in notes.items()}
+        return edited
+
+    def _doc(self, note: Note) -> Doc:
+        text = self._redact(note.text)
+        title = text.partition("\n")[0][:TITLE_CHARS]
+        return Doc("note", str(note.id), title, text, time=note.updated)
+
+    def _shown(self, view: View, notes: Sequence[Note]) -> ShownView:
+        """As the model sees it: without what looks dangerous or secret, and no longer than it may
+        be, however long somebody made the file."""
+        lines = self._views.entries(view)
+        limit = self._views.limit(view)
+        remarks: list[str] = []
+        withheld: dict[int, str] = {}
+        parts, shown, room = [], [], limit
+        for line in lines:
+            if room <= 0:
+                break
+            if reason := self._danger(line.text):
+                remarks.append(f"(an entry of {FILES[view]} is withheld: {reason})")
+                withheld[line.id] = reason
+                continue
+            part = f"{entry(self._redact(line.text))}\n"
+            parts.append(part[:room])
+            room -= len(part)
+            shown.append(line.id)
+        chars = len(page(line.text for line in lines))
+        if chars > limit:
+            remarks.append(f"({FILES[view]} is longer than its {limit:,} characters: it is cut)")
+        inside = {line.id for line in lines}
+        evicted = sum(note.view == view and note.id not in inside for note in notes)
+        return ShownView(
+            "".join(parts), chars, limit, tuple(shown), evicted, tuple(remarks), withheld
+        )
+
+    async def _checked(self, edit: NoteEdit, notes: Mapping[int, Note], by: Author) -> NoteEdit:
+        """The edit as it can be made, or why it cannot."""
+        if edit.text is None:
+            return edit
+        text = clean(self._redact(edit.text))
+        if not text:
+            raise UsageError("a note needs a text", "to remove one, say so")
+        if reason := self._danger(text):
+            raise UsageError(f"this cannot be remembered: {reason}", "leave that part out")
+        view = notes[edit.id].view if edit.id in notes else edit.view
+        if len(entry(text)) >= self._views.limit(view):
+            raise UsageError(
+                f"this note alone has {len(text):,} characters; all of {FILES[view]} may have "
+                f"{self._views.limit(view):,}",
+                "make it shorter, or keep it in a file and note where that is",
+            )
+        others = [n for n in notes.values() if n.view == view and n.id != edit.id]
+        if edit.id:
+            same = [n for n in others if not n.removed and plain(n.text) == plain(text)]
+            if same:
+                raise Duplicate(same[0])
+            return NoteEdit(text, edit.id, view, edit.confidence)
+        return await self._as_new(NoteEdit(text, 0, view, edit.confidence), others, by)
+
+    async def _as_new(self, edit: NoteEdit, others: Sequence[Note], by: Author) -> NoteEdit:
+        """A new note, unless one that is there or was there says the same."""
+        text = edit.text or ""
+        same = [note for note in others if plain(note.text) == plain(text)]
+        for note in same:
+            if not note.removed:
+                surer = max(note.confidence, edit.confidence or 0.0)
+                return NoteEdit(note.text, note.id, note.view, surer)
+        for note in others:
+            if not note.removed and alike(note.text, text):
+                raise Duplicate(note)
+        for note in same:
+            (last,) = await self._lore.note_changes(1, note=note.id)
+            if by == "review" and last.by == "person":
+                raise UsageError(
+                    f"a person removed this note: {note.text}", "only a person brings it back"
+                )
+            return NoteEdit(text, note.id, note.view, edit.confidence)
+        return edit
+
+
+def _refuse_twice(edits: Sequence[NoteEdit]) -> None:
+    new = [plain(clean(edit.text)) for edit in edits if edit.text is not None and not edit.id]
+    if len(new) != len(set(new)):
+        raise UsageError("the same note twice at once", "write it once")
+
+
+def _few(notes: Sequence[Note]) -> str:
+    return "; ".join(f"#{note.id} {note.text[:TITLE_CHARS]}" for note in notes[:3])

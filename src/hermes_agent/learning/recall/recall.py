@@ -1,0 +1,251 @@
+"""What was seen before and fits: offered when a message comes in, and found by a search."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from heapq import nlargest
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.journal import Journal
+from hermes_agent.core.knowledge import Doc, DocKind, Lore
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.records import Found, SearchFilter
+from hermes_agent.core.settings.root import LearningSettings
+from hermes_agent.core.skills import Recalled
+from hermes_agent.learning.recall.embeddings import Embedder, NoSemantics, Vectors
+from hermes_agent.learning.recall.formatting import clipped, offered, snippet
+from hermes_agent.learning.recall.relevance import BESIDE, Fit, Weighed, fit, fused, telling, weigh
+from hermes_agent.learning.recall.terms import Term, meaningful, prefix, terms
+
+HitKind = Literal["skill", "note", "session", "message", "incident"]
+DOC_KINDS: tuple[DocKind, ...] = ("skill", "note", "session", "incident")
+
+LEAST_WORDS = 3
+"""A message with fewer words that say anything is given nothing."""
+SKILLS, SESSIONS, NOTES = 3, 2, 2
+CANDIDATES = 20
+"""Documents of a kind that are looked at closely."""
+SESSION_CHARS, OUTCOME_CHARS = 4_000, 300
+LEAST_MEANING = 0.3
+"""What is less near in meaning is not found by a search."""
+
+
+class Hit(Struct, frozen=True):
+    """Something that a search found. `ref` of a message: its session and its number there."""
+
+    kind: HitKind
+    ref: str
+    title: str
+    snippet: str
+    score: float
+    time: float
+
+
+class Recall:
+    def __init__(
+        self,
+        lore: Lore,
+        journal: Journal,
+        *,
+        settings: Callable[[], LearningSettings],
+        clock: Clock,
+    ) -> None:
+        self._lore = lore
+        self._journal = journal
+        self._settings = settings
+        self._clock = clock
+        self._embedder = Embedder()
+        self._vectors: Vectors | None = None
+
+    async def offer(
+        self,
+        text: str,
+        *,
+        skills: Mapping[str, str],
+        session: str = "",
+        exclude: Collection[str] = (),
+    ) -> Recalled:
+        """What fits a message. `skills`: those that may be offered, with their states. `exclude`:
+        refs that the session has before it already. Nothing when nothing fits well."""
+        said = terms(text)
+        if not self._settings().recall or meaningful(said) < LEAST_WORDS:
+            return Recalled()
+        kinds: tuple[DocKind, ...] = ("skill", "session", "note")
+        good = [one for one in await self._fits(text, said, kinds) if one.good]
+        allowed = [one for one in good if await self._may(one.doc, skills, session, exclude)]
+        best = max((one.value for one in allowed), default=0.0)
+        near = [one.doc for one in allowed if one.value >= BESIDE * best]
+        fitting = [doc for doc in near if doc.kind == "skill"][:SKILLS]
+        held = [doc for doc in fitting if skills[doc.ref] == "candidate" and _held(session, doc)]
+        shown = [doc for doc in fitting if doc not in held]
+        sessions = [doc for doc in near if doc.kind == "session"][:SESSIONS]
+        notes = [doc for doc in near if doc.kind == "note"][:NOTES]
+        if notes:
+            await self._lore.notes_used([int(doc.ref) for doc in notes])
+        return Recalled(
+            offered([*shown, *sessions, *notes]),
+            tuple(doc.ref for doc in shown),
+            tuple(doc.ref for doc in held),
+            tuple(doc.ref for doc in sessions),
+            tuple(int(doc.ref) for doc in notes),
+        )
+
+    async def search(self, query: str, kinds: Collection[str], limit: int) -> Sequence[Hit]:
+        """Everything that fits, best first: documents by words (and by meaning), messages by all
+        words or else by the rarest."""
+        said = terms(query)
+        wanted = tuple(kind for kind in DOC_KINDS if kind in kinds)
+        fits = [
+            one
+            for one in await self._fits(query, said, wanted)
+            if one.words or one.meaning >= LEAST_MEANING
+        ]
+        hits: dict[tuple[str, str], Hit] = {}
+        for one in fits:
+            doc = one.doc
+            hits[doc.kind, doc.ref] = Hit(
+                doc.kind, doc.ref, doc.title, snippet(doc, said), 0.0, doc.time
+            )
+        messages = []
+        if "message" in kinds:
+            for found in await self._messages(query, said, SearchFilter(limit=limit)):
+                ref = f"{found.session}:{found.number}"
+                messages.append(("message", ref))
+                hits["message", ref] = Hit(
+                    "message", ref, found.title, found.snippet, 0.0, found.time
+                )
+        documents = [(one.doc.kind, one.doc.ref) for one in fits]
+        scores = fused(documents, messages)
+        best = sorted(scores, key=lambda one: -scores[one])[:limit]
+        return [_scored(hits[one], scores[one]) for one in best]
+
+    async def index_session(
+        self, session: str, title: str, texts: Sequence[str], outcome: str
+    ) -> None:
+        """Keep what a session was about: what came of it first, then the texts, each of which gets
+        its share of the room."""
+        parts = [clipped(outcome, OUTCOME_CHARS)]
+        room = SESSION_CHARS - len(parts[0])
+        for left, text in zip(range(len(texts), 0, -1), texts, strict=True):
+            parts.append(text.strip()[: max(0, room // left - 1)])
+            room -= len(parts[-1]) + 1
+        doc = Doc("session", session, clipped(title, 200), "\n".join(parts), time=self._clock())
+        await self._lore.put_docs([doc])
+
+    async def embed_some(self, limit: int) -> int:
+        """Make vectors for documents that have none, a few at a time; how many were made. Raises
+        `NoSemantics` when it is wanted and cannot be."""
+        if not self._settings().semantic:
+            return 0
+        docs = await self._lore.without_vector(self._embedder.name, limit)
+        if not docs:
+            return 0
+        made = await self._embedder.embed([f"{doc.title}\n{doc.text}" for doc in docs])
+        vectors = {(doc.kind, doc.ref): one for doc, one in zip(docs, made, strict=True)}
+        await self._lore.put_vectors(self._embedder.name, vectors)
+        self._vectors = None
+        return len(docs)
+
+    async def _fits(
+        self, text: str, said: Sequence[Term], kinds: Sequence[DocKind]
+    ) -> Sequence[Fit]:
+        """Documents that may fit, best first."""
+        if not said or not kinds:
+            return []
+        groups = [term.forms for term in said]
+        *counts, total = await self._lore.count_docs([*groups, ()], kinds)
+        weighed = weigh(said, counts, total)
+        meanings = await self._meanings(text, kinds)
+        docs = await self._candidates(weighed, kinds, meanings)
+        fits = [fit(weighed, doc, meanings.get((doc.kind, doc.ref), 0.0)) for doc in docs]
+        return _ranked(fits) if meanings else sorted(fits, key=lambda one: -one.score)
+
+    async def _candidates(
+        self,
+        weighed: Sequence[Weighed],
+        kinds: Sequence[DocKind],
+        meanings: Mapping[tuple[DocKind, str], float],
+    ) -> Sequence[Doc]:
+        """Documents with any of the words, of each kind; then those with a word that may have been
+        meant, and those that are near in meaning."""
+        forms = telling(weighed)
+        found = await self._lore.find_docs(forms, kinds, CANDIDATES * len(kinds))
+        docs = [doc for kind in kinds for doc in [d for d in found if d.kind == kind][:CANDIDATES]]
+        if len(found) == CANDIDATES * len(kinds):
+            # There are more: a kind of which there is much may have left no room for another.
+            there = Counter(doc.kind for doc in found)
+            few = [kind for kind in kinds if there[kind] < CANDIDATES // 4]
+            docs += await self._lore.find_docs(forms, few, CANDIDATES) if few else []
+        if slips := [form for one in weighed for form in one.near]:
+            docs += await self._lore.find_docs(slips, kinds, CANDIDATES)
+        if meanings:
+            nearest = nlargest(CANDIDATES, meanings, key=lambda one: meanings[one])
+            docs += await self._lore.get_docs(nearest)
+        return list({(doc.kind, doc.ref): doc for doc in docs}.values())
+
+    async def _meanings(
+        self, text: str, kinds: Sequence[DocKind]
+    ) -> Mapping[tuple[DocKind, str], float]:
+        if not self._settings().semantic:
+            return {}
+        try:
+            (query,) = await self._embedder.embed([text])
+        except NoSemantics:
+            return {}  # `embed_some` says so; words do as well
+        if self._vectors is None:
+            self._vectors = Vectors(await self._lore.vectors(self._embedder.name, DOC_KINDS))
+        return self._vectors.near(query, kinds)
+
+    async def _may(
+        self, doc: Doc, skills: Mapping[str, str], session: str, exclude: Collection[str]
+    ) -> bool:
+        if doc.ref in exclude or (doc.kind == "skill" and doc.ref not in skills):
+            return False
+        if doc.kind != "session" or not session:
+            return True
+        try:
+            here, there = await self._journal.session(session), await self._journal.session(doc.ref)
+        except NotFound:
+            return False
+        return here.id != there.id and here.parent != there.id and there.parent != here.id
+
+    async def _messages(
+        self, query: str, said: Sequence[Term], wanted: SearchFilter
+    ) -> Sequence[Found]:
+        """Messages with all words; with all that say something, in any form; with the rarest."""
+        found = await self._journal.search(query, wanted)
+        if found or not said:
+            return found
+        words = [term for term in said if not term.whole]
+        counts = await self._lore.count_docs([term.forms for term in words], DOC_KINDS)
+        order = sorted(range(len(words)), key=lambda at: (words[at].common, counts[at]))
+        rarest = [prefix(words[at]) for at in order]
+        ways = [rarest, rarest[:3], rarest[:2], *([one] for one in rarest[:3])]
+        for way in ways:
+            found = await self._journal.search(" ".join(way), wanted)
+            if found:
+                break
+        return found
+
+
+def _held(session: str, doc: Doc) -> bool:
+    """In half of all sessions, always the same ones."""
+    return hashlib.sha256(f"{session}\0{doc.ref}".encode()).digest()[0] % 2 == 1
+
+
+def _ranked(fits: Sequence[Fit]) -> list[Fit]:
+    """By words and by meaning together."""
+    by_words = sorted((one for one in fits if one.words), key=lambda one: -one.score)
+    by_meaning = sorted(fits, key=lambda one: -one.meaning)
+    scores = fused(
+        [(one.doc.kind, one.doc.ref) for one in by_words],
+        [(one.doc.kind, one.doc.ref) for one in by_meaning],
+    )
+    return sorted(fits, key=lambda one: -scores[one.doc.kind, one.doc.ref])
+
+
+def _scored(hit: Hit, score: float) -> Hit:
+    return Hit(hit.kind, hit.ref, hit.title, hit.snippet, score, hit.time)

@@ -1,0 +1,180 @@
+"""From what a review answered to what can be proposed: shown by lines that exist, not said before,
+and an improvement where there is such a skill already."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.knowledge import Lore, Note, SkillRecord
+from hermes_agent.learning.review.prompt import SKILL_CHARS, NearSkill, NoteIdea, SkillIdea
+from hermes_agent.learning.review.transcript import Line, Shown, Transcript, evidence
+from hermes_agent.learning.skills.frontmatter import read_front
+
+log = logging.getLogger("hermes.learning")
+
+DUPLICATE = 0.8
+NEAREST = 6
+WHOLE = 2
+"""So many of the nearest skills are shown with their text."""
+MOST_CANDIDATES = 20
+"""While so many wait to be proven, no new skill is thought up."""
+FILES_CHARS = 30_000
+QUERY_WORDS = 40
+TITLE_CHARS = 80
+HEARSAY = 0.5
+"""The most confidence in what only the output of tools shows."""
+MAIN = "SKILL.md"
+_PATH = re.compile(r"SKILL\.md|runbook\.yaml|(?:references|scripts|templates|assets)/[\w.-]+")
+_WORD = re.compile(r"[^\W\d_][\w-]{2,}")
+_NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
+
+
+class Proposed(Struct, frozen=True):
+    """What a review would keep, as it can wait for a person's word."""
+
+    kind: Literal["note", "skill"]
+    title: str
+    body: dict[str, Any]
+    evidence: str
+    model: str = ""
+    hearsay: bool = False
+    """Nobody here said or did it: it stands only in what tools brought in."""
+
+
+class Likeness(Protocol):
+    """The part of the skill book that is needed here."""
+
+    async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]: ...
+
+
+async def nearest(lore: Lore, transcripts: Sequence[Transcript]) -> list[NearSkill]:
+    """The skills that fit what was said, the nearest of them whole: a text that was cut is nothing
+    to write a new one from."""
+    said = " ".join(
+        one.event.text
+        for transcript in transcripts
+        for one in transcript.events
+        if isinstance(one.event, ev.MessageTaken | ev.Replied)
+    )
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(said)))[:QUERY_WORDS]
+    near: list[NearSkill] = []
+    for doc in await lore.find_docs(words, ["skill"], NEAREST) if words else ():
+        record = await _known(lore, doc.ref)
+        if record is None or record.state in {"quarantined", "retired"}:
+            continue
+        files = await lore.files(record.name, record.version)
+        text = files.get(MAIN, b"").decode("utf-8", "replace")
+        description = read_front(text).text("description")
+        room = sum(bool(one.text) for one in near) < WHOLE and len(text) <= SKILL_CHARS
+        near.append(NearSkill(record.name, description, text if room else ""))
+    return near
+
+
+def note_of(idea: NoteIdea, seen: Shown, notes: Sequence[Note], model: str) -> Proposed | None:
+    """None when no line shows it, or it says nothing new. What is said of the user must come from
+    the user: tools bring in what anybody wrote."""
+    lines = seen.sources(idea.evidence)
+    text = " ".join(idea.text.split())
+    same = any(note.text.casefold() == text.casefold() for note in notes)
+    old = next((note for note in notes if note.id == idea.replaces), None)
+    if not lines or not text or same or (idea.replaces and old is None):
+        return None
+    view = old.view if old else idea.view
+    if view == "user" and not any(line.by_user for line in lines):
+        return None
+    seen_only = all(line.by_tool for line in lines)
+    body = {
+        "view": view,
+        "text": text,
+        "confidence": min(idea.confidence, HEARSAY) if seen_only else idea.confidence,
+        "id": idea.replaces,
+    }
+    title = text if len(text) <= TITLE_CHARS else text[: TITLE_CHARS - 1] + "…"
+    hearsay = all(line.from_elsewhere for line in lines)
+    return Proposed("note", title, body, evidence(lines), model, hearsay)
+
+
+async def skill_of(
+    idea: SkillIdea,
+    seen: Shown,
+    near: Sequence[NearSkill],
+    model: str,
+    lore: Lore,
+    likeness: Likeness,
+) -> Proposed | None:
+    """None when no line shows it or it cannot be a skill. A near duplicate becomes an improvement
+    of what there is."""
+    lines = seen.sources(idea.evidence)
+    front = read_front(idea.files.get(MAIN, ""))
+    described = front.text("description")
+    whole = sum(map(len, idea.files.values())) <= FILES_CHARS
+    if not lines or not described or not whole or not all(map(_PATH.fullmatch, idea.files)):
+        return None
+    record = await _known(lore, idea.name)
+    if record is None:
+        alike = await likeness.near(idea.name, described, front.body)
+        if alike and alike[0][1] >= DUPLICATE:
+            record = await lore.skill(alike[0][0])
+    if record is not None and not any(one.name == record.name and one.text for one in near):
+        log.info("%s is dropped: %s would change unseen by its review", idea.name, record.name)
+        return None
+    if record is None and await _too_many_wait(lore):
+        return None
+    if record is not None and record.state in {"quarantined", "retired"}:
+        return None
+    return _proposed(idea, record, lines, model)
+
+
+def _proposed(
+    idea: SkillIdea, record: SkillRecord | None, lines: Sequence[Line], model: str
+) -> Proposed:
+    name = record.name if record else idea.name
+    action = "improve" if record else "create"
+    body = {
+        "action": action,
+        "name": name,
+        "files": {**idea.files, MAIN: _renamed(idea.files[MAIN], name)},
+        "why": idea.why,
+        "base": record.digest if record else "",
+        "session": lines[-1].session,
+        "turn": lines[-1].turn,
+    }
+    hearsay = all(line.by_tool for line in lines)
+    return Proposed("skill", f"{action} the skill {name}", body, evidence(lines), model, hearsay)
+
+
+async def new_only(proposed: Sequence[Proposed], lore: Lore) -> list[Proposed]:
+    """Without what waits for a person's word, or was refused by one."""
+    before = [*await lore.proposals(state="open"), *await lore.proposals(state="rejected")]
+    said = {_gist(one.body) for one in before}
+    return [one for one in proposed if _gist(one.body) not in said]
+
+
+def _gist(body: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What makes two proposals the same."""
+    if "text" in body:
+        return ("note", body["text"].casefold(), body["id"])
+    told = tuple(sorted(body["files"].items())) if body["action"] == "improve" else ()
+    return (body["action"], body["name"], told)
+
+
+async def _known(lore: Lore, name: str) -> SkillRecord | None:
+    try:
+        return await lore.skill(name)
+    except NotFound:
+        return None
+
+
+async def _too_many_wait(lore: Lore) -> bool:
+    return sum(one.state == "candidate" for one in await lore.skills()) >= MOST_CANDIDATES
+
+
+def _renamed(text: str, name: str) -> str:
+    """SKILL.md for the folder of this name. The name stands in its head, before all else that
+    could look like it."""
+    return _NAME_LINE.sub(f"name: {name}", text, count=1)

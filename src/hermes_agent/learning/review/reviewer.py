@@ -1,0 +1,289 @@
+"""Review: looking back on turns with a cheap model, for notes and skills that will be needed again.
+What comes of it is kept, or put to a person, by the settings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import Degraded, HermesError, NotFound, UsageError
+from hermes_agent.core.knowledge import (
+    Author,
+    Chore,
+    Lore,
+    Note,
+    NoteEdit,
+    Proposal,
+    SkillRecord,
+    Version,
+)
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.settings.root import Consent, LearningSettings
+from hermes_agent.core.skills import SkillState
+from hermes_agent.learning.review.prompt import (
+    MOST_NOTES,
+    MOST_OUTPUT,
+    MOST_SKILLS,
+    MOST_SKILLS_OVER_ALL,
+    SYSTEM,
+    Ideas,
+    question,
+)
+from hermes_agent.learning.review.proposals import (
+    Likeness,
+    Proposed,
+    nearest,
+    new_only,
+    note_of,
+    skill_of,
+)
+from hermes_agent.learning.review.transcript import Transcript, shown
+from hermes_agent.learning.review.triggers import Trigger
+from hermes_agent.learning.skills.file import parse, widens
+from hermes_agent.learning.skills.folder import MAIN, main_file
+from hermes_agent.learning.structured_output import Ask, ask_for
+
+
+class Memory(Protocol):
+    """The part of the memory book that is needed here."""
+
+    async def edit(
+        self, edits: Sequence[NoteEdit], by: Author, source: str, *, model: str = ""
+    ) -> Sequence[Note]: ...
+
+
+class Skills(Likeness, Protocol):
+    """The part of the skill book that is needed here."""
+
+    async def write(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        *,
+        by: Author,
+        state: SkillState,
+        model: str = "",
+        why: str = "",
+        base: str = "",
+    ) -> SkillRecord:
+        """With `base`, only if that is still the current version's digest."""
+        ...
+
+    async def keep_pending(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        *,
+        by: Author,
+        model: str = "",
+        why: str = "",
+    ) -> Version:
+        """Keep a version that does not take the place of the current one yet."""
+        ...
+
+    async def adopt(
+        self, name: str, version: int, *, state: SkillState, why: str, by: str
+    ) -> SkillRecord:
+        """A version that was pending becomes the current one."""
+        ...
+
+
+class Applied(Struct, frozen=True):
+    """What became of it."""
+
+    proposed: Proposed
+    state: Literal["kept", "asked", "refused", "off"]
+    words: str = ""
+
+
+class Reviewer:
+    def __init__(
+        self,
+        *,
+        ask: Ask,
+        lore: Lore,
+        memory: Memory,
+        skills: Skills,
+        settings: Callable[[], LearningSettings],
+        clock: Clock,
+    ) -> None:
+        self._ask = ask
+        self._lore = lore
+        self._memory = memory
+        self._skills = skills
+        self._settings = settings
+        self._clock = clock
+
+    # looking back
+
+    async def review(
+        self,
+        transcripts: Sequence[Transcript],
+        triggers: Sequence[Trigger] = (),
+        *,
+        over_all: bool = False,
+    ) -> Sequence[Proposed]:
+        """What the turns teach; usually nothing. Raises `NoBudget` or `ModelError`."""
+        settings = self._settings()
+        if settings.notes == settings.skills == "off":
+            return []
+        seen = shown(transcripts)
+        notes = await self._lore.notes()
+        near = await nearest(self._lore, transcripts)
+        prompt = question(seen, triggers, notes, near, settings, over_all=over_all)
+        ideas, answer = await ask_for(self._ask, "review", SYSTEM, prompt, MOST_OUTPUT, Ideas)
+        proposed: list[Proposed] = []
+        if settings.notes != "off":
+            made = [note_of(idea, seen, notes, answer.model) for idea in ideas.notes]
+            proposed += [note for note in made if note is not None][:MOST_NOTES]
+        if settings.skills != "off":
+            most = MOST_SKILLS_OVER_ALL if over_all else MOST_SKILLS
+            found = [
+                await skill_of(idea, seen, near, answer.model, self._lore, self._skills)
+                for idea in ideas.skills
+            ]
+            proposed += [skill for skill in found if skill is not None][:most]
+        return await new_only(proposed, self._lore)
+
+    # what becomes of it
+
+    async def apply(self, proposed: Sequence[Proposed]) -> Sequence[Applied]:
+        """Keep it, put it to a person, or neither, by the settings. What a person wrote is not
+        changed without their word."""
+        return [await self._apply(one) for one in proposed]
+
+    async def _apply(self, one: Proposed) -> Applied:
+        try:
+            consent = await self._consent(one)
+            if consent == "off":
+                return Applied(one, "off")
+            if consent == "automatic":
+                return Applied(one, "kept", await self._do(one))
+            made = await self._lore.propose(one.kind, one.title, one.body, one.evidence, one.model)
+        except Degraded:
+            raise  # the others would fare no better: they come again
+        except HermesError as error:
+            return Applied(one, "refused", error.message)
+        return Applied(one, "asked", f"proposal {made.id}: {one.title}")
+
+    async def accept(self, proposal: Proposal, by: str) -> str:
+        """Close a proposal and do what it says; what was done. It is closed first, so that nobody
+        rejects meanwhile what is being done; it is open again where it cannot be done."""
+        await self._lore.decide_proposal(proposal.id, "accepted", by)
+        one = Proposed(
+            proposal.kind, proposal.title, proposal.body, proposal.evidence, proposal.model
+        )
+        try:
+            return await self._do(one)
+        except Exception:
+            await self._lore.reopen_proposal(proposal.id)
+            raise
+
+    async def keep_skill(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        *,
+        by: Author,
+        model: str,
+        why: str,
+        session: str = "",
+        turn: int = 0,
+    ) -> str:
+        """Keep a learned skill as a candidate and want a proof of it; in words, what it is now. A
+        version of a skill that works waits beside it until it is proven. The turn is what cases
+        are made from."""
+        before = await self._before(name)
+        if before is not None and before.state in {"retired", "quarantined"}:
+            raise UsageError(
+                f"the skill {name!r} is {before.state}: {before.reason or 'put away'}",
+                f"take another name, or `hermes skills restore {name}`",
+            )
+        if before is not None and before.state in {"given", "proven"}:
+            version = await self._skills.keep_pending(name, files, by=by, model=model, why=why)
+            digest, words = version.digest, f"candidate (version {version.number}, pending)"
+        else:
+            base = before.digest if before else ""
+            now = await self._skills.write(
+                name, files, by=by, state="candidate", model=model, why=why, base=base
+            )
+            digest, words = now.digest, f"candidate (version {now.version})"
+        body = {"skill": name, "digest": digest, "session": session, "turn": turn}
+        await self._lore.want(Chore(f"proof {name} {digest}", "proof", body, self._clock()))
+        return words
+
+    async def _before(self, name: str) -> SkillRecord | None:
+        try:
+            return await self._lore.skill(name)
+        except NotFound:
+            return None
+
+    async def _consent(self, one: Proposed) -> Consent:
+        settings = self._settings()
+        chosen = settings.notes if one.kind == "note" else settings.skills
+        if chosen != "automatic":
+            return chosen
+        asks = one.hearsay or await self._is_a_persons(one) or await self._widens(one)
+        return "ask" if asks else "automatic"
+
+    async def _widens(self, one: Proposed) -> bool:
+        """Whether a skill would be bounded less than the one that it improves."""
+        if one.kind == "note" or one.body["action"] == "create":
+            return False
+        return await self.widens(one.body["name"], one.body["files"].get(MAIN, ""))
+
+    async def widens(self, name: str, text: str) -> bool:
+        """Whether this text leaves a skill fewer bounds than it has now."""
+        record = await self._lore.skill(name)
+        files = await self._lore.files(name, record.version)
+        main = main_file(files)
+        before = parse(files[main].decode(errors="replace")) if main else None
+        return before is not None and widens(before.bounds, parse(text).bounds)
+
+    async def _is_a_persons(self, one: Proposed) -> bool:
+        if one.kind == "note":
+            notes = await self._lore.notes()
+            return any(note.id == one.body["id"] and note.by == "person" for note in notes)
+        if one.body["action"] == "create":
+            return False
+        return (await self._lore.skill(one.body["name"])).by == "person"
+
+    async def _do(self, one: Proposed) -> str:
+        body = one.body
+        if one.kind == "note":
+            edit = NoteEdit(body["text"], body["id"], body["view"], body["confidence"])
+            await self._memory.edit([edit], "review", one.evidence, model=one.model)
+            return f"noted: {one.title}"
+        if number := body.get("version"):
+            await self._unchanged(body["name"], body["base"])
+            await self._skills.adopt(
+                body["name"], number, state="proven", why=body["why"], by="review"
+            )
+            return f"{body['name']}: version {number} is in use"
+        kept = await self.keep_skill(
+            body["name"],
+            await self._files(body["name"], body["files"], body["base"]),
+            by="review",
+            model=one.model,
+            why=f"{body['why']} ({one.evidence})",
+            session=body["session"],
+            turn=body["turn"],
+        )
+        return f"{body['name']}: {kept}"
+
+    async def _files(self, name: str, texts: Mapping[str, str], base: str) -> Mapping[str, bytes]:
+        """The new files, with those of the version that they improve which stay as they are."""
+        files = {path: text.encode() for path, text in texts.items()}
+        if not base:
+            return files
+        record = await self._unchanged(name, base)
+        return {**await self._lore.files(name, record.version), **files}
+
+    async def _unchanged(self, name: str, base: str) -> SkillRecord:
+        record = await self._lore.skill(name)
+        if record.digest != base:
+            raise UsageError(
+                f"the skill {name!r} has changed since this was thought up",
+                "reject it; a later review sees the skill as it is now",
+            )
+        return record

@@ -1,0 +1,154 @@
+"""A turn as it is shown to a model that looks back on it: numbered lines, shortened, as data."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.text.untrusted import framed
+
+SHOWN_CHARS = 24_000
+"""Of all that is shown at once."""
+_MOST = {"user": 1_500, "agent": 900, "call": 600, "result": 700, "failed": 900, "end": 500}
+"""Characters of one line, by what it is."""
+
+
+class Transcript(Struct, frozen=True):
+    """One turn, or several of one session in a row."""
+
+    session: str
+    turn: int
+    """The last of them."""
+    events: Sequence[ev.Recorded]
+    title: str = ""
+
+
+class Line(Struct, frozen=True):
+    """A line that can be referred to."""
+
+    number: int
+    session: str
+    event: int
+    turn: int
+    text: str
+
+    @property
+    def by_user(self) -> bool:
+        return self.text.startswith("user: ")
+
+    @property
+    def by_tool(self) -> bool:
+        return self.text.startswith(("result: ", "failed: "))
+
+    @property
+    def from_elsewhere(self) -> bool:
+        """What a page, a document or somebody else's server said."""
+        tool = self.text.split(": ", 2)[1] if self.by_tool else ""
+        return tool.startswith(("web_", "browser")) or "__" in tool
+
+
+class Shown(Struct, frozen=True):
+    lines: tuple[Line, ...]
+    text: str
+    """As the model reads them, framed."""
+
+    def sources(self, numbers: Sequence[int]) -> tuple[Line, ...]:
+        """The lines with these numbers; empty when one of them is not there."""
+        by_number = {line.number: line for line in self.lines}
+        if not numbers or any(number not in by_number for number in numbers):
+            return ()
+        return tuple(by_number[number] for number in sorted(set(numbers)))
+
+
+def shown(transcripts: Sequence[Transcript], most: int = SHOWN_CHARS) -> Shown:
+    """The transcripts as numbered lines, each with a fair share of the characters."""
+    lines: list[Line] = []
+    blocks = []
+    share = most // max(1, len(transcripts))
+    for transcript in transcripts:
+        mine = _numbered(transcript, len(lines) + 1, share)
+        lines += mine
+        # Indented: no line of a text can pass for one of the transcript.
+        text = "\n".join(f"L{line.number} {line.text}".replace("\n", "\n    ") for line in mine)
+        titled = f": {transcript.title}" if transcript.title else ""
+        source = f"session {transcript.session}{titled}"
+        blocks.append(framed("transcript", source, text))
+    return Shown(tuple(lines), "\n\n".join(blocks))
+
+
+def evidence(lines: Sequence[Line]) -> str:
+    """Where something was seen, in words: `session a1b2 events 3, 7; session …`."""
+    by_session: dict[str, list[int]] = {}
+    for line in lines:
+        by_session.setdefault(line.session, []).append(line.event)
+    return "; ".join(
+        f"session {session} {'event' if len(set(numbers)) == 1 else 'events'} "
+        + ", ".join(str(number) for number in sorted(set(numbers)))
+        for session, numbers in by_session.items()
+    )
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning and the end of a text that is too long."""
+    text = text.strip()
+    if len(text) <= most:
+        return text
+    half = max(1, (most - 30) // 2)
+    return f"{text[:half]} […{len(text) - 2 * half} characters…] {text[-half:]}"
+
+
+def _numbered(transcript: Transcript, first: int, most: int) -> list[Line]:
+    told = list(_told(transcript))
+    size = sum(len(text) + 6 for _, _, text in told)
+    if size > most:
+        told = _ends(told, most)
+    return [
+        Line(number, transcript.session, event, turn, text)
+        for number, (event, turn, text) in enumerate(told, first)
+    ]
+
+
+def _ends(told: list[tuple[int, int, str]], most: int) -> list[tuple[int, int, str]]:
+    """As much of the beginning and of the end as fits; the end counts more."""
+    head: list[tuple[int, int, str]] = []
+    tail: list[tuple[int, int, str]] = []
+    left = most
+    while told:
+        take_head = len(head) * 2 < len(tail)
+        one = told.pop(0) if take_head else told.pop()
+        left -= len(one[2]) + 6
+        if left < 0:
+            break
+        (head if take_head else tail).append(one)
+    return head + tail[::-1]
+
+
+def _told(transcript: Transcript) -> Iterator[tuple[int, int, str]]:
+    """Event number, turn and text of each line."""
+    turn = transcript.turn
+    for one in transcript.events:
+        if isinstance(one.event, ev.TurnStarted):
+            turn = one.event.turn
+        for kind, text in _said(one.event):
+            yield one.number, turn, f"{kind}: {cut(text, _MOST[kind])}"
+
+
+def _said(event: ev.Event | ev.Passing) -> Iterator[tuple[str, str]]:
+    match event:
+        case ev.MessageTaken(text=text):
+            yield "user", text
+        case ev.Replied(text=text, calls=calls):
+            if text.strip():
+                yield "agent", text
+            for call in calls:
+                yield "call", f"{call.name} {call.arguments}"
+        case ev.CallMade(call=call):
+            yield "call", f"{call.name} {call.arguments}"
+        case ev.CallFinished(tool=tool, text=text, ok=ok):
+            yield ("result" if ok else "failed"), f"{tool}: {text}"
+        case ev.Answered(answer=answer) if answer:
+            yield "user", answer
+        case ev.TurnFinished(reason=reason, error=error, steps=steps) if reason != "done":
+            yield "end", f"{reason} after {steps} steps: {error}"
+        case _:
+            pass

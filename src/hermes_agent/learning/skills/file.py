@@ -1,0 +1,352 @@
+"""A skill as it is written: `SKILL.md` after the format of agentskills.io. What is ours stands
+below `metadata` with the prefix `hermes-`, so that other agents read the same file."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.incidents import CATEGORIES
+from hermes_agent.core.skills import Bounds
+from hermes_agent.learning.skills.folder import (
+    ALL_BYTES,
+    FILE_BYTES,
+    MAIN,
+    RUNBOOK,
+    decoded,
+    main_file,
+    read_folder,
+)  # fmt: skip
+from hermes_agent.learning.skills.frontmatter import Front, Trouble, Value, plain_name, read_front
+from hermes_agent.learning.skills.placeholders import SERVICE_FACTS
+from hermes_agent.learning.skills.template import (
+    Parameter,
+    fenced,
+    placeholders,
+    read_parameters,
+    snippet_troubles,
+)  # fmt: skip
+
+BODY_LINES = 500
+FOLDERS = ("references", "scripts", "templates", "assets")
+OURS = (
+    "hermes-category", "hermes-tags", "hermes-platforms", "hermes-requires-tools",
+    "hermes-fallback-for-tools", "hermes-parameters", "hermes-paths", "hermes-hosts",
+    "hermes-incident",
+)  # fmt: skip
+TOOLS = {
+    "Bash": "terminal", "Read": "read_file", "Write": "write_file", "Edit": "patch",
+    "MultiEdit": "patch", "Grep": "search_files", "Glob": "search_files", "WebFetch": "web_fetch",
+    "WebSearch": "web_search", "Task": "delegate", "TodoWrite": "todo",
+}  # fmt: skip
+"""What other agents call our tools."""
+PLATFORMS = {"macos": "darwin", "win32": "windows"}
+
+_TOOL = re.compile(r"([^\s,()]+)(\([^()]*\))?")
+_TRIGGER = re.compile(
+    r"\b(when|whenever|if|before|after|while|once|for|use[ds]?|asks?|needs?)\b", re.IGNORECASE
+)
+_LINK = re.compile(
+    r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|`((?:references|scripts|templates|assets)/[^`\s]+)`"
+)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
+
+
+class Problem(Struct, frozen=True):
+    severity: Literal["error", "warning"]
+    message: str
+    hint: str = ""
+
+
+class SkillFacts(Struct, frozen=True, omit_defaults=True):
+    """What is known of a skill without opening it."""
+
+    name: str
+    description: str
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    """Where it can be used; everywhere when empty."""
+    requires: tuple[str, ...] = ()
+    """Tools without which it is not offered."""
+    fallback_for: tuple[str, ...] = ()
+    """Tools beside all of which it is not offered."""
+    license: str = ""
+    compatibility: str = ""
+    incident: str = ""
+    """The cause of incidents that it is for, one of `CATEGORIES`."""
+
+    def fits(self, tools: "frozenset[str]", platform: str) -> bool:
+        if self.platforms and platform not in self.platforms:
+            return False
+        covered = bool(self.fallback_for) and tools.issuperset(self.fallback_for)
+        return tools.issuperset(self.requires) and not covered
+
+
+class SkillText(Struct, frozen=True):
+    facts: SkillFacts
+    body: str
+    bounds: Bounds | None = None
+    parameters: tuple[Parameter, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def broken(self) -> str:
+        """Why it cannot be used; empty when it can."""
+        return next((each.message for each in self.problems if each.severity == "error"), "")
+
+
+def parse(text: str, folder_name: str = "") -> SkillText:
+    """Read a `SKILL.md`. What is wrong with it is in `problems`; nothing is raised."""
+    front = read_front(text, folder_name)
+    found = [_error(trouble) for trouble in front.troubles]
+    extra = _Metadata(front, found)
+    parameters = extra.parameters()
+    name = plain_name(front.text("name"))
+    bounds = Bounds(
+        name, extra.allowed_tools(), extra.words("hermes-paths"), extra.words("hermes-hosts")
+    )
+    facts = SkillFacts(
+        name,
+        front.text("description"),
+        category=" ".join(extra.text("hermes-category").split()),
+        tags=extra.words("hermes-tags"),
+        platforms=tuple(PLATFORMS.get(each, each) for each in extra.words("hermes-platforms")),
+        requires=_ours(extra.words("hermes-requires-tools")),
+        fallback_for=_ours(extra.words("hermes-fallback-for-tools")),
+        license=front.text("license"),
+        compatibility=front.text("compatibility"),
+        incident=extra.cause(),
+    )
+    found += [_error(trouble) for trouble in snippet_troubles(front.body, parameters)]
+    return SkillText(
+        facts,
+        front.body,
+        bounds if bounds != Bounds(name) else None,
+        parameters,
+        (*found, *extra.doubts()),
+    )
+
+
+def widens(before: Bounds | None, after: Bounds | None) -> bool:
+    """Whether the second allows what the first did not, as far as what they declare tells."""
+    if before is None:
+        return False
+    pairs = [
+        (before.tools, after.tools if after else ()),
+        (before.paths, after.paths if after else ()),
+        (before.hosts, after.hosts if after else ()),
+    ]
+    return any(old and (not new or not set(new) <= set(old)) for old, new in pairs)
+
+
+def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Problem]:
+    """What is wrong with a skill, errors first: its folder, or the files in it by their paths. With
+    `name`, also that it is called so."""
+    found: list[Problem] = []
+    if isinstance(skill, Path):
+        try:
+            folder = read_folder(skill)
+        except NotADirectoryError:
+            return [Problem("error", f"{str(skill)!r} is no folder", f"a skill is one with {MAIN}")]
+        except OSError as error:
+            return [Problem("error", f"{str(skill)!r} cannot be read: {error.strerror}")]
+        found += [Problem("warning", said, hint) for said, hint in folder.left_out]
+        found += _of_files(folder.files, name or skill.resolve().name)
+    else:
+        found += _of_files(skill, name)
+    return sorted(found, key=lambda problem: problem.severity)
+
+
+def section(body: str, heading: str) -> str:
+    """The text below a heading that holds these words; empty when there is none."""
+    code = fenced(body)
+    headings = [
+        match
+        for match in _HEADING.finditer(body)
+        if not any(begin <= match.start() < end for begin, end in code)
+    ]
+    ends = [*(match.start() for match in headings[1:]), len(body)]
+    for match, end in zip(headings, ends, strict=False):
+        if heading.casefold() in match[1].casefold():
+            return body[match.end() : end].strip()
+    return ""
+
+
+def _error(trouble: Trouble) -> Problem:
+    return Problem("error", trouble.message, trouble.hint)
+
+
+def _ours(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(TOOLS.get(name, name) for name in names))
+
+
+class _Metadata:
+    """What stands below `metadata`, and what is wrong with it."""
+
+    def __init__(self, front: Front, found: list[Problem]) -> None:
+        metadata = front.fields.get("metadata", {})
+        self._values = metadata if isinstance(metadata, dict) else {}
+        self._tools: Value = front.fields.get("allowed-tools", "")
+        self._found = found
+        self._lost = metadata not in ("", {}) and not isinstance(metadata, dict)
+
+    def text(self, field: str) -> str:
+        value = self._values.get(field, "")
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return "\n".join(str(each) for each in value)
+        if isinstance(value, str):
+            return value.strip()
+        self._found.append(Problem("error", f"{field} is no text", f"write {field}: one two three"))
+        return ""
+
+    def words(self, field: str) -> tuple[str, ...]:
+        try:
+            return tuple(dict.fromkeys(shlex.split(self.text(field))))
+        except ValueError as error:
+            hint = "words with spaces between; quote a word that holds one"
+            self._found.append(Problem("error", f"{field} cannot be read: {error}", hint))
+            return ()
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        try:
+            return read_parameters(self.text("hermes-parameters"))
+        except UsageError as error:
+            self._found.append(Problem("error", f"hermes-parameters: {error.message}", error.hint))
+            return ()
+
+    def cause(self) -> str:
+        named = self.text("hermes-incident")
+        if named and named not in CATEGORIES:
+            meant = f"one of: {', '.join(CATEGORIES)}"
+            self._found.append(Problem("error", f"no cause is called {named!r}", meant))
+        return named
+
+    def allowed_tools(self) -> tuple[str, ...]:
+        given = self._tools
+        if isinstance(given, list):
+            given = " ".join(str(each) for each in given)
+        if not isinstance(given, str):
+            self._found.append(Problem("error", "allowed-tools is no text"))
+            return ()
+        left = _TOOL.sub("", given).replace(",", "").strip()
+        if left:
+            hint = "names with spaces between, such as `read_file terminal(git:*)`"
+            self._found.append(Problem("error", f"allowed-tools cannot be read: {left!r}", hint))
+        found = (TOOLS.get(name, name) + inside for name, inside in _TOOL.findall(given))
+        return tuple(dict.fromkeys(found))
+
+    def doubts(self) -> Iterator[Problem]:
+        if self._lost:
+            yield Problem("warning", "metadata has no fields", "write `field: value` lines below")
+        for field in self._values:
+            if field.startswith("hermes-") and field not in OURS:
+                near = get_close_matches(field, OURS, 1)
+                meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(OURS)}"
+                yield Problem("warning", f"{field} means nothing here", meant)
+
+
+def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[Problem]:
+    main = main_file(files)
+    if not main:
+        yield Problem("error", f"there is no {MAIN}", "it holds the frontmatter and the procedure")
+        return
+    text = decoded(files[main])
+    if text is None:
+        yield Problem("error", f"{main} is not UTF-8 text")
+        return
+    skill = parse(text, name)
+    yield from skill.problems
+    yield from _of_bounds(skill.bounds)
+    yield from _of_runbook(files, skill)
+    if not skill.broken:
+        yield from _of_words(skill)
+    yield from _of_links(skill.body, files)
+    yield from _of_sizes(files, main)
+
+
+def _of_bounds(bounds: Bounds | None) -> Iterator[Problem]:
+    if bounds is None:
+        return
+    from hermes_agent.policy.skill_limits import trouble
+
+    said = trouble(bounds)
+    if said:
+        yield Problem("error", said, "while they cannot be read, nothing would be allowed")
+
+
+def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[Problem]:
+    if RUNBOOK not in files:
+        return
+    from hermes_agent.learning.runbooks.parse import load
+
+    text = decoded(files[RUNBOOK])
+    if text is None:
+        yield Problem("error", f"{RUNBOOK} is not UTF-8 text")
+        return
+    try:
+        facts = dict.fromkeys(SERVICE_FACTS, "x") if skill.facts.incident else None
+        load(text, {each.name: each.default or "x" for each in skill.parameters}, facts)
+    except HermesError as error:
+        yield Problem("error", f"{RUNBOOK}: {error.message}", error.hint)
+
+
+def _of_words(skill: SkillText) -> Iterator[Problem]:
+    for heading, why in (
+        ("When to Use", "it is how the right skill is found"),
+        ("Verification", "it says how to see that it worked"),
+    ):
+        if not section(skill.body, heading):
+            yield Problem("warning", f"there is no section {heading!r}", why)
+    description = skill.facts.description
+    if description.isascii() and not _TRIGGER.search(description):
+        yield Problem("warning", "the description does not say when to use it", "add “Use when …”")
+    if skill.body.count("\n") >= BODY_LINES:
+        yield Problem(
+            "warning",
+            f"the text has more than {BODY_LINES} lines, all of which the model reads",
+            "move details into references/",
+        )
+    known = {each.name for each in skill.parameters}
+    known |= set(SERVICE_FACTS) if skill.facts.incident else set()
+    for name in sorted(placeholders(skill.body) - known if known else ()):
+        yield Problem(
+            "warning", f"{{{{{name}}}}} is no parameter", "name it in hermes-parameters, or not"
+        )
+
+
+def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[Problem]:
+    links = (link or path for link, path in _LINK.findall(_without_code(body)))
+    for link in dict.fromkeys(links):
+        path = link.partition("#")[0].removeprefix("./")
+        if not path or re.match(r"[a-z][a-z0-9+.-]*:|/|~", path, re.IGNORECASE) or "{" in path:
+            continue
+        inside = path.rstrip("/")
+        if inside not in files and not any(each.startswith(f"{inside}/") for each in files):
+            yield Problem("warning", f"there is no file {path!r}, which the text links to")
+
+
+def _of_sizes(files: Mapping[str, bytes], main: str) -> Iterator[Problem]:
+    for path, data in files.items():
+        if path not in (main, RUNBOOK) and path.partition("/")[0] not in FOLDERS:
+            hint = f"it belongs into {', '.join(f'{each}/' for each in FOLDERS)}"
+            yield Problem("warning", f"{path!r} is a file that agents do not look for", hint)
+        if len(data) > FILE_BYTES:
+            yield Problem("warning", f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
+        elif decoded(data) is None:
+            yield Problem("warning", f"{path!r} is no text; the agent cannot read it")
+    if sum(map(len, files.values())) > ALL_BYTES:
+        yield Problem("warning", f"all files together have more than {ALL_BYTES // 1_000_000} MB")
+
+
+def _without_code(body: str) -> str:
+    parts, at = [], 0
+    for begin, end in fenced(body):
+        parts.append(body[at:begin])
+        at = end
+    return "".join([*parts, body[at:]])

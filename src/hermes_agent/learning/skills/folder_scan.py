@@ -1,0 +1,173 @@
+"""Looking at the folders of skills: which are there, which have changed since they were read last,
+and what they say."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.learning.skills import folder as folders
+from hermes_agent.learning.skills.file import SkillFacts, SkillText, parse
+from hermes_agent.learning.skills.folder import RUNBOOK, Folder, Signature, decoded, digest
+from hermes_agent.learning.skills.frontmatter import plain_name
+
+LOCK, INDEX, INDEX_VERSION = ".lock", ".index.json", 2
+SETTLED_NS = 100_000_000
+"""A file that changed so shortly before it was read may change again without another time."""
+
+
+class Known(Struct, frozen=True, omit_defaults=True):
+    """A folder as it was read last."""
+
+    signature: Signature
+    """Empty when it is to be read again in any case."""
+    digest: str
+    facts: SkillFacts
+    broken: str = ""
+    """Why it cannot be used."""
+    shipped: bool = False
+    runbook: bool = False
+
+
+class _Index(Struct, frozen=True):
+    version: int = 0
+    skills: dict[str, Known] = {}
+
+
+class Seen(Struct, frozen=True):
+    """A folder that is new or has changed."""
+
+    name: str
+    folder: Folder
+    text: SkillText
+    danger: str
+    shipped: bool
+
+    @property
+    def digest(self) -> str:
+        return digest(self.folder.files)
+
+    @property
+    def known(self) -> Known:
+        about = self.text.facts, self.text.broken, self.shipped, RUNBOOK in self.folder.files
+        return Known(self.folder.signature, self.digest, *about)
+
+
+class Looked(Struct, frozen=True):
+    seen: Sequence[Seen]
+    settled: Mapping[str, Known]
+    """Those that are as they were, and only their times are others."""
+    there: Mapping[str, Path]
+    """Every skill with its folder."""
+    odd: Sequence[str] = ()
+    """What cannot be read, in sentences."""
+
+
+class Looker:
+    def __init__(self, folder: Path, shipped: Path, scan: Callable[[str], str]) -> None:
+        self._folder = folder
+        self._shipped = shipped
+        self._scan = scan
+        self._places: Mapping[str, Path] = {}
+
+    def place(self, name: str) -> Path | None:
+        """Where a skill is read from: the home first."""
+        places = (self.target(name), self._shipped / name)
+        return next((folder for folder in places if folder.is_dir()), None)
+
+    def target(self, name: str) -> Path:
+        """Its folder in the home, where people may have spelled the name another way."""
+        found = self._places.get(name)
+        return found if found is not None and found.parent == self._folder else self._folder / name
+
+    def look(self, known: Mapping[str, Known]) -> Looked:
+        there, odd = self._there()
+        seen: list[Seen] = []
+        settled: dict[str, Known] = {}
+        for name, place in list(there.items()):
+            before = known.get(name)
+            if before and before.shipped != self._is_shipped(place):
+                before = None
+            try:
+                same = before.signature if before else ()
+                if same and same == folders.signature(place):
+                    continue
+                folder = self._read(place)
+            except (FileNotFoundError, NotADirectoryError):
+                del there[name]  # it went while we looked
+                continue
+            except OSError as error:
+                odd.append(f"the skill {name!r} cannot be read: {error.strerror}")
+                continue
+            if not folders.main_file(folder.files):
+                del there[name]
+            elif before and before.digest == digest(folder.files):
+                settled[name] = msgspec.structs.replace(before, signature=folder.signature)
+            else:
+                seen.append(self._seen(name, place, folder))
+        self._places = there
+        return Looked(seen, settled, there, odd)
+
+    def see(self, name: str) -> Seen | None:
+        """One skill as it is now; None when it is not there."""
+        place = self.place(name)
+        if place is None:
+            return None
+        folder = self._read(place)
+        return self._seen(name, place, folder) if folders.main_file(folder.files) else None
+
+    def dangers(self, files: Mapping[str, bytes]) -> str:
+        """Why the text of a skill must not be followed; empty when nothing speaks against it."""
+        texts = ((path, decoded(data)) for path, data in sorted(files.items()))
+        found = ((path, self._scan(text)) for path, text in texts if text)
+        return next((f"{path}: {reason}" for path, reason in found if reason), "")
+
+    def _is_shipped(self, place: Path) -> bool:
+        return place.parent == self._shipped
+
+    def _there(self) -> tuple[dict[str, Path], list[str]]:
+        there: dict[str, Path] = {}
+        odd: list[str] = []
+        for folder in (self._folder, self._shipped):
+            for name in folders.names(folder):
+                plain = plain_name(name)
+                if plain not in there:
+                    there[plain] = folder / name
+                elif there[plain].parent == folder:
+                    odd.append(f"the folder {name!r} has the same name as another skill")
+        return there, odd
+
+    def _read(self, place: Path) -> Folder:
+        """The folder; its times count only when they are older than this moment."""
+        os.utime(self._folder / LOCK)
+        now = (self._folder / LOCK).stat().st_mtime_ns
+        folder = folders.read_folder(place)
+        newest = max((max(times[1:3]) for times in folder.signature), default=0)
+        return folder if newest <= now - SETTLED_NS else Folder(folder.files, (), folder.left_out)
+
+    def _seen(self, name: str, place: Path, folder: Folder) -> Seen:
+        text = decoded(folder.files[folders.main_file(folder.files)])
+        shipped = self._is_shipped(place)
+        # What comes with Hermes is looked through by its tests.
+        danger = "" if shipped else self.dangers(folder.files)
+        return Seen(name, folder, parse(text or "", name), danger, shipped)
+
+
+def read_index(path: Path) -> dict[str, Known]:
+    """What was known when it was last written; nothing when it cannot be read."""
+    try:
+        index = msgspec.json.decode(path.read_bytes(), type=_Index)
+    except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        return {}
+    return dict(index.skills) if index.version == INDEX_VERSION else {}
+
+
+def write_index(path: Path, known: Mapping[str, Known]) -> None:
+    """It need not outlive a power cut: what cannot be read is made anew."""
+    data = msgspec.json.encode(_Index(INDEX_VERSION, dict(known)))
+    draft = path.with_name(f"{path.name}.new")
+    draft.touch(mode=0o600)
+    draft.write_bytes(data)
+    draft.replace(path)

@@ -1,0 +1,252 @@
+"""What becomes of a skill: promoted when a proof says so, taken back when its uses go wrong, put
+away when nobody needs it."""
+
+from collections.abc import Sequence
+from math import comb, exp, lgamma
+from statistics import median
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.knowledge import Lore, SkillRecord, SkillUse, Version
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.skills import OFFERED, SkillState
+from hermes_agent.learning.evaluation.statistics import Verdict
+from hermes_agent.learning.skills.folder import decoded
+
+WINDOW = 3
+"""Uses that a young skill is judged by: two of them bad are enough."""
+RECORD = 5
+"""Good uses that make a record: from then on it takes more than a bad day."""
+LONG_WINDOW = 8
+UNLIKELY = 0.001
+"""How likely the last uses of a skill with a record may be as bad by chance, to be held against
+it. It is asked after each use, so it must be small."""
+COMPARED = 5
+"""Uses with it and without it that are compared at least."""
+LAST = 20
+"""Uses of each kind that are looked at."""
+DEARER = 1.25
+"""How much more of something is clearly more, where …"""
+MORE_OFTEN = 0.85
+"""… a use with it takes more than one without in this share of all pairs."""
+OFFERS = 20
+"""Turns that a candidate fitted without ever being opened."""
+DAYS = 30.0
+"""Days in which a candidate must have proved itself."""
+DAY_SECONDS = 86_400.0
+BY = "learning"
+
+
+class Move(Struct, frozen=True):
+    """What becomes of a skill, and why. `back`: to its last good version, where it has one, and
+    demoted otherwise."""
+
+    to: Literal["proven", "demoted", "retired", "back"]
+    why: str
+
+
+class Shelf(Protocol):
+    """The part of the skill book that is needed here."""
+
+    async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord: ...
+
+    async def revert(self, name: str, why: str, by: str) -> SkillRecord:
+        """To the last good version other than the current one, which is good no more."""
+        ...
+
+    async def adopt(
+        self, name: str, version: int, *, state: SkillState, why: str, by: str
+    ) -> SkillRecord:
+        """A version that was pending becomes the current one."""
+        ...
+
+
+def after_proof(record: SkillRecord, verdict: Verdict) -> Move | None:
+    """What a proof of the current version makes of a skill."""
+    if verdict.later or verdict.digest != record.digest:
+        return None
+    if verdict.promote and record.state in {"candidate", "given"}:
+        return Move("proven", verdict.why)
+    if verdict.harmful and record.state in OFFERED:
+        return Move("back", verdict.why)
+    return None
+
+
+def after_use(record: SkillRecord, uses: Sequence[SkillUse], now: float) -> Move | None:
+    """What its uses make of a skill; None while it stays as it is."""
+    if record.state not in OFFERED:
+        return None
+    # What an earlier version did, or this one before it was taken back and mended, is history.
+    opened = [
+        use
+        for use in sorted(uses, key=lambda use: use.time)
+        if use.opened and use.digest == record.digest and use.time >= record.changed
+    ]
+    other = [use for use in sorted(uses, key=lambda use: use.time) if not use.opened]
+    if why := _goes_wrong(opened, other) or _costs_more(opened, other):
+        return Move("back", why)
+    return _unused(record, opened, other, now) if record.state == "candidate" else None
+
+
+def _goes_wrong(opened: Sequence[SkillUse], other: Sequence[SkillUse]) -> str:
+    """Its last uses went wrong, and nothing says that they go wrong without it too."""
+    last = _bad_run([use for use in opened if use.outcome != "unknown"])
+    if not last:
+        return ""
+    bad = sum(use.outcome == "bad" for use in last)
+    without = [use.outcome == "bad" for use in other[-LAST:] if use.outcome != "unknown"]
+    if len(without) >= WINDOW and sum(without) / len(without) >= bad / len(last):
+        return ""
+    return f"{bad} of its last {len(last)} uses went wrong: {last[-1].why or 'see its sessions'}"
+
+
+def _bad_run(known: Sequence[SkillUse]) -> Sequence[SkillUse]:
+    """The last uses, where they are bad enough to count. A young skill has nothing to its credit;
+    one with a record must do worse than that leads one to expect."""
+    if sum(use.outcome == "good" for use in known[:-WINDOW]) < RECORD:
+        last = known[-WINDOW:]
+        return last if sum(use.outcome == "bad" for use in last) >= 2 else ()
+    for window in range(WINDOW, LONG_WINDOW + 1):
+        before, last = known[:-window], known[-window:]
+        failed_before = sum(use.outcome == "bad" for use in before)
+        failed = sum(use.outcome == "bad" for use in last)
+        if _chance(failed, len(last), failed_before, len(before)) <= UNLIKELY:
+            return last
+    return ()
+
+
+def _chance(failed: int, of: int, failed_before: int, of_before: int) -> float:
+    """How likely so many failures or more are, for something that failed so often before and of
+    which nothing else is known: a beta-binomial tail."""
+    a, b = failed_before + 1, of_before - failed_before + 1
+
+    def log_beta(x: float, y: float) -> float:
+        return lgamma(x) + lgamma(y) - lgamma(x + y)
+
+    return sum(
+        comb(of, k) * exp(log_beta(k + a, of - k + b) - log_beta(a, b))
+        for k in range(failed, of + 1)
+    )
+
+
+def _costs_more(opened: Sequence[SkillUse], other: Sequence[SkillUse]) -> str:
+    """Steps or tokens are clearly more with it than without, over turns that went well."""
+    ours = [use for use in opened[-LAST:] if use.outcome != "bad"]
+    others = [use for use in other[-LAST:] if use.outcome != "bad"]
+    if len(ours) < COMPARED or len(others) < COMPARED:
+        return ""
+    for what in ("steps", "tokens"):
+        with_ = [getattr(use, what) for use in ours]
+        without = [getattr(use, what) for use in others]
+        more = sum(a > b for a in with_ for b in without) / (len(with_) * len(without))
+        if median(with_) > DEARER * median(without) and more >= MORE_OFTEN:
+            return (
+                f"it takes {median(with_):g} {what} with it and {median(without):g} without "
+                f"(uses: {len(with_)} and {len(without)})"
+            )
+    return ""
+
+
+def _unused(
+    record: SkillRecord, opened: Sequence[SkillUse], other: Sequence[SkillUse], now: float
+) -> Move | None:
+    since = [use for use in other if use.time >= record.changed]
+    if not opened and len(since) >= OFFERS:
+        return Move("retired", f"unused: it fitted {len(since)} turns and was never opened")
+    if now - record.changed > DAYS * DAY_SECONDS:
+        return Move("retired", f"unproven after {DAYS:.0f} days")
+    return None
+
+
+class Standing:
+    def __init__(self, *, lore: Lore, skills: Shelf, clock: Clock) -> None:
+        self._lore = lore
+        self._skills = skills
+        self._clock = clock
+
+    async def settle(self, name: str) -> str:
+        """See what its uses make of a skill, and do it; what was done, or nothing."""
+        record = await self._lore.skill(name)
+        move = after_use(record, await self._lore.uses(name), self._clock())
+        return await self._do(record, move) if move else ""
+
+    async def settle_all(self) -> Sequence[str]:
+        """Settle all that are offered: no use settles a candidate that nothing fits."""
+        names = [one.name for one in await self._lore.skills() if one.state in OFFERED]
+        done = [await self.settle(name) for name in names]
+        return [words for words in done if words]
+
+    async def decide(self, verdict: Verdict) -> str:
+        """Do what a proof came to; what was done, or nothing."""
+        record = await self._lore.skill(verdict.skill)
+        if verdict.digest != record.digest:
+            return await self._decide_pending(record, verdict)
+        move = after_proof(record, verdict)
+        return await self._do(record, move) if move else ""
+
+    async def _decide_pending(self, record: SkillRecord, verdict: Verdict) -> str:
+        """A pending version takes the place of the current one once it is proven, and not
+        otherwise; that of a person's text only with their word."""
+        if not verdict.promote or record.state not in OFFERED:
+            return ""
+        versions = await self._lore.versions(record.name)
+        pending = [one for one in versions if one.digest == verdict.digest]
+        if not pending:
+            return ""
+        name, number = record.name, pending[-1].number
+        if record.by == "person" and not await self._is_agreed(record, number):
+            return await self._propose(record, pending[-1], verdict.why)
+        await self._skills.adopt(name, number, state="proven", why=verdict.why, by=BY)
+        return f"version {number} of {name} is proven and in use: {verdict.why}"
+
+    async def _is_agreed(self, record: SkillRecord, number: int) -> bool:
+        """Whether a person has agreed that the text as it is now be improved, and the version was
+        made since."""
+        accepted = await self._lore.proposals(state="accepted")
+        names = [one.body["name"] for one in accepted if one.body.get("base") == record.digest]
+        return record.name in names and number > record.version
+
+    async def _propose(self, record: SkillRecord, version: Version, why: str) -> str:
+        """Put a version that is proven to a person, once."""
+        files = await self._lore.files(record.name, version.number)
+        texts = {path: decoded(data) for path, data in files.items()}
+        body = {
+            "action": "improve",
+            "name": record.name,
+            "files": {path: text for path, text in texts.items() if text is not None},
+            "why": why,
+            "base": record.digest,
+            "session": "",
+            "turn": 0,
+            "version": version.number,
+        }
+        if any(one.body == body for one in await self._lore.proposals(state="")):
+            return ""
+        title = f"improve the skill {record.name}"
+        made = await self._lore.propose("skill", title, body, f"proof: {why}", version.model)
+        return f"version {version.number} of {record.name} is proven: proposal {made.id}"
+
+    async def _do(self, record: SkillRecord, move: Move) -> str:
+        name, why = record.name, move.why
+        if move.to == "back":
+            return await self._back(record, why)
+        await self._skills.set_state(name, move.to, why, BY)
+        return f"{name} is {move.to}: {why}"
+
+    async def _back(self, record: SkillRecord, why: str) -> str:
+        """To the version before, if that was good; what went wrong is not gone back to."""
+        name = record.name
+        good = [one.number for one in await self._lore.versions(name) if one.good]
+        if any(number != record.version for number in good):
+            try:
+                now = await self._skills.revert(name, why, BY)
+            except UsageError as error:  # the version before looks dangerous now
+                why = f"{why}; {error.message}"
+            else:
+                return f"{name} is back at version {now.version}: {why}"
+        if record.version in good:
+            await self._lore.set_skill(name, record.state, why, BY, good=False)
+        await self._skills.set_state(name, "demoted", why, BY)
+        return f"{name} is demoted: {why}"

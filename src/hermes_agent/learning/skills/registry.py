@@ -1,0 +1,383 @@
+"""The skills of a home: what may be opened, who wrote it, and every version there ever was."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.knowledge import Author, Lore, SkillRecord, Version
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.skills import OFFERED, SkillState
+from hermes_agent.core.tool_services import OpenedSkill
+from hermes_agent.learning.skills import rendering
+from hermes_agent.learning.skills.file import Problem, SkillText, parse, problems
+from hermes_agent.learning.skills.folder import (
+    RUNBOOK,
+    check_paths,
+    decoded,
+    digest,
+    main_file,
+)  # fmt: skip
+from hermes_agent.learning.skills.folder_sync import Shelf, standing
+from hermes_agent.learning.skills.frontmatter import plain_name
+from hermes_agent.learning.skills.prompt_index import MOST_TOKENS, Entry, index
+from hermes_agent.learning.skills.rendering import SkillLine, SkillPage, Words, likeness
+
+DUPLICATE = 0.8
+NEAR, NEAREST = 0.2, 5
+"""Skills that are at least so much alike are named, the nearest ones only."""
+
+
+class SkillBook:
+    """`scan` says why a text looks dangerous, or nothing; `redact` takes secrets out."""
+
+    def __init__(
+        self,
+        folder: Path,
+        lore: Lore,
+        *,
+        shipped: Path,
+        scan: Callable[[str], str],
+        redact: Callable[[str], str],
+        clock: Clock,
+        platform: str,
+    ) -> None:
+        self._lore = lore
+        self._shelf = Shelf(folder, lore, shipped, scan, clock)
+        self._redact = redact
+        self._platform = platform
+        self._words: dict[str, Words] = {}
+
+    async def sync(self) -> Sequence[str]:
+        """Take in what was changed by hand; what came of it since this was called last, in
+        sentences."""
+        await self._refresh()
+        return self._shelf.news()
+
+    async def offered(self, tools: Collection[str]) -> Sequence[Entry]:
+        """Skills that can be used by a session with these tools, by name."""
+        await self._refresh()
+        have = frozenset(tools)
+        found: list[Entry] = []
+        for record in await self._lore.skills():
+            known = self._shelf.known.get(record.name)
+            if record.state not in OFFERED or known is None or known.broken:
+                continue
+            if known.digest == record.digest and known.facts.fits(have, self._platform):
+                facts = known.facts
+                about = facts.description, facts.category, record.state, record.digest
+                found.append(Entry(record.name, *about, facts.incident, known.shipped))
+        return sorted(found, key=lambda each: each.name)
+
+    def index(self, entries: Sequence[Entry], most_tokens: int = MOST_TOKENS) -> str:
+        """The list of skills as a prompt shows it; empty when there are none."""
+        return index(entries, most_tokens)
+
+    def known(self) -> Mapping[str, SkillLine]:
+        """Every skill whose folder was there when it was looked at last."""
+        return {
+            name: SkillLine(each.facts.description, each.facts.category, each.runbook, each.broken)
+            for name, each in self._shelf.known.items()
+        }
+
+    async def open(
+        self,
+        name: str,
+        arguments: str = "",
+        *,
+        run: bool = False,
+        digest: str = "",
+        facts: Mapping[str, str] | None = None,
+    ) -> OpenedSkill:
+        """The skill with its values, and with its runbook where that is to be run. With `digest`,
+        as it was in that version. `facts`: of the service, during an incident."""
+        await self._refresh()
+        record = await self._usable(name)
+        if digest and digest != record.digest:
+            same = [each for each in await self._lore.versions(name) if each.digest == digest]
+            if same:
+                record = replace(record, version=same[-1].number, digest=digest)
+        files = await self._lore.files(name, record.version)
+        skill = _parsed(files, name)
+        if skill.broken:
+            raise UsageError(
+                f"the skill {name!r} cannot be used: {skill.broken}",
+                f"`hermes skills check {name}` shows what is wrong",
+            )
+        text = SkillText(skill.facts, self._redact(skill.body), skill.bounds, skill.parameters)
+        place = str(self._shelf.looker.place(name) or "")
+        return rendering.opened(record, text, files, arguments, place, run=run, facts=facts)
+
+    def open_files(
+        self, name: str, digest: str, files: Mapping[str, bytes], arguments: str
+    ) -> OpenedSkill:
+        """A version that may be no skill's current one, as it is opened in a trial."""
+        record = SkillRecord(name, "candidate", 0, digest, 0.0, 0.0, "review")
+        return rendering.opened(record, _parsed(files, name), files, arguments, "", run=False)
+
+    async def read(self, name: str, path: str) -> bytes:
+        """A file of a skill, as it was when its current version was kept."""
+        await self._refresh()
+        record = await self._usable(name)
+        files = await self._lore.files(name, record.version)
+        if path.removeprefix("./") not in files:
+            there = ", ".join(sorted(files))
+            raise NotFound(f"the skill {name!r} has no file {path!r}", f"it has {there}")
+        return files[path.removeprefix("./")]
+
+    async def facts(self, name: str) -> SkillPage:
+        await self._refresh()
+        record = await self._lore.skill(name)
+        files = await self._lore.files(name, record.version)
+        place = self._shelf.looker.place(name)
+        return SkillPage(
+            record,
+            _parsed(files, name),
+            files,
+            await asyncio.to_thread(problems, files if place is None else place, name),
+            await self._lore.versions(name),
+            await self._lore.skill_changes(name),
+            RUNBOOK in files,
+            str(place or ""),
+        )
+
+    async def near(self, name: str, description: str, body: str) -> Sequence[tuple[str, float]]:
+        """Other skills that are much like this one, the most alike first; those that were put away
+        count, so that they are not written again."""
+        wanted = Words(name, description, body)
+        found: list[tuple[str, float]] = []
+        for record in await self._lore.skills():
+            if record.name == name or record.state == "quarantined":
+                continue
+            if record.digest not in self._words:
+                files = await self._lore.files(record.name, record.version)
+                skill = _parsed(files, record.name)
+                self._words[record.digest] = Words(record.name, skill.facts.description, skill.body)
+            score = likeness(wanted, self._words[record.digest])
+            if score >= NEAR:
+                found.append((record.name, round(score, 3)))
+        return sorted(found, key=lambda each: (-each[1], each[0]))[:NEAREST]
+
+    async def write(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        *,
+        by: Author,
+        state: SkillState,
+        model: str = "",
+        why: str = "",
+        base: str = "",
+    ) -> SkillRecord:
+        """Make these files the skill. With `base`, only if that is still the current version's
+        digest."""
+        name = plain_name(name)
+        fit = await asyncio.to_thread(self._fit, name, files, by)
+        good = state in ("given", "proven")
+
+        async def work() -> SkillRecord:
+            await self._shelf.take_in()
+            record = await self._known(name)
+            await self._agree(name, record, fit, base)
+            if record is None and by in ("review", "agent"):
+                await self._refuse_twins(name, fit)
+            if (
+                record is not None
+                and record.digest == digest(fit)
+                and self._shelf.looker.place(name)
+            ):
+                return record
+            return await self._shelf.lay(
+                name,
+                fit,
+                lambda: self._lore.keep_version(
+                    name, fit, digest(fit), by, state, model=model, why=why, good=good
+                ),
+            )
+
+        return await self._shelf.alone(work)
+
+    async def keep_pending(
+        self,
+        name: str,
+        files: Mapping[str, bytes],
+        *,
+        by: Author,
+        model: str = "",
+        why: str = "",
+    ) -> Version:
+        """Keep a version beside the one in use, to be proven first. The folder stays as it is."""
+        name = plain_name(name)
+        fit = await asyncio.to_thread(self._fit, name, files, by)
+
+        async def work() -> Version:
+            await self._shelf.take_in()
+            return await self._lore.keep_version(
+                name, fit, digest(fit), by, "candidate", model=model, why=why, pending=True
+            )
+
+        return await self._shelf.alone(work)
+
+    async def adopt(
+        self, name: str, version: int, *, state: SkillState, why: str, by: str
+    ) -> SkillRecord:
+        """Make a version that was kept the one in use."""
+        return await self._shelf.alone(lambda: self._go_to(name, version, state, why, by))
+
+    async def set_state(self, name: str, state: SkillState, why: str, by: str) -> SkillRecord:
+        """`proven` marks the current version as one that can be gone back to."""
+
+        async def work() -> SkillRecord:
+            await self._shelf.take_in()
+            good = True if state == "proven" else None
+            await self._lore.set_skill(name, state, why, by, good=good)
+            return await self._shelf.note(name)
+
+        return await self._shelf.alone(work)
+
+    async def retire(self, name: str, why: str, by: str) -> SkillRecord:
+        return await self.set_state(name, "retired", why, by)
+
+    async def restore(self, name: str, version: int = 0, by: str = "person") -> SkillRecord:
+        """Bring a skill back as it was, or as the named version was. A person who brings back what
+        looks dangerous has the last word."""
+
+        async def work() -> SkillRecord:
+            await self._shelf.take_in()
+            record = await self._lore.skill(name)
+            chosen = await self._version(name, version or record.version)
+            why = f"restored version {version}" if version else "restored"
+            return await self._go_to(name, chosen.number, standing(chosen), why, by)
+
+        return await self._shelf.alone(work)
+
+    async def revert(self, name: str, why: str, by: str) -> SkillRecord:
+        """Back to the last good version other than the current, which counts as good no more."""
+
+        async def work() -> SkillRecord:
+            await self._shelf.take_in()
+            record = await self._lore.skill(name)
+            others = await self._lore.versions(name)
+            good = [each for each in others if each.good and each.number != record.version]
+            if not good:
+                raise UsageError(
+                    f"the skill {name!r} has no good version to go back to",
+                    f"`hermes skills log {name}` shows its versions",
+                )
+            await self._lore.set_skill(name, record.state, why, by, good=False)
+            return await self._go_to(name, good[-1].number, standing(good[-1]), why, by)
+
+        return await self._shelf.alone(work)
+
+    async def diff(self, name: str, a: int = 0, b: int = 0) -> str:
+        """From version `a` to `b`; without them, from the one before the current one to it."""
+        after = b or (await self._lore.skill(name)).version
+        before = a or after - 1
+        one = await self._lore.files(name, before) if before else {}
+        other = await self._lore.files(name, after)
+        return rendering.diff(one, other, f"version {before}", f"version {after}")
+
+    async def _go_to(
+        self, name: str, version: int, state: SkillState, why: str, by: str
+    ) -> SkillRecord:
+        files = await self._lore.files(name, version)
+        dangers = self._shelf.looker.dangers
+        danger = "" if by == "person" else await asyncio.to_thread(dangers, files)
+        if danger:
+            raise UsageError(
+                f"version {version} of the skill {name!r} looks dangerous: {danger}",
+                f"`hermes skills restore {name} {version}` takes it all the same",
+            )
+        good = True if by == "person" or state in ("given", "proven") else None
+        return await self._shelf.lay_again(
+            name,
+            files,
+            lambda: self._lore.set_skill(name, state, why, by, version=version, good=good),
+        )
+
+    def _fit(self, name: str, files: Mapping[str, bytes], by: Author) -> Mapping[str, bytes]:
+        """The files as they may be kept; a `UsageError` says what is wrong with them."""
+        if not name:
+            raise UsageError("the skill has no name", "lower-case words with hyphens between")
+        check_paths(files)
+        fit = dict(files)
+        if by != "person":
+            texts = {path: decoded(data) for path, data in files.items()}
+            fit |= {path: self._redact(text).encode() for path, text in texts.items() if text}
+        wrong = [each for each in problems(fit, name) if each.severity == "error"]
+        if len(name.encode()) > 255:
+            wrong.append(Problem("error", f"the name {name!r} is too long for a folder"))
+        if wrong:
+            more = "; ".join(each.message for each in wrong[1:])
+            raise UsageError(
+                f"the skill {name!r} cannot be kept: {wrong[0].message}", more or wrong[0].hint
+            )
+        danger = self._shelf.looker.dangers(fit)
+        if danger:
+            raise UsageError(
+                f"the skill {name!r} cannot be kept: {danger}", "write it without that"
+            )
+        return fit
+
+    async def _agree(
+        self, name: str, record: SkillRecord | None, files: Mapping[str, bytes], base: str
+    ) -> None:
+        if not base or (record is not None and record.digest == base):
+            return
+        if record is None:
+            raise UsageError(f"the skill {name!r} is not there any more", "write it as a new one")
+        now = await self._lore.files(name, record.version)
+        shown = rendering.diff(now, files, f"version {record.version}", "yours")
+        raise UsageError(
+            f"the skill {name!r} was changed meanwhile: it is at version {record.version}",
+            f"take that one and change it; what differs:\n{shown}",
+        )
+
+    async def _refuse_twins(self, name: str, files: Mapping[str, bytes]) -> None:
+        skill = _parsed(files, name)
+        if skill.facts.incident:  # there is one for each cause and place, and they are much alike
+            return
+        for other, score in await self.near(name, skill.facts.description, skill.body):
+            if score >= DUPLICATE:
+                state = (await self._lore.skill(other)).state
+                raise UsageError(
+                    f"there is such a skill: {other!r} ({state}), {score:.0%} alike",
+                    f"improve {other!r} instead",
+                )
+
+    async def _refresh(self) -> None:
+        await self._shelf.alone(self._shelf.take_in)
+
+    async def _known(self, name: str) -> SkillRecord | None:
+        try:
+            return await self._lore.skill(name)
+        except NotFound:
+            return None
+
+    async def _version(self, name: str, number: int) -> Version:
+        for each in await self._lore.versions(name):
+            if each.number == number:
+                return each
+        raise NotFound(f"the skill {name!r} has no version {number}", f"`hermes skills log {name}`")
+
+    async def _usable(self, name: str) -> SkillRecord:
+        record = await self._lore.skill(name)
+        if record.state not in OFFERED:
+            _unusable(record)
+        return record
+
+
+def _parsed(files: Mapping[str, bytes], name: str) -> SkillText:
+    main = main_file(files)
+    return parse(decoded(files[main]) or "" if main else "", name)
+
+
+def _unusable(record: SkillRecord) -> NoReturn:
+    because = f": {record.reason}" if record.reason else ""
+    raise UsageError(
+        f"the skill {record.name!r} is {record.state}{because}",
+        f"a person can bring it back: `hermes skills restore {record.name}`",
+    )

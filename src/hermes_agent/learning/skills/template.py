@@ -1,0 +1,198 @@
+"""The words of a skill made ready: arguments become values, placeholders are filled, and commands
+in the text are found. Nothing runs here."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.tool_services import Snippet
+from hermes_agent.learning.skills.frontmatter import Trouble
+from hermes_agent.learning.skills.placeholders import NAME, PLACEHOLDER, within
+
+ALL = "$ARGUMENTS"
+_PLACEHOLDER = re.compile(rf"{PLACEHOLDER.pattern}|\$ARGUMENTS\b")
+_PARAMETER = re.compile(rf"({NAME})(\?)?(?:=(.*))?", re.DOTALL)
+_SNIPPET = re.compile(r"(?<![\\`])!`([^`\n]+)`")
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})(.*)")
+
+
+class Parameter(Struct, frozen=True, omit_defaults=True):
+    name: str
+    about: str = ""
+    required: bool = True
+    default: str = ""
+
+
+class Filled(Struct, frozen=True):
+    """A text with its values, and the commands in it."""
+
+    text: str
+    snippets: tuple[Snippet, ...] = ()
+
+
+def read_parameters(text: str) -> tuple[Parameter, ...]:
+    """One a line: `service: the unit to look at`, `note?: may be left out`,
+    `lines?=200: with a default`."""
+    parameters: dict[str, Parameter] = {}
+    for line in filter(None, (line.strip() for line in text.splitlines())):
+        left, _, about = line.partition(": ")
+        match = _PARAMETER.fullmatch(left.removesuffix(":").strip())
+        if match is None:
+            raise UsageError(
+                f"{line!r} is no parameter",
+                "write `name: about`, `name?: about` or `name?=value: …`",
+            )
+        name, mark, default = match.groups()
+        if name in parameters:
+            raise UsageError(f"the parameter {name!r} is there twice")
+        optional = bool(mark) or default is not None
+        parameters[name] = Parameter(name, about.strip(), not optional, default or "")
+    return tuple(parameters.values())
+
+
+def read_arguments(
+    parameters: Sequence[Parameter], arguments: str, skill: str = ""
+) -> Mapping[str, str]:
+    """The value of each parameter, from words in order and `name=value`. Without parameters, the
+    arguments are for `$ARGUMENTS` alone."""
+    if not parameters:
+        return {}
+    names = [each.name for each in parameters]
+    given: dict[str, str] = {}
+    loose: list[str] = []
+    for word in argument_words(arguments):
+        name, equals, value = word.partition("=")
+        if equals and name in names and name not in given:
+            given[name] = value
+        else:
+            loose.append(word)
+    free = [name for name in names if name not in given]
+    usage = f"/{skill} {' '.join(map(_shown, parameters))}"
+    if len(loose) > len(free):
+        raise UsageError(f"too many arguments: {shlex.join(loose[len(free) :])}", f"it is {usage}")
+    given.update(zip(free, loose, strict=False))
+    missing = [each for each in parameters if each.required and not given.get(each.name)]
+    if missing:
+        named = ", ".join(
+            f"{each.name} ({each.about})" if each.about else each.name for each in missing
+        )
+        raise UsageError(f"the skill needs {named}", f"it is {usage}")
+    return {each.name: given.get(each.name, each.default) for each in parameters}
+
+
+def argument_words(arguments: str) -> Sequence[str]:
+    """As a shell would cut them, where it can; a lone apostrophe is a letter."""
+    try:
+        return shlex.split(arguments)
+    except ValueError:
+        return arguments.split()
+
+
+def snippets(body: str) -> Sequence[Snippet]:
+    """Commands in the text, written as an exclamation mark before code. One within a fenced block
+    is none."""
+    inside = fenced(body)
+    return [
+        Snippet(match.start(), match.end(), match.group(1).strip())
+        for match in _SNIPPET.finditer(body)
+        if match.group(1).strip() and not any(a <= match.start() < b for a, b in inside)
+    ]
+
+
+def with_values(
+    body: str,
+    parameters: Sequence[Parameter],
+    values: Mapping[str, str],
+    arguments: str = "",
+    facts: Mapping[str, str] | None = None,
+) -> Filled:
+    """The text with its values. In a command they are quoted, but for facts of a service, which are
+    shell text. What a value holds is never taken for a command: those are found before."""
+    known = {each.name for each in parameters}
+    plain = {name: text for name, text in (facts or {}).items() if name not in known}
+    parts: list[str] = []
+    found: list[Snippet] = []
+    at = length = 0
+    for snippet in [*snippets(body), None]:
+        end = len(body) if snippet is None else snippet.start
+        parts.append(_put(body[at:end], known | plain.keys(), {**plain, **values}, arguments))
+        length += len(parts[-1])
+        if snippet is not None:
+            command = _put(snippet.command, set(plain), plain, ALL)
+            command = command_with_values(command, known, values, arguments)
+            parts.append(f"!`{command}`")
+            found.append(Snippet(length, length + len(parts[-1]), command))
+            length += len(parts[-1])
+            at = snippet.end
+    return Filled("".join(parts), tuple(found))
+
+
+def command_with_values(
+    command: str, known: "set[str]", values: Mapping[str, str], arguments: str = ""
+) -> str:
+    """A command with its values, each quoted as one word; all arguments as so many words."""
+    for trouble in _misplaced(command, known):
+        raise UsageError(trouble.message, trouble.hint)
+
+    def put(match: re.Match[str]) -> str:
+        if match.group() == ALL:
+            return shlex.join(argument_words(arguments))
+        return shlex.quote(values[match[1]]) if match[1] in known else match.group()
+
+    return _PLACEHOLDER.sub(put, command)
+
+
+def placeholders(text: str) -> "set[str]":
+    return {match[1] for match in _PLACEHOLDER.finditer(text) if match[1]}
+
+
+def snippet_troubles(body: str, parameters: Sequence[Parameter]) -> Iterator[Trouble]:
+    known = {each.name for each in parameters}
+    for snippet in snippets(body):
+        yield from _misplaced(snippet.command, known)
+
+
+def _misplaced(command: str, known: "set[str]") -> Iterator[Trouble]:
+    """Placeholders that stand where the quotes put around a value would not hold it together: what
+    it holds would be read by the shell."""
+    for match in _PLACEHOLDER.finditer(command):
+        ours = match.group() == ALL or match[1] in known
+        inside = within(command, match.start()) if ours else ""
+        if inside:
+            yield Trouble(
+                f"{match.group()} stands within {inside} in {command!r}",
+                "write it as a word of its own: values are quoted when they are filled in",
+            )
+
+
+def _put(text: str, known: "set[str]", values: Mapping[str, str], arguments: str) -> str:
+    def put(match: re.Match[str]) -> str:
+        if match.group() == ALL:
+            return arguments
+        return values[match[1]] if match[1] in known else match.group()
+
+    return _PLACEHOLDER.sub(put, text)
+
+
+def _shown(parameter: Parameter) -> str:
+    if parameter.required:
+        return parameter.name.upper()
+    return f"[{parameter.name}={parameter.default or '…'}]"
+
+
+def fenced(body: str) -> Sequence[tuple[int, int]]:
+    """Where fenced blocks begin and end; one that is not closed reaches to the end."""
+    blocks: list[tuple[int, int]] = []
+    fence, begin, at = "", 0, 0
+    for line in body.splitlines(keepends=True):
+        match = _FENCE.match(line.rstrip("\r\n"))
+        if match and not fence:
+            fence, begin = match[1], at
+        elif match and match[1].startswith(fence) and not match[2].strip():
+            blocks.append((begin, at + len(line)))
+            fence = ""
+        at += len(line)
+    return [*blocks, (begin, at)] if fence else blocks

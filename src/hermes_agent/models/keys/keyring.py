@@ -1,0 +1,97 @@
+"""Keys in the operating system's keyring. This alone loads the library."""
+
+import asyncio
+from importlib.util import find_spec
+
+from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.models.keys.validation import Learn, checked
+from hermes_agent.models.wires.base import Credential
+
+SERVICE = "hermes"
+
+
+def installed() -> bool:
+    return find_spec("keyring") is not None
+
+
+class KeyringSource:
+    """One entry of the keyring, asked for once and again after a refusal."""
+
+    where = "the system's keyring"
+
+    def __init__(self, service: str, user: str, learn: Learn) -> None:
+        self.label = f"keyring:{service}/{user}"
+        self._service, self._user, self._learn = service, user, learn
+        self._kept: Credential | None = None
+
+    async def credential(self) -> Credential:
+        if self._kept is None:
+            # The keyring may ask the user to unlock it: not on this thread.
+            secret = await asyncio.to_thread(read, self._service, self._user)
+            if secret is None:
+                raise ModelError(
+                    "auth",
+                    f"the system's keyring has no entry {self._service}/{self._user}",
+                    "put it there with `hermes model key`, or name another source in models.keys",
+                )
+            self._learn(self.label, secret)
+            self._kept = Credential(checked(secret, self.label), label=self.label)
+        return self._kept
+
+    def refused(self) -> None:
+        self._kept = None
+
+    def present(self) -> bool | None:
+        return None if self._kept is None else True
+
+
+def read(service: str, user: str) -> str | None:
+    if not installed():
+        raise ModelError("auth", *_MISSING)
+    import keyring
+    from keyring.errors import KeyringError
+
+    try:
+        return keyring.get_password(service, user)
+    except KeyringError as error:
+        raise ModelError("auth", *_trouble(error)) from None
+
+
+def write(service: str, user: str, secret: str) -> None:
+    if not installed():
+        raise UsageError(*_MISSING)
+    import keyring
+    from keyring.errors import KeyringError
+
+    try:
+        keyring.set_password(service, user, secret)
+    except KeyringError as error:
+        raise UsageError(*_trouble(error)) from None
+
+
+def remove(service: str, user: str) -> None:
+    """Remove an entry, if it is there."""
+    if not installed():
+        raise UsageError(*_MISSING)
+    import keyring
+    from keyring.errors import KeyringError
+
+    try:
+        if keyring.get_password(service, user) is not None:
+            keyring.delete_password(service, user)
+    except KeyringError as error:
+        raise UsageError(*_trouble(error)) from None
+
+
+_MISSING = (
+    "the system's keyring cannot be used: its library is not installed",
+    "pip install 'hermes-agent[keyring]'",
+)
+
+
+def _trouble(error: Exception) -> tuple[str, str]:
+    # Not what the backend says: that may quote what it was given.
+    return (
+        f"the system's keyring cannot be used ({type(error).__name__})",
+        "unlock it, or keep the key in the `.env` of the home",
+    )

@@ -1,0 +1,219 @@
+"""Signing in with a code on another device (RFC 8628), and renewing what that gave."""
+
+import base64
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.settings.services import DeviceLogin
+from hermes_agent.models.keys.oauth.tokens import Token
+from hermes_agent.models.wires.http import Wire
+
+INTERVAL = 5.0
+"""Seconds between two asks, where the service names none."""
+MOST_INTERVAL = 60.0
+CODE_SECONDS = 900.0
+"""How long a code is good, where the service does not say."""
+REQUEST_SECONDS = 30.0
+_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+
+Answer = dict[str, Any]
+Show = Callable[[str, str], None]
+"""Told the code and the address where the user enters it."""
+
+
+class Post(Protocol):
+    async def __call__(
+        self, url: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """The status and the body of the answer. Raises `ModelError` when none came."""
+        ...
+
+
+class Signing(Struct, frozen=True):
+    """What a login needs of the world."""
+
+    post: Post
+    show: Show
+    clock: Clock
+    sleep: Callable[[float], Awaitable[None]]
+    random: Callable[[int], bytes]
+
+
+async def post_by_http(url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    wire = Wire(url, {}, REQUEST_SECONDS)
+    try:
+        async with wire.post("", body, headers) as answer:
+            return answer.status, await answer.read()
+    finally:
+        await wire.close()
+
+
+async def log_in(name: str, login: DeviceLogin, signing: Signing) -> Token:
+    """Show a code and wait until the user has confirmed it. Cancel it to give up."""
+    if login.flow == "codex":
+        from hermes_agent.models.keys.oauth.codex import log_in_codex
+
+        return await log_in_codex(name, login, signing)
+    asked = {"client_id": login.client} | ({"scope": login.scope} if login.scope else {})
+    proof = {}
+    if login.proof:
+        verifier = _unpadded(signing.random(32))
+        proof = {"code_verifier": verifier}
+        challenge = _unpadded(hashlib.sha256(verifier.encode()).digest())
+        asked |= {"code_challenge": challenge, "code_challenge_method": "S256"}
+    codes = answered(name, *await signing.post(login.device_url, form(asked), _FORM))
+    page = text(codes, "verification_uri_complete") or text(codes, "verification_uri")
+    device_code, user_code = text(codes, "device_code"), text(codes, "user_code")
+    if not (page and device_code and user_code):
+        raise garbage(name)
+    signing.show(user_code, page)
+    fields = {"grant_type": _GRANT, "client_id": login.client, "device_code": device_code, **proof}
+
+    async def ask() -> Token | float:
+        status, body = await signing.post(login.token_url, form(fields), _FORM)
+        return _outcome(name, status, body, signing.clock)
+
+    return await confirmed(name, codes, ask, signing)
+
+
+async def confirmed(
+    name: str, codes: Answer, ask: Callable[[], Awaitable[Token | float]], signing: Signing
+) -> Token:
+    """Ask again and again until there is a token. `ask` returns it, or by how many seconds the
+    pause has to grow; trouble on the way to the service is no answer."""
+    pause = number(codes, "interval") or INTERVAL
+    deadline = signing.clock() + (number(codes, "expires_in") or CODE_SECONDS)
+    while True:
+        await signing.sleep(pause)
+        if signing.clock() >= deadline:
+            raise expired(name)
+        try:
+            outcome = await ask()
+        except ModelError as error:
+            if not error.passing:
+                raise
+            pause = min(pause * 2, MOST_INTERVAL)
+            continue
+        if isinstance(outcome, Token):
+            return outcome
+        pause += outcome
+
+
+async def renew(name: str, login: DeviceLogin, token: Token, post: Post, clock: Clock) -> Token:
+    """A new token for an old one, which may be worth nothing afterwards."""
+    fields = {"grant_type": "refresh_token", "client_id": login.client}
+    headers = dict(_FORM)
+    if login.refresh_header:
+        headers[login.refresh_header] = token.refresh
+    else:
+        fields["refresh_token"] = token.refresh
+    status, body = await post(login.token_url, form(fields), headers)
+    if 400 <= status < 500 and status not in (408, 429):
+        raise over(name)
+    new = token_of(name, answered(name, status, body), clock)
+    return msgspec.structs.replace(
+        new, refresh=new.refresh or token.refresh, account=new.account or token.account
+    )
+
+
+def _outcome(name: str, status: int, body: bytes, clock: Clock) -> Token | float:
+    answer = answered(name, status, body, refused=True)
+    match text(answer, "error"):
+        case "":
+            return token_of(name, answer, clock)
+        case "authorization_pending":
+            return 0.0
+        case "slow_down":
+            return 5.0
+        case "access_denied":
+            raise ModelError("auth", f"the login with {name} was refused in the browser")
+        case "expired_token":
+            raise expired(name)
+        case error:
+            raise ModelError("auth", f"{name} refused the login: {error[:100]}")
+
+
+def answered(name: str, status: int, body: bytes, *, refused: bool = False) -> Answer:
+    """The object that a service answered with; `refused`: a 4xx with one is an answer too."""
+    if status >= 500 or status in (408, 429):
+        raise ModelError("overload", f"the login of {name} is in trouble ({status})")
+    try:
+        answer = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        answer = None
+    if isinstance(answer, dict) and (status == 200 or (refused and answer.get("error"))):
+        return answer
+    if status == 200:
+        raise garbage(name)
+    said = text(answer, "error") if isinstance(answer, dict) else ""
+    raise ModelError(
+        "auth", f"{name} refused the login ({status})" + (f": {said[:100]}" if said else "")
+    )
+
+
+def token_of(name: str, answer: Answer, clock: Clock) -> Token:
+    access = text(answer, "access_token")
+    if not access:
+        raise garbage(name)
+    lasts = number(answer, "expires_in")
+    expires = clock() + lasts if lasts else number(claims(access), "exp") or 0.0
+    return Token(access, text(answer, "refresh_token"), expires)
+
+
+def claims(token: str) -> Answer:
+    """What a JSON web token says of itself; nothing when it is none. Nobody trusts it here: the
+    service that made it judges it."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        content = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=="))
+    except (ValueError, msgspec.MsgspecError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def text(answer: Answer, field: str) -> str:
+    value = answer.get(field)
+    return value if isinstance(value, str) else ""
+
+
+def number(answer: Answer, field: str) -> float | None:
+    """A number above zero, also where a service writes it as text."""
+    try:
+        value = float(answer.get(field) or 0)
+    except (TypeError, ValueError):
+        return None
+    return value if 0 < value < 1e12 else None
+
+
+def form(fields: Mapping[str, str]) -> bytes:
+    return urlencode(fields).encode()
+
+
+def over(name: str) -> ModelError:
+    return ModelError("auth", f"the login with {name} is over", f"hermes model login {name}")
+
+
+def expired(name: str) -> ModelError:
+    return ModelError(
+        "auth",
+        f"nobody confirmed the code of {name} in time",
+        f"hermes model login {name} gives a new one",
+    )
+
+
+def garbage(name: str) -> ModelError:
+    return ModelError("garbage", f"{name} answered the login with something that is no answer")
+
+
+def _unpadded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,389 @@
+"""All models of a runtime: from names to something that answers, and what is known of each."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import ModelError, UsageError
+from hermes_agent.core.messages import ModelFacts
+from hermes_agent.core.protocols import Clock, Model
+from hermes_agent.core.settings.root import ModelSettings
+from hermes_agent.core.settings.services import Service
+from hermes_agent.models.catalogue.catalogue import Catalogue, home_file
+from hermes_agent.models.catalogue.services import known_services, service_of
+from hermes_agent.models.keys.inline_secrets import told_secrets
+from hermes_agent.models.keys.oauth.table import login_of
+from hermes_agent.models.keys.sources import Source, SourceRow, described, sources
+from hermes_agent.models.lazy_client import Client, Scripted
+from hermes_agent.models.routing.credential_pool import Pool, Resting
+from hermes_agent.models.shared import known_facts
+from hermes_agent.models.wires.base import Credential, Endpoint, Speaker
+
+if TYPE_CHECKING:
+    # At the leaf: what calls models costs asyncio, and many commands only look a name up.
+    from hermes_agent.models.routing.circuit_breaker import Circuit
+    from hermes_agent.models.routing.failover import Way
+    from hermes_agent.models.speech import Speech
+
+
+INSIDE = ("scripted", "builtin")
+"""Wires of what answers by itself, without keys or connections."""
+
+
+class WayHealth(Struct, frozen=True):
+    """How a model that was called is doing, for people to see."""
+
+    model: str
+    circuit: Literal["closed", "open", "half-open"]
+    until: float
+    """When it is asked again, where it is left alone; else 0."""
+    reason: str
+    resting: tuple[Resting, ...]
+    """The keys of its service that rest."""
+
+
+class ServiceRow(Struct, frozen=True):
+    """A service, for people to see."""
+
+    name: str
+    wire: str
+    """What it speaks; empty where it cannot be used as it is set up."""
+    models: int
+    """Those that the catalogue knows."""
+    needs_key: bool
+    keys: tuple[SourceRow, ...]
+    """Where its keys come from."""
+    hint: str
+    """The way out, where something is lacking."""
+    lacks: str
+    """In short: the variable to set or the command to run."""
+
+
+class Models:
+    """Circuits, keys and connections are shared by all that is opened here. `learn` is told every
+    secret as soon as it is known."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        environ: Mapping[str, str],
+        home: Path,
+        *,
+        clock: Clock = time.time,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
+        random: Callable[[], float] | None = None,
+        learn: Callable[[str, str], None] = lambda _label, _secret: None,
+    ) -> None:
+        self._environ = environ
+        self._home = home
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random
+        self._learn = learn
+        self._clients: dict[str, Client] = {}
+        self._leaving: list[Client] = []
+        self._scripts: dict[str, Scripted] = {}
+        self._pools: dict[str, Pool] = {}
+        self._old_pools: dict[str, Pool] = {}
+        self._circuits: dict[str, Circuit] = {}
+        self._warned: set[str] = set()
+        self._settings = settings
+        self._refreshed = self._last_refresh()
+        self.catalogue = Catalogue(home, known_services(settings))
+        self._learn_told()
+
+    @property
+    def settings(self) -> ModelSettings:
+        return self._settings
+
+    def renew(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
+        """Go by these from now on; where anything has changed, `settings` is another object than
+        before. Calls that run go on; circuits are kept, and so are the connections to what stays
+        as it was."""
+        refreshed = self._last_refresh()
+        if (settings, environ, refreshed) == (self._settings, self._environ, self._refreshed):
+            return
+        self._settings, self._environ, self._refreshed = settings, environ, refreshed
+        self.catalogue = Catalogue(self._home, known_services(settings))
+        self._learn_told()
+        self._scripts = {}
+        self._old_pools |= self._pools
+        self._pools = {}
+        for circuit in self._circuits.values():
+            circuit.failures = settings.circuit_failures
+            circuit.seconds = settings.circuit_seconds
+
+    def resolve(self, written: str) -> str:
+        """The full name of a model, `service/name`, of what somebody wrote."""
+        return self.catalogue.resolve(written)
+
+    def open(self, names: Sequence[str]) -> Model:
+        """The first of the models, and those that take over from it, in order. Nothing is
+        connected to yet. Raises when the first name cannot be right or none of them has a key;
+        a later name that cannot be right is left out, with a warning."""
+        import asyncio
+        import random
+
+        from hermes_agent.models.routing.fallback_model import Routed
+
+        first, *others = names or ("",)
+        lacking = {(name := self.catalogue.resolve(first)): self._lack(name)}
+        for other in others:
+            try:
+                name = self.catalogue.resolve(other)
+                self.facts(name)  # a script or a file that is not there
+                lacking[name] = self._lack(name)
+            except UsageError as error:
+                self._leave_out(other, error)
+        lacks = [lack for lack in lacking.values() if lack is not None]
+        if len(lacks) == len(lacking):
+            raise lacks[0]
+        return Routed(
+            [self._way(name) for name in lacking],
+            self._settings,
+            clock=self._clock,
+            sleep=self._sleep or asyncio.sleep,
+            random=self._random or random.random,
+        )
+
+    def facts(self, name: str) -> ModelFacts:
+        """What the settings say of a model, over what the catalogue knows."""
+        name = self.catalogue.resolve(name)
+        _, service, url = self._service(name)
+        if service.wire in INSIDE:
+            return self._script(name).model.facts
+        known = self.catalogue.facts(name)
+        if service.wire == "local":
+            from hermes_agent.models.local.files import find_model, gguf_facts
+
+            known = gguf_facts(find_model(name.partition("/")[2], url))
+        return known_facts(name, self._settings, known)
+
+    def check(self, name: str) -> None:
+        """Raises when a model cannot work: an unknown name, no key, something not installed."""
+        name = self.catalogue.resolve(name)
+        if (lack := self._lack(name)) is not None:
+            raise lack
+        _, service, _ = self._service(name)
+        if service.wire in INSIDE:
+            self._script(name)
+        elif service.wire == "local":  # the others need nothing that might not be installed
+            self._client(name).speaker()
+
+    def speech(self, name: str) -> "Speech":
+        """A model that writes down what is said, `service/name`, where the service speaks one of
+        OpenAI's formats."""
+        from hermes_agent.models.speech import WIRES, Speech
+
+        own, service, url = self._service(name)
+        model, silence = name.partition("/")[2], self._settings.silence_seconds
+        if service.wire not in WIRES or not model:
+            raise UsageError(
+                f"{name!r} hears nothing", "name a service with OpenAI's format and its model"
+            )
+        endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)
+        return Speech(endpoint, self._pool(own, service), self._sleep)
+
+    def services(self) -> list[dict[str, Any]]:
+        """Every service: what it speaks, how many of its models are known, where its keys may
+        come from, and what it lacks."""
+        names = sorted(known_services(self._settings))
+        return [msgspec.to_builtins(self._row(name)) for name in names if name not in INSIDE]
+
+    def health(self) -> tuple[WayHealth, ...]:
+        """Of every model that was opened here."""
+        now = self._clock()
+        rows = []
+        for name, circuit in self._circuits.items():
+            state = circuit.state(now)
+            until = max(circuit.until if state == "open" else 0.0, circuit.held_until)
+            trouble = circuit.trouble if state != "closed" or until > now else None
+            pool = self._pools.get(name.partition("/")[0])
+            resting = pool.resting(now) if pool is not None else ()
+            rows.append(
+                WayHealth(
+                    name,
+                    state,
+                    until if until > now else 0.0,
+                    trouble.message if trouble is not None else "",
+                    tuple(rest for rest in resting if rest.model in ("", name)),
+                )
+            )
+        return tuple(rows)
+
+    async def tidy(self) -> None:
+        """Close what the settings no longer name, where no call uses it, and connections that
+        no call has used for a while."""
+        leaving, self._leaving = self._leaving, []
+        for client in leaving:
+            if client.is_idle:
+                await client.close()
+        for client in tuple(self._clients.values()):
+            await client.rest()
+
+    async def close(self) -> None:
+        leaving = [*self._leaving, *self._clients.values()]
+        self._leaving, self._clients = [], {}
+        for client in leaving:
+            client.is_retired = True
+            await client.close()
+
+    # parts
+
+    def _leave_out(self, written: str, error: UsageError) -> None:
+        if written in self._warned:
+            return
+        # At the leaf: many commands only look a name up.
+        import logging
+
+        self._warned.add(written)
+        setting = "models.fallbacks" if written in self._settings.fallbacks else "models.uses"
+        log = logging.getLogger("hermes.models")
+        log.warning("%r in %s is left out: %s", written, setting, error.message)
+
+    def _learn_told(self) -> None:
+        for place, secret in told_secrets(self._settings, self._environ):
+            self._learn(place, secret)
+
+    def _last_refresh(self) -> float:
+        """When the catalogue in the home was written; another process does that."""
+        try:
+            return home_file(self._home).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def _row(self, own: str) -> ServiceRow:
+        models = len(self.catalogue.names(own))
+        try:
+            _, service, _ = self._service(own)
+            keys, lack = described(self._sources(own, service)), self._lack(own)
+        except UsageError as error:
+            hint = f"{error.message}: {error.hint}"
+            return ServiceRow(own, "", models, True, (), hint, error.hint)
+        hint = lack.hint if lack is not None else ""
+        lacks = _lacking(own, service, keys) if lack is not None else ""
+        return ServiceRow(own, service.wire, models, service.needs_key, keys, hint, lacks)
+
+    def _service(self, name: str) -> tuple[str, Service, str]:
+        own, service, url = service_of(name, self._settings, self._environ)
+        if service.wire == "local" and not url:
+            url = (self._home.absolute() / "models").as_uri()
+        return own, service, url
+
+    def _way(self, name: str) -> "Way":
+        from hermes_agent.models.routing.circuit_breaker import Circuit
+        from hermes_agent.models.routing.failover import Way
+
+        if name not in self._circuits:
+            settings = self._settings
+            self._circuits[name] = Circuit(settings.circuit_failures, settings.circuit_seconds)
+        own, service, _ = self._service(name)
+        speaker: Speaker
+        speaker = self._script(name) if service.wire in INSIDE else self._client(name)
+        return Way(name, self.facts(name), speaker, self._pool(own, service), self._circuits[name])
+
+    def _script(self, name: str) -> Scripted:
+        if name not in self._scripts:
+            self._scripts[name] = Scripted(self._opened(name))
+        return self._scripts[name]
+
+    def _opened(self, name: str) -> Model:
+        _, service, _ = self._service(name)
+        if service.wire == "builtin":
+            from hermes_agent.models.responder import model
+
+            return model.open_named(name, self._settings)
+        from hermes_agent.models.scripted import open_named
+
+        return open_named(name, self._settings, self._environ)
+
+    def _client(self, name: str) -> Client:
+        _, service, url = self._service(name)
+        endpoint = Endpoint(
+            name=name,
+            model=name.partition("/")[2],
+            service=service,
+            url=url,
+            facts=self.facts(name),
+            silence=self._settings.silence_seconds,
+            patience=self._settings.patience_seconds,
+        )
+        client = self._clients.get(name)
+        if client is None or client.endpoint != endpoint:
+            if client is not None:
+                client.is_retired = True
+                self._leaving.append(client)
+            client = self._clients[name] = Client(endpoint, self._clock)
+        return client
+
+    # keys
+
+    def _sources(self, own: str, service: Service) -> tuple[Source, ...]:
+        written = self._settings.keys.get(own, ())
+        return sources(own, service, written, self._environ, self._home, self._learn, self._clock)
+
+    def _pool(self, own: str, service: Service) -> Pool:
+        if own not in self._pools:
+            found = self._sources(own, service)
+            if not found and service.needs_key:
+                # Not kept: a key may be there the next time.
+                return Pool([_Lacking(_no_key(own, service))], self._clock)
+            self._pools[own] = Pool(found, self._clock)
+            if own in self._old_pools:
+                self._pools[own].take_over(self._old_pools.pop(own))
+        return self._pools[own]
+
+    def _lack(self, name: str) -> ModelError | None:
+        """Why a model would be asked in vain: there is no key for it."""
+        own, service, _ = self._service(name)
+        if not service.needs_key:
+            return None
+        found = self._sources(own, service)
+        # None: only asking can tell.
+        if any(source.present() is not False for source in found):
+            return None
+        return _no_key(own, service, [source.label for source in found])
+
+
+class _Lacking:
+    """Stands where a key should be."""
+
+    def __init__(self, error: ModelError) -> None:
+        self.label = ""
+        self._error = error
+
+    async def credential(self) -> Credential:
+        raise self._error
+
+    def refused(self) -> None:
+        """There is nothing to look up again."""
+
+
+def _lacking(own: str, service: Service, named: Sequence[SourceRow]) -> str:
+    if named:
+        return ", ".join(source.label for source in named)
+    if service.key_variables:
+        return service.key_variables[0]
+    return f"`hermes model login {own}`" if login_of(own, service) else f"models.keys.{own}"
+
+
+def _no_key(own: str, service: Service, named: Sequence[str] = ()) -> ModelError:
+    """What to set, and what else there is."""
+    ways = [f"name a source of keys in models.keys.{own}"]
+    if login_of(own, service) is not None:
+        ways.insert(0, f"run `hermes model login {own}`")
+    if own in ("openai", "openai-chat"):  # only there does another address mean another kind
+        ways.append(f"{service.url_variable} names another server, which may need none")
+    variables = " or ".join(service.key_variables)
+    if named:
+        message = f"{own} has no key: nothing at {', '.join(named)}"
+    elif variables:
+        message = f"{own} needs a key: {variables} is not set"
+        ways.insert(0, f"`hermes model key {own}` keeps one as {service.key_variables[0]}")
+    else:
+        message = f"{own} needs a key and has none"
+    return ModelError("auth", message, "; or ".join(ways))

@@ -1,0 +1,285 @@
+"""The answer of Bedrock's Converse, put together from the events of its stream."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hermes_agent.core.errors import ModelError, ModelTrouble
+from hermes_agent.core.messages import Reply, Request, Stop, Thought, Usage
+from hermes_agent.models.wires import streaming
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.bedrock.event_stream import FrameReader
+from hermes_agent.models.wires.bedrock.request import ThoughtBody
+from hermes_agent.models.wires.errors import refusal
+from hermes_agent.models.wires.http import Answer
+
+STOPS: dict[str, Stop] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "guardrail_intervened": "refused",
+    "content_filtered": "refused",
+}
+MALFORMED = ("malformed_model_output", "malformed_tool_use")
+"""The model wrote what Bedrock itself could not read."""
+
+TROUBLES: dict[str, tuple[int, ModelTrouble | None]] = {
+    "accessdenied": (403, "auth"),
+    "expiredtoken": (403, "auth"),
+    "incompletesignature": (400, "auth"),
+    "invalidclienttokenid": (403, "auth"),
+    "invalidsignature": (403, "auth"),
+    "missingauthenticationtoken": (403, "auth"),
+    "notauthorized": (400, "auth"),
+    "unrecognizedclient": (403, "auth"),
+    "throttling": (429, "rate_limit"),
+    "servicequotaexceeded": (400, "quota"),
+    "modelnotready": (429, "overload"),
+    "modelerror": (424, "overload"),
+    "modelstreamerror": (424, "overload"),
+    "internalserver": (500, "overload"),
+    "serviceunavailable": (503, "overload"),
+    "modeltimeout": (408, "timeout"),
+    "resourcenotfound": (404, "bad_request"),
+    "validation": (400, None),
+}
+"""AWS's names of errors, less `Exception`: their status, which is not told inside a stream, and
+what they mean; the words tell where it is None."""
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class _ToolStart(Struct, frozen=True, gc=False, rename="camel"):
+    tool_use_id: str | None = None
+    name: str | None = None
+
+
+class _Start(Struct, frozen=True, gc=False, rename="camel"):
+    tool_use: _ToolStart | None = None
+
+
+class _BlockStart(Struct, frozen=True, gc=False, rename="camel"):
+    content_block_index: int = 0
+    start: _Start | None = None
+
+
+class _ToolPiece(Struct, frozen=True, gc=False):
+    input: str = ""
+
+
+class _ThoughtPiece(Struct, frozen=True, gc=False, rename="camel"):
+    text: str = ""
+    signature: str = ""
+    redacted_content: str = ""
+
+
+class _Piece(Struct, frozen=True, gc=False, rename="camel"):
+    text: str | None = None
+    tool_use: _ToolPiece | None = None
+    reasoning_content: _ThoughtPiece | None = None
+
+
+class _BlockPiece(Struct, frozen=True, gc=False, rename="camel"):
+    content_block_index: int = 0
+    delta: _Piece | None = None
+
+
+class _BlockStop(Struct, frozen=True, gc=False, rename="camel"):
+    content_block_index: int = 0
+
+
+class _MessageStop(Struct, frozen=True, gc=False, rename="camel"):
+    stop_reason: str
+
+
+class _Tokens(Struct, frozen=True, gc=False, rename="camel"):
+    input_tokens: Count
+    output_tokens: Count
+    cache_read_input_tokens: Count | None = None
+    cache_write_input_tokens: Count | None = None
+
+
+class _Metadata(Struct, frozen=True, gc=False):
+    usage: _Tokens | None = None
+
+
+_block_piece = msgspec.json.Decoder(_BlockPiece)
+_T = TypeVar("_T")
+
+
+class _Error(Struct, frozen=True, gc=False):
+    type: Any = msgspec.field(name="__type", default="")
+
+
+class Unreadable(ValueError):
+    """An event that cannot be part of an answer."""
+
+
+class _OpenCall:
+    """A call whose pieces are still arriving."""
+
+    def __init__(self, start: _ToolStart) -> None:
+        self.id = start.tool_use_id or ""
+        self.name = start.name or ""
+        self.arguments: list[str] = []
+        self.whole = False
+
+
+class _OpenThought:
+    def __init__(self, chars: int, calls: int) -> None:
+        self.chars, self.calls = chars, calls
+        self.texts: list[str] = []
+        self.signature = ""
+        self.redacted = ""
+
+
+class Assembly(streaming.Assembly):
+    """Makes one answer of the frames of a stream."""
+
+    stops = STOPS
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
+        self._reader = FrameReader()
+        self._calls: dict[int, _OpenCall] = {}
+        self._thoughts: dict[int, _OpenThought] = {}
+
+    def hear(self, piece: bytes) -> None:
+        data = piece
+        try:
+            for headers, data in self._reader.feed(piece):
+                self._take(headers, data)
+        except (ValueError, RecursionError) as error:  # a damaged frame, or one with no event
+            if not self.finished:
+                raise self.no_answer(error, data) from None
+        except ModelError:
+            if not self.finished:
+                raise
+
+    def hear_end(self) -> None:
+        """A frame that is not whole is none."""
+
+    def _take(self, headers: Mapping[str, str], payload: bytes) -> None:
+        kind = headers.get(":event-type")
+        if kind == "contentBlockDelta":
+            self._take_piece(_block_piece.decode(payload))
+        elif kind is None:
+            raise self._failed(headers, payload)
+        else:
+            self._take_other(kind, payload)
+
+    def _take_other(self, kind: str, payload: bytes) -> None:
+        match kind:
+            case "contentBlockStart":
+                self._open_block(_decoded(payload, _BlockStart))
+            case "contentBlockStop":
+                index = _decoded(payload, _BlockStop).content_block_index
+                if index in self._calls:
+                    self._calls[index].whole = True
+            case "messageStop":
+                if not all(call.whole for call in self._calls.values()):
+                    raise Unreadable("a call has no end")
+                self.end(_decoded(payload, _MessageStop).stop_reason or "end_turn")
+            case "metadata":
+                tokens = _decoded(payload, _Metadata).usage
+                self.counted = _usage(tokens) if tokens is not None else self.counted
+
+    def _take_piece(self, event: _BlockPiece) -> None:
+        index, piece = event.content_block_index, event.delta
+        if piece is None:
+            return
+        self.begun = True
+        if piece.text is not None:
+            self.say(piece.text)
+        elif piece.tool_use is not None:
+            call = self._calls.get(index)
+            if call is None or call.whole:
+                raise Unreadable("arguments for a call that is not open")
+            call.arguments.append(piece.tool_use.input)
+        elif (said := piece.reasoning_content) is not None:
+            thought = self._thoughts.get(index)
+            if thought is None:
+                thought = _OpenThought(self.chars, len(self._calls))
+                self._thoughts[index] = thought
+            thought.texts.append(said.text)
+            thought.signature += said.signature
+            thought.redacted += said.redacted_content
+            self.think(said.text)
+
+    def _open_block(self, event: _BlockStart) -> None:
+        if event.start is None or event.start.tool_use is None:
+            return
+        if event.content_block_index in self._calls:
+            raise Unreadable("two calls in one place")
+        self.begun = True
+        self._calls[event.content_block_index] = _OpenCall(event.start.tool_use)
+        self.called(len(self._calls))
+
+    def _failed(self, headers: Mapping[str, str], payload: bytes) -> ModelError:
+        """What Bedrock reports in the middle of a stream."""
+        name = headers.get(":exception-type") or headers.get(":error-code", "")
+        status, kind = TROUBLES.get(_plain(name), (500, None))
+        said = payload or headers.get(":error-message", "").encode()
+        return refusal(self.endpoint, self.credential, status, said, codes=name, kind=kind)
+
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+        name = (answer.header("x-amzn-errortype") if answer is not None else "") or _named_in(body)
+        _, kind = TROUBLES.get(_plain(name), (0, None))
+        pause = answer.retry_after() if answer is not None else None
+        return refusal(
+            self.endpoint, self.credential, status, body, codes=name, kind=kind, retry_after=pause
+        )
+
+    def made(self) -> Iterator[tuple[str, str, str]]:
+        for call in self._calls.values():
+            yield call.id, call.name, "".join(call.arguments)
+
+    def thoughts(self) -> tuple[Thought, ...]:
+        return tuple(
+            Thought(self.name, "".join(thought.texts), _body(thought), thought.chars, thought.calls)
+            for thought in self._thoughts.values()
+        )
+
+    def written(self) -> str:
+        called = [text for call in self._calls.values() for text in (call.name, *call.arguments)]
+        return "".join([*called, *(text for t in self._thoughts.values() for text in t.texts)])
+
+    def reply(self) -> Reply:
+        if self.finish in MALFORMED:
+            raise ModelError(
+                "garbage", f"{self.name} wrote what Bedrock could not read ({self.finish})"
+            )
+        return super().reply()
+
+
+def _decoded(payload: bytes, type: type[_T]) -> _T:
+    return msgspec.json.decode(payload, type=type)
+
+
+def _usage(said: _Tokens) -> Usage:
+    """Bedrock counts what was read from the cache and put into it beside the rest."""
+    cached, written = said.cache_read_input_tokens or 0, said.cache_write_input_tokens or 0
+    return Usage(said.input_tokens + cached + written, said.output_tokens, cached, written)
+
+
+def _body(thought: _OpenThought) -> str:
+    if not thought.signature and not thought.redacted:
+        return ""
+    body = ThoughtBody(thought.signature, thought.redacted)
+    return msgspec.json.encode(body).decode()
+
+
+def _plain(name: str) -> str:
+    """An error's name however it is dressed: `com.amazon#ThrottlingException:http://…`."""
+    return name.partition(":")[0].rpartition("#")[2].removesuffix("Exception").lower()
+
+
+def _named_in(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body, type=_Error).type)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""

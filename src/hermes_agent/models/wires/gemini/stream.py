@@ -1,0 +1,255 @@
+"""The wire format of the Gemini API, streaming."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw, Struct
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Request, Stop, Thought, Usage
+from hermes_agent.models.shared import sensible_pause
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.errors import refusal
+from hermes_agent.models.wires.gemini.request import Mark, Place, request_body
+from hermes_agent.models.wires.http import Answer
+from hermes_agent.models.wires.streaming import HttpSpeaker, ServerSent, path_of, standing_headers
+
+_REFUSED = (
+    "SAFETY", "RECITATION", "LANGUAGE", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
+    "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER", "NO_IMAGE",
+)  # fmt: skip
+STOPS: dict[str, Stop] = {
+    "STOP": "end",
+    "MAX_TOKENS": "length",
+    "CONTINUATION": "length",
+    **dict.fromkeys(_REFUSED, "refused"),
+}
+BROKEN = frozenset(
+    {"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"}
+)
+"""The model wrote what nobody can use; on another try it may not."""
+
+
+class _Call(Struct, frozen=True, gc=False):
+    name: str | None = None
+    args: Raw = Raw(b"{}")
+    id: str | None = None
+
+
+class _Part(Struct, frozen=True, gc=False, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _Call | None = None
+
+
+class _Content(Struct, frozen=True, gc=False):
+    parts: tuple[_Part, ...] | None = None
+
+
+class _Candidate(Struct, frozen=True, gc=False, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+
+
+class _Usage(Struct, frozen=True, gc=False, rename="camel"):
+    prompt_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class _Feedback(Struct, frozen=True, gc=False, rename="camel"):
+    block_reason: str | None = None
+    block_reason_message: str | None = None
+
+
+class _Chunk(Struct, frozen=True, gc=False, rename="camel"):
+    candidates: tuple[_Candidate, ...] | None = None
+    usage_metadata: _Usage | None = None
+    prompt_feedback: _Feedback | None = None
+    error: Any = None
+
+
+class _Violation(Struct, frozen=True, gc=False, rename="camel"):
+    quota_id: str = ""
+
+
+class _Detail(Struct, frozen=True, gc=False, rename="camel"):
+    reason: str = ""
+    retry_delay: str = ""
+    violations: tuple[_Violation, ...] = ()
+
+
+class _Error(Struct, frozen=True, gc=False):
+    code: int = 500
+    details: tuple[_Detail, ...] = ()
+
+
+class _Refusal(Struct, frozen=True, gc=False):
+    error: _Error = _Error()
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+_list = msgspec.json.Decoder(tuple[Raw, ...])
+_refusals = msgspec.json.Decoder(_Refusal | tuple[_Refusal, ...])
+
+
+class Assembly(ServerSent):
+    """Makes one answer of the chunks of a stream."""
+
+    stops = STOPS
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
+        self._calls: list[tuple[str, str, str]] = []
+        self._thinking: list[str] = []
+        self._thoughts: list[Thought] = []
+        self._tokens: _Usage | None = None
+
+    def take(self, data: bytes) -> None:
+        chunk = _chunk.decode(data)
+        if chunk.error:
+            raise self.refused(0, data)
+        counted = chunk.usage_metadata
+        if counted is not None and counted.prompt_token_count is not None:
+            self._tokens, self.begun = counted, True
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            raise self._blocked(chunk.prompt_feedback)
+        if not chunk.candidates:
+            return
+        candidate = chunk.candidates[0]
+        if candidate.content is not None:
+            for part in candidate.content.parts or ():
+                self._take_part(part, data)
+        if candidate.finish_reason:
+            self._end_by(candidate.finish_reason, candidate.finish_message or "")
+
+    def _take_part(self, part: _Part, data: bytes) -> None:
+        self.begun = True
+        signature, text = part.thought_signature, part.text or ""
+        if part.thought:
+            if text:
+                self._thinking.append(text)
+                self.think(text)
+            if signature:
+                self._close_thought(signature)
+            return
+        if self._thinking:
+            self._close_thought()
+        if part.function_call is not None:
+            self._sign("call", signature or "")
+            self._calls.append(self._call(part.function_call, data))
+            self.called(len(self._calls))
+            return
+        if signature:
+            self._sign("text", signature, len(text))
+        if text:
+            self.say(text)
+
+    def _call(self, call: _Call, data: bytes) -> tuple[str, str, str]:
+        arguments = bytes(call.args).decode()
+        if arguments == "null":
+            arguments = "{}"
+        if not arguments.startswith("{"):
+            raise self.no_answer("arguments that are no object", data)
+        return call.id or "", call.name or "", arguments
+
+    def _sign(self, on: Place, signature: str, length: int = 0, text: str = "") -> None:
+        if signature or text:
+            body = msgspec.json.encode(Mark(on, signature, length)).decode() if signature else ""
+            self._thoughts.append(Thought(self.name, text, body, self.chars, len(self._calls)))
+
+    def hear_whole(self, body: bytes) -> None:
+        # Without its streaming, as behind some proxies, the service sends all chunks as one list.
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            self.take_all(map(bytes, _list.decode(body)))
+        if not self.finished:
+            super().hear_whole(body)
+
+    def hear_end(self) -> None:
+        super().hear_end()
+        self._close_thought()
+
+    def _close_thought(self, signature: str = "") -> None:
+        """End the thought that is open, if there is one."""
+        self._sign("thought", signature, text="".join(self._thinking))
+        self._thinking.clear()
+
+    def _end_by(self, reason: str, message: str) -> None:
+        said = f": {message}" if message else ""
+        if reason in BROKEN:
+            raise ModelError("garbage", f"{self.name} broke off ({reason}){said}")
+        if reason == "MISSING_THOUGHT_SIGNATURE":
+            raise ModelError("bad_request", f"{self.name} misses a signature of its own{said}")
+        self.end(reason)
+
+    def _blocked(self, feedback: _Feedback) -> ModelError:
+        why = feedback.block_reason_message or feedback.block_reason
+        return ModelError(
+            "refused", f"{self.name} refused to answer: {why}", "put the request another way"
+        )
+
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+        """What tells most stands in the details: reasons, quotas, how long to wait. A refusal in
+        the middle of a stream says its own status."""
+        try:
+            decoded = _refusals.decode(body)
+            first = decoded[0].error if isinstance(decoded, tuple) else decoded.error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError):
+            first = _Error()
+        words = [word for each in first.details for word in (each.reason, *_quotas(each)) if word]
+        pause = answer.retry_after() if answer is not None else None
+        if pause is None:
+            waits = (_seconds(each.retry_delay) for each in first.details if each.retry_delay)
+            pause = next((wait for wait in waits if wait is not None), None)
+        if answer is None:
+            status = first.code if 400 <= first.code < 600 else 500
+        codes = " ".join(words)
+        return refusal(self.endpoint, self.credential, status, body, codes=codes, retry_after=pause)
+
+    def spent(self) -> Usage:
+        return _usage(self._tokens) if self._tokens is not None else super().spent()
+
+    def made(self) -> Iterator[tuple[str, str, str]]:
+        yield from self._calls
+
+    def thoughts(self) -> tuple[Thought, ...]:
+        return tuple(self._thoughts)
+
+    def written(self) -> str:
+        called = [text for _, *texts in self._calls for text in texts]
+        return "".join([*called, *self._thinking, *(t.text for t in self._thoughts)])
+
+
+def _quotas(detail: _Detail) -> list[str]:
+    return [violation.quota_id for violation in detail.violations]
+
+
+def _seconds(said: str) -> float | None:
+    try:
+        return sensible_pause(float(said.removesuffix("s")))
+    except ValueError:
+        return None
+
+
+def _usage(said: _Usage) -> Usage:
+    thought = max(0, said.thoughts_token_count or 0)
+    sent = max(0, said.prompt_token_count or 0) + max(0, said.tool_use_prompt_token_count or 0)
+    cached = min(sent, max(0, said.cached_content_token_count or 0))
+    return Usage(sent, max(0, said.candidates_token_count or 0) + thought, cached, 0, thought)
+
+
+def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+    def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
+        keyed = {"x-goog-api-key": credential.secret} if credential.secret else {}
+        return request_body(endpoint, request), keyed
+
+    model = endpoint.model if "/" in endpoint.model else f"models/{endpoint.model}"
+    path = path_of(endpoint, f"/{quote(model)}:streamGenerateContent", alt="sse")
+    return HttpSpeaker(endpoint, path, standing_headers(endpoint), asked, Assembly)

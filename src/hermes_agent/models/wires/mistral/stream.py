@@ -1,0 +1,217 @@
+"""The wire format of Mistral's chat completions, streaming: like OpenAI's, with content in
+chunks, thoughts among them, and rules of its own for ids and the order of messages."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Request, Stop, Thought, Usage
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.mistral.request import Mark, request_body
+from hermes_agent.models.wires.streaming import (
+    HttpSpeaker,
+    ServerSent,
+    bearer,
+    path_of,
+    standing_headers,
+)
+
+STOPS: dict[str, Stop] = {
+    "stop": "end",
+    "tool_calls": "calls",
+    "length": "length",
+    "model_length": "length",
+    "content_filter": "refused",
+}
+
+
+class _Function(Struct, frozen=True, gc=False):
+    name: str | None = None
+    arguments: Raw = Raw(b'""')
+
+
+class _CallPiece(Struct, frozen=True, gc=False):
+    id: str | None = None
+    index: int | None = None
+    function: _Function | None = None
+
+
+class _Said(Struct, frozen=True, gc=False):
+    text: str | None = None
+
+
+class _Content(Struct, frozen=True, gc=False):
+    """A chunk of content; those that are neither text nor thoughts, as references, say nothing."""
+
+    type: str = "text"
+    text: str | None = None
+    thinking: tuple[_Said, ...] | None = None
+    signature: str | None = None
+
+
+class _Delta(Struct, frozen=True, gc=False):
+    content: str | tuple[_Content, ...] | None = None
+    tool_calls: tuple[_CallPiece, ...] | None = None
+
+
+class _Choice(Struct, frozen=True, gc=False):
+    delta: _Delta | None = None
+    message: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _InputDetails(Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
+class _Usage(Struct, frozen=True, gc=False):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    num_cached_tokens: int | None = None
+    prompt_tokens_details: _InputDetails | None = None
+
+
+class _Chunk(Struct, frozen=True, gc=False):
+    object: str | None = None
+    choices: tuple[_Choice, ...] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    raw_status_code: int | None = None
+
+
+_chunk = msgspec.json.Decoder(_Chunk)
+
+
+class _OpenCall:
+    """A call whose pieces are still arriving."""
+
+    def __init__(self, id: str) -> None:
+        self.id, self.name = id, ""
+        self.arguments: list[str] = []
+
+
+class Assembly(ServerSent):
+    """Makes one answer of the chunks of a stream."""
+
+    stops = STOPS
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
+        self._calls: list[_OpenCall] = []
+        self._by_id: dict[str, _OpenCall] = {}
+        self._by_index: dict[int | None, _OpenCall] = {}
+        self._thinking: list[str] = []
+        self._signature = ""
+        self._thoughts: list[Thought] = []
+
+    def take(self, data: bytes) -> None:
+        chunk = _chunk.decode(data)
+        if chunk.error or chunk.object == "error":
+            code = chunk.raw_status_code or 500
+            raise self.refused(code if 400 <= code < 600 else 500, data)
+        if chunk.usage is not None and chunk.usage.prompt_tokens is not None:
+            self.counted, self.begun = _usage(chunk.usage), True
+        if not chunk.choices:
+            return
+        choice = chunk.choices[0]
+        self.begun = True
+        delta = choice.delta or choice.message
+        if delta is not None:
+            if delta.tool_calls:
+                for call in delta.tool_calls:
+                    self._take_call(call)
+            if isinstance(delta.content, str):
+                self._say(delta.content)
+            elif delta.content:
+                self._take_parts(delta.content)
+        if choice.finish_reason == "error":
+            raise ModelError(
+                "overload",
+                f"{self.name} broke off: it says that an error occurred",
+                "it is the service's own; try again later",
+            )
+        if choice.finish_reason:
+            self.end(choice.finish_reason)
+
+    def _take_parts(self, parts: tuple[_Content, ...]) -> None:
+        for content in parts:
+            if content.type == "thinking":
+                text = "".join([said.text or "" for said in content.thinking or ()])
+                self._signature = content.signature or self._signature
+                if text:
+                    self._thinking.append(text)
+                    self.think(text)
+            elif content.type == "text" and content.text:
+                self._say(content.text)
+
+    def _say(self, text: str) -> None:
+        if text:
+            if self._thinking or self._signature:
+                self._close_thought()
+            self.say(text)
+
+    def hear_end(self) -> None:
+        super().hear_end()
+        self._close_thought()
+
+    def _close_thought(self) -> None:
+        """End the thought that is open, if there is one."""
+        if self._thinking or self._signature:
+            body = msgspec.json.encode(Mark(self._signature)).decode()
+            thought = Thought(
+                self.name, "".join(self._thinking), body, self.chars, len(self._calls)
+            )
+            self._thoughts.append(thought)
+            self._thinking.clear()
+            self._signature = ""
+
+    def _take_call(self, piece: _CallPiece) -> None:
+        """A piece belongs to the call with its id; without one, to the last with its index. The
+        service writes `null` as an id where it has none."""
+        id = "" if piece.id is None or piece.id == "null" else piece.id
+        function = piece.function or _Function()
+        call = self._by_id.get(id) if id else self._by_index.get(piece.index)
+        if call is None:
+            self._close_thought()
+            call = self._by_id[id] = self._by_index[piece.index] = _OpenCall(id)
+            self._calls.append(call)
+            self.called(len(self._calls))
+        call.name = call.name or function.name or ""
+        call.arguments.append(_text_of(function.arguments))
+
+    def made(self) -> Iterator[tuple[str, str, str]]:
+        for call in self._calls:
+            yield call.id, call.name, "".join(call.arguments)
+
+    def thoughts(self) -> tuple[Thought, ...]:
+        return tuple(self._thoughts)
+
+    def written(self) -> str:
+        called = [text for call in self._calls for text in (call.name, *call.arguments)]
+        return "".join([*called, *self._thinking, *(t.text for t in self._thoughts)])
+
+
+def _text_of(arguments: Raw) -> str:
+    """A piece of arguments: text by rule, an object now and then."""
+    said = bytes(arguments)
+    if said.startswith(b'"'):
+        return msgspec.json.decode(said, type=str)
+    return "" if said == b"null" else said.decode()
+
+
+def _usage(said: _Usage) -> Usage:
+    details = said.prompt_tokens_details
+    cached = (details.cached_tokens if details is not None else None) or said.num_cached_tokens or 0
+    sent = max(0, said.prompt_tokens or 0)
+    return Usage(sent, max(0, said.completion_tokens or 0), min(sent, max(0, cached)))
+
+
+def open_speaker(endpoint: Endpoint) -> HttpSpeaker:
+    def asked(request: Request, credential: Credential) -> tuple[bytes, dict[str, str]]:
+        return request_body(endpoint, request), bearer(credential)
+
+    path, headers = path_of(endpoint, "/chat/completions"), standing_headers(endpoint)
+    return HttpSpeaker(endpoint, path, headers, asked, Assembly)

@@ -1,0 +1,298 @@
+"""The answers of OpenAI's Responses format, put together from their events."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import Request, Stop, Thought
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.http import Answer
+from hermes_agent.models.wires.openai.errors import failed, pause_said
+from hermes_agent.models.wires.openai.shared import counted, text_of
+from hermes_agent.models.wires.streaming import ServerSent
+
+BETWEEN = "\n\n"
+"""Between the parts of a thought."""
+
+INCOMPLETE: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "refused"}
+"""Why an answer is not complete; another reason is a limit too."""
+
+_TEXTS = ("response.output_text.delta", "response.refusal.delta")
+_THOUGHTS: dict[str, "Part"] = {
+    "response.reasoning_summary_text.delta": "summary",
+    "response.reasoning_text.delta": "content",
+}
+_ENDS = ("response.completed", "response.incomplete", "response.done")
+
+Part = Literal["summary", "content"]
+
+
+class Seal(Struct, frozen=True, omit_defaults=True):
+    """What is kept beside the text of a thought: of a reasoning item, or, as the format has more
+    to say of them than we do, of the message that begins there."""
+
+    id: str = ""
+    encrypted: str = ""
+    parts: tuple[tuple[Part, int], ...] = ()
+    """Which parts the thought has, and how long they are."""
+    phase: str = ""
+    """Set for a message only."""
+
+
+class _Item(Struct, frozen=True, gc=False):
+    type: str = ""
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    content: Any = None
+    summary: Any = None
+    encrypted_content: str | None = None
+    phase: str | None = None
+
+
+class _InputDetails(Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct, frozen=True, gc=False):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct, frozen=True, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Incomplete(Struct, frozen=True, gc=False):
+    reason: str | None = None
+
+
+class _Response(Struct, frozen=True, gc=False):
+    status: str | None = None
+    output: tuple[_Item, ...] | None = None
+    usage: _Usage | None = None
+    incomplete_details: _Incomplete | None = None
+    error: Any = None
+
+
+class _Event(_Response, frozen=True, gc=False):
+    """An event; or a whole response, where the service does not stream."""
+
+    type: str = ""
+    delta: Any = None
+    arguments: Any = None
+    item: _Item | None = None
+    output_index: int | None = None
+    summary_index: int | None = None
+    content_index: int | None = None
+    response: _Response | None = None
+
+
+_event = msgspec.json.Decoder(_Event)
+
+
+class _Open:
+    """An item of the answer whose pieces are still arriving."""
+
+    def __init__(self, kind: str, chars: int, calls: int) -> None:
+        self.kind = kind
+        self.at = chars, calls
+        self.id = ""
+        self.name = ""
+        self.call_id = ""
+        self.encrypted = ""
+        self.phase = ""
+        self.texts: list[str] = []
+        self.parts: list[tuple[Part, int | None]] = []
+        """Kind and number of the part that each of the texts belongs to."""
+
+    def know(self, item: _Item) -> None:
+        self.id = item.id or self.id
+        self.name = item.name or self.name
+        self.call_id = item.call_id or self.call_id
+        self.encrypted = item.encrypted_content or self.encrypted
+        self.phase = item.phase or self.phase
+
+    def think(self, part: Part, number: int | None, text: str) -> str:
+        """Add to a part; the text as it is shown, with something between two parts."""
+        new = bool(self.parts) and self.parts[-1] != (part, number)
+        self.parts.append((part, number))
+        self.texts.append(text)
+        return BETWEEN + text if new else text
+
+    def thought(self, by: str) -> Thought | None:
+        if self.kind == "message":
+            seal = Seal(phase=self.phase)
+            return Thought(by, "", _sealed(seal), *self.at) if self.phase and self.texts else None
+        whole: list[tuple[Part, list[str]]] = []
+        last: tuple[Part, int | None] | None = None
+        for part, text in zip(self.parts, self.texts, strict=True):
+            if part != last:
+                whole.append((part[0], []))
+                last = part
+            whole[-1][1].append(text)
+        parts = tuple((part, sum(map(len, texts))) for part, texts in whole)
+        text = BETWEEN.join("".join(texts) for _, texts in whole)
+        # Nothing is stored there: what is neither encrypted nor told cannot be referred to.
+        known = self.encrypted or any(part == "content" for part, _ in parts)
+        body = _sealed(Seal(self.id, self.encrypted, parts)) if known else ""
+        return Thought(by, text, body, *self.at) if text or body else None
+
+
+class Assembly(ServerSent):
+    """Makes one answer of the events of a stream."""
+
+    stops = INCOMPLETE
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
+        self._refused = False
+        self._items: list[_Open] = []
+        self._calls = 0
+        self._places: dict[int | None, _Open] = {}
+
+    def take(self, data: bytes) -> None:
+        event = _event.decode(data)
+        kind, delta = event.type, event.delta
+        if kind in _TEXTS and isinstance(delta, str):
+            self._refused = self._refused or kind == "response.refusal.delta"
+            self._say(self._item("message", event.output_index), delta)
+        elif kind in _THOUGHTS and isinstance(delta, str):
+            part = _THOUGHTS[kind]
+            number = event.summary_index if part == "summary" else event.content_index
+            self.think(self._item("reasoning", event.output_index).think(part, number, delta))
+        elif kind == "response.function_call_arguments.delta" and isinstance(delta, str):
+            self._item("function_call", event.output_index).texts.append(delta)
+        else:
+            self._take_other(event, data)
+
+    def _take_other(self, event: _Event, data: bytes) -> None:
+        match event.type:
+            case "response.function_call_arguments.done" if event.arguments:
+                item = self._item("function_call", event.output_index)
+                item.texts = [text_of(event.arguments)]
+            case "response.output_item.added" if event.item is not None:
+                self._item(event.item.type, event.output_index).know(event.item)
+            case "response.output_item.done" if event.item is not None:
+                self._done(event.item, event.output_index)
+            case kind if kind in _ENDS and event.response is not None:
+                self._end(kind, event.response)
+            case "response.failed" | "error":
+                raise failed(self.endpoint, self.credential, data)
+            case "" if event.output is not None:
+                self._whole(event, data)
+            case kind:
+                self.begun = self.begun or kind.startswith("response.")
+
+    def _whole(self, event: _Event, data: bytes) -> None:
+        if event.error:
+            raise failed(self.endpoint, self.credential, data)
+        if event.status in ("completed", "incomplete"):
+            self._end(f"response.{event.status}", event)
+
+    def _end(self, kind: str, response: _Response) -> None:
+        self.begun = True
+        if response.usage is not None:
+            self._count(response.usage)
+        if not self._items:
+            for index, item in enumerate(response.output or ()):
+                self._done(item, index)
+        details = response.incomplete_details
+        if "incomplete" in (response.status, kind.removeprefix("response.")):
+            reason = details.reason if details is not None else None
+            self.end(reason if reason in INCOMPLETE else "max_output_tokens")
+        else:
+            self.end("completed")
+
+    def _done(self, item: _Item, index: int | None) -> None:
+        """An item is whole: what it holds that has not come before."""
+        open = self._item(item.type, index)
+        open.know(item)
+        match item.type:
+            case "message":
+                self._rest(open, item)
+            case "reasoning" if not open.texts:
+                told = (*_numbered("summary", item.summary), *_numbered("content", item.content))
+                for part, number, text in told:
+                    self.think(open.think(part, number, text))
+            case "function_call" if item.arguments:
+                open.texts = [text_of(item.arguments)]
+
+    def _rest(self, open: _Open, item: _Item) -> None:
+        content = item.content if isinstance(item.content, list) else ()
+        parts = [part for part in content if isinstance(part, dict)]
+        self._refused = self._refused or any(part.get("type") == "refusal" for part in parts)
+        texts = (part.get("text") or part.get("refusal") for part in parts)
+        whole = "".join(text for text in texts if isinstance(text, str))
+        said = "".join(open.texts)
+        if whole.startswith(said):
+            self._say(open, whole[len(said) :])
+
+    def _say(self, item: _Open, text: str) -> None:
+        if text:
+            item.texts.append(text)
+            self.say(text)
+
+    def _item(self, kind: str, index: int | None) -> _Open:
+        """The item at a place in the output. One without a place is the last of its kind."""
+        known = self._places.get(index)
+        if known is not None and known.kind == kind:
+            return known
+        self.begun = True
+        item = self._places[index] = _Open(kind, self.chars, self._calls)
+        self._items.append(item)
+        if kind == "function_call":
+            self._calls += 1
+            self.called(self._calls)
+        return item
+
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+        error = super().refused(status, body, answer)
+        if error.retry_after is None:
+            error.retry_after = pause_said(body)
+        return error
+
+    def stop(self) -> Stop:
+        return "refused" if self._refused else super().stop()
+
+    def made(self) -> Iterator[tuple[str, str, str]]:
+        for item in self._items:
+            if item.kind == "function_call":
+                yield item.call_id, item.name, "".join(item.texts)
+
+    def thoughts(self) -> tuple[Thought, ...]:
+        found = (i.thought(self.name) for i in self._items if i.kind != "function_call")
+        return tuple(thought for thought in found if thought is not None)
+
+    def written(self) -> str:
+        beside = [item for item in self._items if item.kind != "message"]
+        return "".join(text for item in beside for text in (item.name, *item.texts))
+
+    def _count(self, said: _Usage) -> None:
+        if said.input_tokens is None:
+            return
+        details, more = said.input_tokens_details, said.output_tokens_details
+        self.counted = counted(
+            said.input_tokens,
+            said.output_tokens,
+            details.cached_tokens if details is not None else 0,
+            details.cache_write_tokens if details is not None else 0,
+            more.reasoning_tokens if more is not None else 0,
+        )
+
+
+def _numbered(part: Part, told: Any) -> Iterable[tuple[Part, int, str]]:
+    for number, each in enumerate(told if isinstance(told, list) else ()):
+        if isinstance(each, dict) and isinstance(text := each.get("text"), str):
+            yield part, number, text
+
+
+def _sealed(seal: Seal) -> str:
+    return msgspec.json.encode(seal).decode()

@@ -1,0 +1,363 @@
+"""One call over HTTP: what is asked is sent, and its answer is put together as it arrives."""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from time import monotonic
+from typing import ClassVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from hermes_agent.core.errors import ModelError
+from hermes_agent.core.messages import (
+    Chunk,
+    Delta,
+    Reply,
+    Request,
+    Stop,
+    Thinking,
+    Thought,
+    ToolCall,
+    Usage,
+)
+from hermes_agent.models.keys.inline_secrets import service_secrets
+from hermes_agent.models.shared import (
+    estimated_usage,
+    known_call_ids,
+    new_call_id,
+    possible_usage,
+)
+from hermes_agent.models.wires.base import Credential, Endpoint
+from hermes_agent.models.wires.errors import refusal
+from hermes_agent.models.wires.http import Answer, Wire, shown, within
+from hermes_agent.models.wires.sse import EventReader
+
+TAIL_SECONDS = 1.0
+"""How long to wait for the token count once the answer itself is whole."""
+DONE = b"[DONE]"
+MOST_CALLS = 128
+"""More calls in one reply are a fault of the model, or of whoever speaks for it."""
+
+_SENDABLE = re.compile(r"[\t\x20-\x7e]*")
+
+Piece = Delta | Thinking
+Asked = Callable[[Request, Credential], tuple[bytes, Mapping[str, str]]]
+"""Makes the body and the headers of a request."""
+Learns = Callable[[Request, bytes], bool]
+"""Told of a refusal; whether the next request will be another."""
+
+
+class Assembly(ABC):
+    """Makes one answer of the events of a stream."""
+
+    stops: ClassVar[Mapping[str, Stop]]
+    """What the service's reasons to stop mean; a word that is not here is a normal end."""
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        self.endpoint, self.request, self.credential = endpoint, request, credential
+        self.name = endpoint.name
+        self.begun = False
+        """Whether the service has begun to answer: from then on a try is not free."""
+        self.finished = False
+        """Whether the service has marked the answer as whole."""
+        self.finish = ""
+        """The service's reason to stop."""
+        self.counted: Usage | None = None
+        self._chars = 0
+        self._texts: list[str] = []
+        self._run: list[str] = []
+        self._runs_on: type[Piece] = Delta
+        self._fresh: list[Piece] = []
+
+    # what a format does
+
+    @abstractmethod
+    def hear(self, piece: bytes) -> None:
+        """Take all that a piece of the network brings. A `ModelError` when it is no answer, or bad
+        news; but once the answer is whole, nothing can spoil it."""
+
+    @abstractmethod
+    def hear_end(self) -> None:
+        """There are no more pieces."""
+
+    def hear_whole(self, body: bytes) -> None:
+        """Take an answer that was not streamed."""
+        self.hear(body)
+
+    @abstractmethod
+    def made(self) -> Iterator[tuple[str, str, str]]:
+        """Id, name and arguments of each call, as far as they came."""
+
+    @abstractmethod
+    def thoughts(self) -> tuple[Thought, ...]: ...
+
+    @abstractmethod
+    def written(self) -> str:
+        """All that the service has written beside the text, to estimate its tokens."""
+
+    def refused(self, status: int, body: bytes, answer: Answer | None = None) -> ModelError:
+        """What a refusal means; without an answer it came in the middle of one."""
+        pause = answer.retry_after() if answer is not None else None
+        return refusal(self.endpoint, self.credential, status, body, retry_after=pause)
+
+    # what they share
+
+    def say(self, text: str) -> None:
+        """Text has come."""
+        if self._runs_on is not Delta:
+            self._turn(Delta)
+        self._run.append(text)
+
+    def think(self, text: str) -> None:
+        """Readable reasoning has come; to keep it is the format's."""
+        if self._runs_on is not Thinking:
+            self._turn(Thinking)
+        self._run.append(text)
+
+    def _turn(self, kind: type[Piece]) -> None:
+        if text := "".join(self._run):
+            self._fresh.append(self._runs_on(text))
+            if self._runs_on is Delta:
+                self._texts.append(text)
+                self._chars += len(text)
+        self._run.clear()
+        self._runs_on = kind
+
+    def fresh(self) -> list[Piece]:
+        """What has come since this was last asked, a run of text as one piece."""
+        self._turn(self._runs_on)
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def called(self, calls: int) -> None:
+        """So many calls have come. Nobody means more than `MOST_CALLS`."""
+        if calls > MOST_CALLS:
+            raise ModelError("garbage", f"{self.name} made more than {MOST_CALLS} calls at once")
+
+    def end(self, reason: str) -> None:
+        self.finish, self.finished = reason, True
+
+    @property
+    def text(self) -> str:
+        self._turn(self._runs_on)
+        return "".join(self._texts)
+
+    @property
+    def chars(self) -> int:
+        """Characters of the text so far."""
+        self._turn(self._runs_on)
+        return self._chars
+
+    def spent(self) -> Usage:
+        """Tokens used so far, counted by the service or estimated."""
+        return self.counted or estimated_usage(self.request, self.text + self.written(), ())
+
+    def stop(self) -> Stop:
+        stop = self.stops.get(self.finish, "end")
+        # Services disagree on the word; whether there are calls is what counts.
+        return ("calls" if any(self.made()) else "end") if stop in ("end", "calls") else stop
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls, each under an id of its own. One that a limit cut before its arguments began
+        is left out: nobody knows what it would have been."""
+        taken, made, calls = known_call_ids(self.request), list(self.made()), []
+        self.called(len(made))
+        if made and not made[-1][2] and self.stop() == "length":
+            made.pop()
+        for id, name, arguments in made:
+            if not name:
+                raise ModelError("garbage", f"{self.name} called a tool without naming it")
+            own = id if id and id not in taken else new_call_id(self.request, taken)
+            taken.add(own)
+            calls.append(ToolCall(own, name, arguments or "{}"))
+        return tuple(calls)
+
+    def cost(self, usage: Usage) -> float | None:
+        return self.endpoint.facts.cost(usage)
+
+    def reply(self) -> Reply:
+        usage = possible_usage(self.spent())
+        return Reply(
+            text=self.text,
+            calls=self.calls(),
+            usage=usage,
+            stop=self.stop(),
+            model=self.name,
+            cost=self.cost(usage),
+            thoughts=self.thoughts(),
+        )
+
+    def no_answer(self, why: object, data: bytes) -> ModelError:
+        return ModelError(
+            "garbage", f"{self.name} sent something that is no answer ({why}): {shown(data)}"
+        )
+
+    def broken(self) -> ModelError:
+        return ModelError("broken_stream", f"{self.name} stopped in the middle of its answer")
+
+
+class ServerSent(Assembly):
+    """An answer whose events are server-sent and each hold one whole JSON value."""
+
+    def __init__(self, endpoint: Endpoint, request: Request, credential: Credential) -> None:
+        super().__init__(endpoint, request, credential)
+        self._reader = EventReader(endpoint.name)
+
+    @abstractmethod
+    def take(self, data: bytes) -> None:
+        """Add an event; an error of decoding it is seen to here."""
+
+    def done(self) -> None:
+        """The service says that there is no more."""
+        if not self.finished:
+            raise self.broken()
+
+    def hear(self, piece: bytes) -> None:
+        self.take_all(self._reader.feed(piece))
+
+    def hear_end(self) -> None:
+        self.take_all(self._reader.end())
+
+    def hear_whole(self, body: bytes) -> None:
+        self.take_all((body,))
+        if not self.finished:
+            raise self.no_answer("no answer in it", body)
+
+    def take_all(self, events: Iterable[bytes]) -> None:
+        """Take one event after the other."""
+        take, data = self.take, b""
+        try:
+            for data in events:
+                take(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if data.strip() == DONE:
+                self.done()
+            elif not self.finished:
+                raise self.no_answer(error, data) from None
+        except ModelError:
+            if not self.finished:
+                raise
+
+
+class Progress:
+    """Notices a service that keeps the line open and has nothing to say."""
+
+    def __init__(self, assembly: Assembly, patience: float) -> None:
+        self._assembly = assembly
+        self._patience = patience
+        self._size = 0
+        self._due = monotonic() + patience
+
+    def check(self) -> None:
+        if monotonic() < self._due:
+            return
+        size = self._assembly.chars + len(self._assembly.written())
+        if size == self._size:
+            name = self._assembly.name
+            raise ModelError(
+                "timeout",
+                f"{name} kept the line open for {self._patience:g} seconds and said nothing",
+            )
+        self._size, self._due = size, monotonic() + self._patience
+
+
+class HttpSpeaker:
+    """One model of a service. `asked` makes a request, `assembly` what comes back."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        path: str,
+        headers: Mapping[str, str],
+        asked: Asked,
+        assembly: Callable[[Endpoint, Request, Credential], Assembly],
+        learns: Learns = lambda _request, _said: False,
+    ) -> None:
+        self._endpoint = endpoint
+        self._path = path
+        self._asked = asked
+        self._assembly = assembly
+        self._learns = learns
+        self._headers = headers
+        service = endpoint.service
+        self._secrets = tuple(service_secrets(service.headers, service.query, endpoint.url))
+        self._wire = Wire(endpoint.url, headers, endpoint.silence)
+
+    async def close(self) -> None:
+        await self._wire.close()
+
+    def _check(self, headers: Mapping[str, str]) -> None:
+        """A header that cannot be sent is named; its value may be a secret."""
+        for name, value in (*self._headers.items(), *headers.items()):
+            if not _SENDABLE.fullmatch(name + value):
+                own = self._endpoint.name.partition("/")[0]
+                raise ModelError(
+                    "bad_request",
+                    f"the header {name!r} for {own} holds what no header can",
+                    f"only plain characters can be sent; look at models.services.{own}.headers "
+                    "and at its key",
+                )
+
+    async def stream(self, request: Request, credential: Credential) -> AsyncGenerator[Chunk, None]:
+        while True:
+            body, headers = self._asked(request, credential)
+            assembly = self._assembly(self._endpoint, request, credential)
+            secrets = credential.secret, credential.session, *self._secrets
+            self._check(headers)
+            async with self._wire.post(self._path, body, headers, secrets) as answer:
+                if answer.status != 200:
+                    said = await answer.read()
+                    if answer.status == 400 and self._learns(request, said):
+                        continue
+                    refused = assembly.refused(answer.status, said, answer)
+                    refused.turned_away = True
+                    raise refused
+                progress = Progress(assembly, self._endpoint.patience)
+                try:
+                    async with aclosing(answer.pieces()) as pieces:
+                        if answer.is_json():
+                            assembly.hear_whole(b"".join([piece async for piece in pieces]))
+                        async for piece in pieces:
+                            # All that a piece of the network holds goes up at once: each layer
+                            # above takes longer over a chunk than it takes to read one.
+                            assembly.hear(piece)
+                            for fresh in assembly.fresh():
+                                yield fresh
+                            if assembly.finished:
+                                break
+                            progress.check()
+                        # Once it is whole only the token count is still of use. Reading on to
+                        # the very end also leaves the connection fit for the next call.
+                        for piece in await within(TAIL_SECONDS, pieces):
+                            assembly.hear(piece)
+                    assembly.hear_end()
+                    if not assembly.finished:
+                        raise assembly.broken()
+                    for fresh in assembly.fresh():
+                        yield fresh
+                    reply = assembly.reply()
+                except ModelError as error:
+                    if assembly.begun:
+                        usage = assembly.spent()
+                        error.input, error.output = usage.input, usage.output
+                    raise
+            yield reply
+            return
+
+
+def path_of(endpoint: Endpoint, path: str, **query: str) -> str:
+    """The path with what every address of the service ends with."""
+    query |= endpoint.service.query
+    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+
+
+def standing_headers(endpoint: Endpoint) -> dict[str, str]:
+    """Those of every request."""
+    own = {"content-type": "application/json", "accept": "text/event-stream"}
+    return own | endpoint.service.headers
+
+
+def bearer(credential: Credential) -> dict[str, str]:
+    return {"authorization": f"Bearer {credential.secret}"} if credential.secret else {}

@@ -1,0 +1,152 @@
+"""A guarded HTTP client for tools: it looks each name up itself, refuses what a rule denies and
+addresses that are not public unless a rule allows them, and connects to exactly the address that it
+has checked."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import httpcore
+import httpx
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tool_services import Reach
+from hermes_agent.policy.patterns.addresses import address_of, classify, plain
+
+Resolver = Callable[[str], Awaitable[Sequence[str]]]
+"""The addresses of a name."""
+
+_PATIENCE = 5.0
+"""Seconds that one of several addresses gets before the next is tried."""
+
+_WAS_SECURE = "hermes.was_secure"
+"""Set on an HTTPS request; httpx hands it on to the requests that redirects make of it."""
+
+
+async def resolve(name: str) -> Sequence[str]:
+    """Ask the system."""
+    found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def checked(host: str, reach: Reach, resolver: Resolver = resolve) -> Sequence[str]:
+    """The addresses to connect to. If one of them is refused, all are: a name that leads to several
+    is not tried until the forbidden one answers. `OSError` where the name is not known."""
+    name = plain(host)
+    literal = address_of(host)
+    found = [str(literal)] if literal else await resolver(name)
+    addresses = []
+    for text in found:
+        address = address_of(text)
+        if address is None:
+            raise ToolError(f"{name!r} was looked up as {text!r}, which is no address")
+        kind = classify(text)
+        if kind == "public" and literal is None and classify(name) != "name":
+            kind = classify(name)
+        if not reach(name, str(address), kind == "public"):
+            raise _refusal(name, str(address), kind)
+        addresses.append(str(address))
+    return addresses
+
+
+def guarded_client(
+    reach: Reach,
+    *,
+    resolver: Resolver = resolve,
+    verify: ssl.SSLContext | bool = True,
+    **options: Any,
+) -> httpx.AsyncClient:
+    """A client that connects where `reach` says so. `options` are httpx's, without those that would
+    lead around the guard."""
+    for name in ("transport", "mounts", "proxy", "trust_env", "http2", "cert", "limits"):
+        if name in options:
+            raise TypeError(f"a guarded client takes no {name!r}")
+    context = httpx.create_ssl_context(verify=verify, trust_env=False)
+    transport = _Transport(_Backend(reach, resolver), context)
+    return httpx.AsyncClient(transport=transport, trust_env=False, **options)
+
+
+class _Backend(httpcore.AsyncNetworkBackend):
+    """Opens connections to checked addresses only. TLS and the Host header keep the name, because
+    the layers above never learn the address."""
+
+    def __init__(self, reach: Reach, resolver: Resolver) -> None:
+        self._reach = reach
+        self._resolver = resolver
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore calls it so
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await checked(host, self._reach, self._resolver)
+        except TimeoutError:
+            raise httpcore.ConnectTimeout(f"looking up {host!r} took too long") from None
+        except OSError as error:
+            raise httpcore.ConnectError(f"cannot find {host!r}: {error.strerror}") from error
+        patience = timeout if len(addresses) == 1 else min(timeout or _PATIENCE, _PATIENCE)
+        trouble: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
+        for address in addresses:
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, patience, local_address, socket_options
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                trouble = error
+        raise trouble or httpcore.ConnectError(f"{host!r} has no address")
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - httpcore calls it so
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,  # noqa: ARG002
+    ) -> httpcore.AsyncNetworkStream:
+        raise ToolError(f"no connection to the socket {path!r}: tools reach hosts only")
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+def _refusal(name: str, address: str, kind: str) -> ToolError:
+    leads = f", which leads to {address}" if name != address else ""
+    if kind == "public":
+        return ToolError(f"no connection to {name!r}{leads}: a rule denies it", retry="changed")
+    return ToolError(
+        f"no connection to {name!r}{leads}: {kind} addresses are refused",
+        f"a rule that allows the host {name!r} lets it through",
+    )
+
+
+class _Transport(httpx.AsyncHTTPTransport):
+    """httpx's own, with a pool whose connections are guarded. The pool uses a connection again
+    only for the same scheme, host and port. Each redirect comes through here as a new request."""
+
+    def __init__(self, backend: _Backend, context: ssl.SSLContext) -> None:
+        super().__init__(verify=context, trust_env=False)
+        # httpx offers no way to hand in the network; the rest of its transport is as it should be.
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=context,
+            max_connections=20,
+            max_keepalive_connections=5,
+            keepalive_expiry=5.0,
+            network_backend=backend,
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.url.scheme == "https":
+            request.extensions[_WAS_SECURE] = True
+        elif request.extensions.get(_WAS_SECURE):
+            raise ToolError(
+                f"no redirect from https to {request.url.scheme}://{request.url.host}: "
+                "it would send in the clear what was meant to be secret",
+                f"ask for {str(request.url)!r} itself if that is what you want",
+            )
+        return await super().handle_async_request(request)

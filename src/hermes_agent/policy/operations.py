@@ -1,0 +1,160 @@
+"""An effect as acts, with their places looked up."""
+
+import json
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.effects import Access, Act, Effect, Place, Resolve
+from hermes_agent.policy import shell
+from hermes_agent.policy.patterns.globs import Roots, sensible
+from hermes_agent.policy.patterns.globs import roots as roots_of
+
+Seen = tuple[tuple[str, tuple[str, ...]], ...]
+
+HERE = frozenset({"local", "sandbox"})
+"""Kinds of terminals on the machine of the user, where the homes are what we know them to be."""
+
+ELSEWHERE = frozenset(
+    {"apptainer", "chroot", "crictl", "ctr", "docker", "incus", "kubectl", "lxc", "machinectl",
+     "mosh", "nerdctl", "nsenter", "oc", "podman", "singularity", "ssh", "systemd-nspawn",
+     "vagrant"}
+)  # fmt: skip
+"""Wrappers behind which paths are those of another machine or another root."""
+
+_VERBS: Mapping[Access, str] = {"read": "reading", "write": "writing", "delete": "deleting"}
+
+
+class Homes(Struct, frozen=True):
+    """Folders of this machine that rules speak of."""
+
+    user: str
+    hermes: str
+
+
+class Read(Struct, frozen=True):
+    """The acts of an effect, where their places lead, and what the placeholders stand for."""
+
+    acts: tuple[Act, ...]
+    roots: Roots
+    seen: Seen
+
+
+async def read(effect: Effect, homes: Homes, resolve: Resolve) -> Read:
+    """The acts of an effect. All paths are looked up at once."""
+    here = effect.terminal_kind in HERE
+    user = homes.user if here else ""
+    acts = _acts(effect, user)
+    hermes = homes.hermes if here else ""
+    walked: dict[str, None] = dict.fromkeys(filter(None, (effect.workspace, user, hermes)))
+    for act in acts:
+        for place in () if is_elsewhere(act) else act.places:
+            walked |= dict.fromkeys(_walks(effect, user, place))
+    names = [name for name in walked if sensible(name)]
+    led = await resolve(names)
+    found = dict(zip(names, (tuple(paths) for paths in led), strict=True))
+    roots = roots_of(
+        _both(effect.workspace, found), _both(user, found), _both(hermes, found), effect.session
+    )
+    looked = tuple(_looked_up(effect, user, act, found) for act in acts)
+    return Read(looked, roots, tuple(found.items()))
+
+
+def recorded(seen: Seen) -> Resolve:
+    """Where paths led when an effect was judged; those nobody looked at then lead to themselves."""
+    known = dict(seen)
+
+    async def resolve(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return [known.get(path, (path,)) for path in paths]
+
+    return resolve
+
+
+def describe(act: Act) -> str:
+    """An act in a few words, for reasons."""
+    match act.kind:
+        case "path":
+            place = act.places[0] if act.places else Place("read", act.text)
+            leads = [path for path in place.real if path not in (place.given, place.named)]
+            where = f" (it leads to {leads[0]})" if leads else ""
+            return f"{_VERBS[place.access]} {place.given or act.text!r}{where}"
+        case "host":
+            return f"reaching {act.text or 'a host that nobody can tell'}"
+        case "call":
+            return f"the tool {act.text.partition(' ')[0]}"
+        case _:
+            return f"`{shortened(act.text)}`"
+
+
+def is_elsewhere(act: Act) -> bool:
+    return bool(act.via) and not ELSEWHERE.isdisjoint(act.via)
+
+
+def as_json(value: Any) -> str:
+    """Whatever a tool was given, as one text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def shortened(text: str, most: int = 120) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _both(folder: str, found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((folder, *found.get(folder, ())))) if folder else ()
+
+
+def _acts(effect: Effect, user: str) -> tuple[Act, ...]:
+    places = tuple(_place(effect, user, access, given) for access, given in effect.paths)
+    given = as_json(effect.input) if effect.input else ""
+    call = Act("call", f"{effect.tool} {given}".strip(), places=places, hosts=effect.hosts)
+    acts = [call]
+    acts += [Act("path", place.given, places=(place,)) for place in places]
+    acts += [Act("host", host, hosts=(host,)) for host in effect.hosts]
+    if effect.command is not None:
+        folder = effect.folder or effect.workspace
+        acts += shell.read(effect.command, folder=folder, home=user or "~")
+    return tuple(acts)
+
+
+def _place(effect: Effect, user: str, access: Access, given: str) -> Place:
+    path = given
+    if path == "~" or path.startswith("~/"):
+        if not user:
+            return Place(access, given)
+        path = user + path[1:]
+    elif path.startswith("~"):
+        return Place(access, given)
+    named = posixpath.normpath(posixpath.join(effect.workspace, path))
+    return Place(access, given, named if sensible(named) else "")
+
+
+def _walks(effect: Effect, user: str, place: Place) -> tuple[str, ...]:
+    """The paths to follow for a place. `a/../b` is not `b` where a is a link, so such a path is
+    followed as it is written, too; one that cannot be is a place that nobody can tell."""
+    names = place.given.split("/")
+    if not place.named or ".." not in names:
+        return (place.named,) if place.named else ()
+    given = user + place.given[1:] if place.given.startswith("~/") and user else place.given
+    for folder in (effect.folder or effect.workspace, effect.workspace):
+        written = posixpath.join(folder, given)
+        if posixpath.normpath(written) == place.named and sensible(written):
+            return (place.named, written)
+    climbs = names.count("..")
+    return (place.named,) if names[:climbs] == [".."] * climbs else ()
+
+
+def _looked_up(effect: Effect, user: str, act: Act, found: Mapping[str, tuple[str, ...]]) -> Act:
+    if not act.places:
+        return act
+    places = []
+    for place in act.places:
+        if is_elsewhere(act):
+            # which files a pattern fits there, nobody has looked
+            known = sensible(place.named) and not (place.glob and place.access == "read")
+            found = {place.named: (place.named,)} if known else {}
+        led = [path for walk in _walks(effect, user, place) for path in found.get(walk, ())]
+        places.append(msgspec.structs.replace(place, real=tuple(dict.fromkeys(led))))
+    return msgspec.structs.replace(act, places=tuple(places))

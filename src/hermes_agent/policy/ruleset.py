@@ -1,0 +1,153 @@
+"""The rules in force, and what they say to one act."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from hermes_agent.core.effects import DEFAULT, Act
+from hermes_agent.policy.files.schema import Rule, RuleAction
+from hermes_agent.policy.grants import key_of
+from hermes_agent.policy.match import EffectTest, Facts, Test, act_tests, could_fit, effect_tests
+from hermes_agent.policy.operations import describe
+from hermes_agent.policy.patterns import expressions
+
+_MOST_INDEXED = 4096
+
+
+class Decision(Struct, frozen=True):
+    """What becomes of one act, and why."""
+
+    act: Act
+    action: RuleAction
+    reason: str
+    rule: str = DEFAULT
+    by: Rule | None = None
+    """The rule that decided; None where none did or one failed."""
+    key: str = ""
+    """What consent for the session would be given to, of an act that asks."""
+    granted: bool = False
+    """It asked, and consent had been given."""
+    audits: tuple[str, ...] = ()
+    fitting: tuple[Rule, ...] = ()
+    """All rules that fit, in their order."""
+
+
+class _Ready(Struct, frozen=True):
+    rule: Rule
+    name: str
+    effect_tests: tuple[EffectTest, ...]
+    act_tests: tuple[Test, ...]
+
+
+class Rules:
+    """Rules in their order. The first that fits decides; a deny goes before, wherever it stands.
+    `otherwise` is said to what none of them fits."""
+
+    def __init__(self, rules: Iterable[Rule], otherwise: Literal["ask", "deny"] = "ask") -> None:
+        self.rules = tuple(rules)
+        self._otherwise: Literal["ask", "deny"] = otherwise
+        self._ready = tuple(
+            (
+                could_fit(rule),
+                _Ready(rule, rule.name, effect_tests(rule.match), act_tests(rule)),
+            )
+            for rule in self.rules
+        )
+        self._index: dict[tuple[str, str, str], tuple[_Ready, ...]] = {}
+
+    def decide(
+        self,
+        facts: Facts,
+        act: Act,
+        granted: frozenset[str] = frozenset(),
+        *,
+        rewrites: bool = True,
+        whole: bool = False,
+    ) -> Decision:
+        """`whole` asks every rule, for people who want to see all that fit."""
+        chosen: Rule | None = None
+        denied: Rule | None = None
+        audits: list[str] = []
+        fitting: list[Rule] = []
+        names: dict[str, Any] = {}
+        for ready in self._candidates(act.kind, facts.effect.tool, act.program):
+            rule = ready.rule
+            settled = chosen is not None and rule.action not in ("deny", "audit")
+            if (settled and not whole) or (rule.action == "rewrite" and not rewrites):
+                continue
+            try:
+                if not _fits(ready, facts, act, names):
+                    continue
+            except expressions.Failed as failed:
+                if settled:
+                    continue  # nobody would have asked it
+                reason = f"the rule {rule.name} failed ({rule.where}): {failed}"
+                return Decision(act, "deny", reason, rule.name, fitting=(*fitting, rule))
+            fitting.append(rule)
+            if rule.action == "audit":
+                audits.append(rule.name)
+            elif rule.action == "deny":
+                denied = denied or rule
+            else:
+                chosen = chosen or rule
+        return _decision(
+            facts, act, denied or chosen, self._otherwise, granted, tuple(audits), tuple(fitting)
+        )
+
+    def _candidates(self, kind: str, tool: str, program: str) -> tuple[_Ready, ...]:
+        where = (kind, tool, program)
+        found = self._index.get(where)
+        if found is None:
+            if len(self._index) >= _MOST_INDEXED:
+                self._index.clear()
+            found = tuple(ready for could, ready in self._ready if could(*where))
+            self._index[where] = found
+        return found
+
+
+def _fits(ready: _Ready, facts: Facts, act: Act, names: dict[str, Any]) -> bool:
+    if ready.effect_tests:
+        held = facts.held.get(ready.name)
+        if held is None:
+            held = facts.held[ready.name] = all(test(facts) for test in ready.effect_tests)
+        if not held:
+            return False
+    for test in ready.act_tests:
+        if not test(facts, act):
+            return False
+    if not ready.rule.when:
+        return True
+    if not names:
+        names.update(expressions.names_for(facts, act))
+    return expressions.holds(ready.rule.when, names)
+
+
+def _decision(
+    facts: Facts,
+    act: Act,
+    rule: Rule | None,
+    otherwise: Literal["ask", "deny"],
+    granted: frozenset[str],
+    audits: tuple[str, ...],
+    fitting: tuple[Rule, ...],
+) -> Decision:
+    action: RuleAction = rule.action if rule is not None else otherwise
+    name = rule.name if rule is not None else DEFAULT
+    key = ""
+    if action == "ask":
+        key = key_of(facts.effect, act, rule)
+        if key in granted:
+            reason = "it was allowed for this session"
+            return Decision(act, "allow", reason, name, rule, key, True, audits, fitting)
+    return Decision(act, action, _reason(act, rule), name, rule, key, False, audits, fitting)
+
+
+def _reason(act: Act, rule: Rule | None) -> str:
+    if rule is None:
+        why = f": {act.reason}" if act.reason else ""
+        return f"no rule covers {describe(act)}{why}"
+    if rule.action == "allow":
+        return rule.reason or f"{rule.name} allows it"
+    why = rule.reason or f"{rule.name} says {rule.action}"
+    return f"{why}: {describe(act)}"

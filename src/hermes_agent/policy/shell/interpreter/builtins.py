@@ -1,0 +1,330 @@
+"""The shell's own commands."""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes_agent.policy.shell.interpreter.collector import places_of
+from hermes_agent.policy.shell.interpreter.expand import hides_code
+from hermes_agent.policy.shell.interpreter.output import echoed, formatted
+from hermes_agent.policy.shell.interpreter.state import Field, absolute
+
+if TYPE_CHECKING:
+    from hermes_agent.policy.shell.interpreter.command import Run
+
+Builtin = Callable[["Run", list[Field]], str | None]
+
+_FLAG = re.compile(r"-[^-]|--[^-]")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SAFE_SHOPT = frozenset(
+    {"nullglob", "globstar", "dotglob", "failglob", "nocaseglob", "nocasematch", "inherit_errexit",
+     "histappend", "checkwinsize", "checkjobs", "huponexit"}
+)  # fmt: skip
+_SAFE_SET = re.compile(r"[-+][abefhmnuvxBCEHPT]*")
+_SAFE_SET_NAMES = frozenset(
+    {"pipefail", "errexit", "nounset", "xtrace", "noglob", "noclobber", "verbose", "monitor",
+     "errtrace", "functrace", "noexec", "vi", "emacs", "history", "histexpand", "notify", "hashall"}
+)  # fmt: skip
+
+
+def _note(run: "Run", fields: list[Field]) -> None:
+    """The command itself, as a program without places of its own."""
+    flags = [f.text for f in fields[1:] if _FLAG.match(f.text) and not f.dynamic]
+    places, hosts = run.redirected.take()
+    run.walk.note.program(
+        fields[0].text, fields, run.around, flags=flags, places=places, hosts=hosts
+    )
+
+
+def _plain(run: "Run", fields: list[Field]) -> None:
+    _note(run, fields)
+    _check_names(run, fields)
+
+
+def _silent(run: "Run", fields: list[Field]) -> str:
+    _note(run, fields)
+    return ""
+
+
+def _check_names(run: "Run", fields: list[Field]) -> None:
+    """Names and numbers in which bash would run code."""
+    if any(hides_code(field.text) for field in fields[1:]):
+        run.unknown(fields[0].text, "a name with code in it", fields[0].text)
+
+
+def _echo(run: "Run", fields: list[Field]) -> str | None:
+    _note(run, fields)
+    return echoed(fields[1:], bash=run.around.bash)
+
+
+def _printf(run: "Run", fields: list[Field]) -> str | None:
+    _note(run, fields)
+    if len(fields) > 2 and fields[1].text.startswith("-v"):
+        _check_names(run, fields)
+        name = _NAME.match(fields[1].text[2:] or fields[2].text)
+        run.set(name.group() if name else "", None)
+        return ""
+    return formatted(fields[1:])
+
+
+def _eval(run: "Run", fields: list[Field]) -> str | None:
+    words = fields[1:]
+    if words and words[0].text == "--":
+        words = words[1:]
+    text = " ".join(field.text for field in words)
+    if any(field.dynamic or field.glob for field in words):
+        run.unknown(text, "eval runs what is not known", "eval")
+        run.state.forget()
+        return None
+    return run.walk.text(text, run.state, run.around)
+
+
+def _source(run: "Run", fields: list[Field]) -> str | None:
+    words = [field for field in fields[1:] if field.text != "--"]
+    stdin = run.around.stdin
+    text = words[0].content if words else None
+    if words and words[0].text in {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"} and stdin:
+        text = stdin.text
+    if text is not None:
+        return run.walk.text(text, run.state, run.around)
+    places, hosts = run.redirected.take()
+    if words:
+        places += places_of(words[0], "read", run.state)
+    run.walk.note.program(fields[0].text, fields, run.around, places=places, hosts=hosts)
+    if not words or words[0].dynamic or (stdin is not None and not places):
+        run.unknown(fields[0].text, "which commands are read in is not known", fields[0].text)
+    run.state.forget()
+    return None
+
+
+_BETWEEN = frozenset({"DEBUG", "ERR", "RETURN", "SIGDEBUG", "SIGERR", "SIGRETURN"})
+
+
+def _trap(run: "Run", fields: list[Field]) -> None:
+    _note(run, fields)
+    words = fields[1:]
+    if words and words[0].text == "--":
+        words = words[1:]
+    if len(words) < 2 or words[0].text in {"-", "", "-l", "-p"}:
+        return
+    if words[0].dynamic:
+        run.unknown(words[0].text, "what the trap runs is not known", "trap")
+    else:
+        run.walk.text(words[0].text, run.state.later(), run.around)
+    if any(word.dynamic or word.text.upper() in _BETWEEN for word in words[1:]):
+        run.unknown(words[0].text, "it would run between later commands", "trap")
+
+
+def _alias(run: "Run", fields: list[Field]) -> None:
+    from hermes_agent.policy.shell.programs.lookup import is_known  # it knows this module
+
+    _note(run, fields)
+    for field in fields[1:]:
+        _, equals, value = field.text.partition("=")
+        if field.dynamic:
+            run.unknown(field.text, "what the alias stands for is not known", "alias")
+        elif equals:
+            run.walk.text(value, run.state.later(), run.around)
+            if is_known(field.text.partition("=")[0]):
+                reason = "later commands would run it in place of a program"
+                run.unknown(field.text, reason, "alias")
+
+
+def _cd(run: "Run", fields: list[Field]) -> str:
+    words = [f for f in fields[1:] if f.dynamic or not re.fullmatch(r"-[LPe@n]*|--", f.text)]
+    previous = any(f.text == "-" for f in fields[1:])
+    state = run.state
+    places, hosts = run.redirected.take()
+    home = state.lookup("HOME")
+    target = words[0] if words else Field(home) if isinstance(home, str) else None
+    if target is not None and not previous:
+        places += places_of(target, "read", state)
+    run.walk.note.program(fields[0].text, fields, run.around, places=places, hosts=hosts)
+    old = state.folders
+    if target is None or target.dynamic or target.glob or previous or "CDPATH" in state.variables:
+        state.folders = (None,)
+    else:
+        state.stand(tuple(absolute(target.text, one) or None for one in old))
+    state.failed = old
+    state.variables.pop("PWD", None)
+    return ""
+
+
+def _popd(run: "Run", fields: list[Field]) -> str:
+    _note(run, fields)
+    run.state.folders = (None,)
+    return ""
+
+
+def _set(run: "Run", fields: list[Field]) -> str | None:
+    _note(run, fields)
+    words = fields[1:]
+    while words:
+        word = words[0]
+        if word.text == "--" or word.dynamic or word.text[:1] not in {"-", "+"}:
+            break
+        words = words[1:]
+        if word.text in {"-o", "+o"} or re.fullmatch(r"[-+][a-zA-Z]*o", word.text):
+            name = words[0].text if words else "pipefail"
+            words = words[1:]
+            if name not in _SAFE_SET_NAMES:
+                run.unknown(f"set -o {name}", "the shell will read commands differently", "set")
+        elif not _SAFE_SET.fullmatch(word.text):
+            run.unknown(f"set {word.text}", "the shell will read commands differently", "set")
+    if words:
+        given = words[1:] if words[0].text == "--" else words
+        run.state.positional = tuple(given)
+        if any(field.dynamic for field in given):
+            run.state.positional = None
+    return "" if len(fields) > 1 else None
+
+
+def _shift(run: "Run", fields: list[Field]) -> str:
+    _note(run, fields)
+    given = run.state.positional
+    run.state.positional = given[1:] if given and len(fields) == 1 else None
+    return ""
+
+
+def _declare(run: "Run", fields: list[Field]) -> str | None:
+    _note(run, fields)
+    _check_names(run, fields)
+    inner = fields[0].text in {"local", "declare", "typeset"}
+    inner = inner and not any(f.text.startswith("-") and "g" in f.text for f in fields[1:])
+    for field in fields[1:]:
+        text = field.prefix if field.dynamic else field.text
+        name = text.partition("=")[0].rstrip("+")
+        if inner and _NAME.fullmatch(name):
+            run.state.locals.setdefault(name, run.state.lookup(name))
+        if text.startswith("-") and not field.dynamic:
+            if fields[0].text != "export" and set(text) & {"n", "i", "u", "l", "c"}:
+                run.unknown(text, "values of this kind are not followed", fields[0].text)
+            continue
+        name, equals, value = text.partition("=")
+        if field.dynamic and not equals:
+            run.unknown(field.text, "which variable is set is not known", fields[0].text)
+            run.state.forget()
+        elif equals:
+            append = name.endswith("+")
+            run.set(name.rstrip("+"), None if field.dynamic or append else value)
+        elif inner and _NAME.fullmatch(name):
+            run.state.assign(name, None)
+        elif name:
+            run.set(name, run.state.lookup(name))
+    return "" if len(fields) > 1 else None
+
+
+def _read(run: "Run", fields: list[Field]) -> str:
+    _note(run, fields)
+    _check_names(run, fields)
+    for field in fields[1:]:
+        name = _NAME.match(field.text)
+        if field.dynamic:
+            run.unknown(field.text, "which variable is set is not known", fields[0].text)
+        elif name and not field.text.startswith("-"):
+            run.set(name.group(), None)
+    if fields[0].text in {"mapfile", "readarray"} and any(f.text == "-C" for f in fields):
+        run.unknown("mapfile -C", "runs a command for the lines it reads", fields[0].text)
+    for name_of_reply in ("REPLY", "MAPFILE", "OPTARG"):
+        run.state.assign(name_of_reply, None)
+    return ""
+
+
+def _unset(run: "Run", fields: list[Field]) -> str:
+    _note(run, fields)
+    _check_names(run, fields)
+    for field in fields[1:]:
+        run.state.unsure.add(field.text)
+        if _NAME.fullmatch(field.text):
+            run.state.assign(field.text, None)
+    if any(field.dynamic for field in fields):
+        run.state.forget()
+    return ""
+
+
+def _let(run: "Run", fields: list[Field]) -> str:
+    _note(run, fields)
+    _check_names(run, fields)
+    for field in fields[1:]:
+        for name in _NAME.findall(field.text):
+            run.state.assign(name, None)
+    return ""
+
+
+def _command(run: "Run", fields: list[Field]) -> str | None:
+    words = fields[1:]
+    while words and not words[0].dynamic and words[0].text.startswith("-"):
+        option, words = words[0].text, words[1:]
+        if option == "--":
+            break
+        if option != "-p":
+            _note(run, fields)
+            return None
+    if not words:
+        return _silent(run, fields)
+    return run.inside().words(words, functions=False)
+
+
+def _exec(run: "Run", fields: list[Field]) -> str | None:
+    words = fields[1:]
+    while words and not words[0].dynamic and words[0].text.startswith("-"):
+        option, words = words[0].text, words[1:]
+        if option.endswith("a"):
+            words = words[1:]
+        if option == "--":
+            break
+    if words:
+        return run.inside().words(words, functions=False)
+    stdin = run.redirected.stdin
+    _note(run, fields)
+    if stdin is not None:
+        run.unknown("exec <", "the shell reads its commands from elsewhere", "exec")
+    return ""
+
+
+def _shopt(run: "Run", fields: list[Field]) -> str | None:
+    _note(run, fields)
+    names = [f for f in fields[1:] if f.dynamic or not f.text.startswith("-")]
+    changing = any(f.text.startswith("-") and set(f.text) & {"s", "u"} for f in fields[1:])
+    for name in names:
+        if changing and name.text not in _SAFE_SHOPT | _SAFE_SET_NAMES:
+            run.unknown(f"shopt {name.text}", "the shell will read commands differently", "shopt")
+    return "" if changing else None
+
+
+def _odd(run: "Run", fields: list[Field]) -> None:
+    """Commands that can make the shell run anything."""
+    _note(run, fields)
+    if len(fields) > 1:
+        run.unknown(" ".join(f.text for f in fields), "changes what the shell runs", fields[0].text)
+
+
+def _jobs(run: "Run", fields: list[Field]) -> str | None:
+    if len(fields) > 2 and fields[1].text == "-x":
+        return run.inside().words(fields[2:])
+    _note(run, fields)
+    return None
+
+
+def _history(run: "Run", fields: list[Field]) -> None:
+    """Shows what was run; with options it writes and reads files."""
+    if any(field.text.startswith("-") or field.dynamic for field in fields[1:]):
+        _odd(run, fields)
+    else:
+        _plain(run, fields)
+
+
+BUILTINS: dict[str, Builtin] = {
+    "echo": _echo, "printf": _printf, "eval": _eval, "source": _source, ".": _source,
+    "trap": _trap, "alias": _alias, "cd": _cd, "pushd": _cd, "popd": _popd, "set": _set,
+    "shift": _shift, "declare": _declare, "typeset": _declare, "local": _declare,
+    "export": _declare, "readonly": _declare, "read": _read, "mapfile": _read,
+    "readarray": _read, "getopts": _read, "unset": _unset, "let": _let, "command": _command,
+    "builtin": _command, "exec": _exec, "shopt": _shopt, "hash": _odd, "enable": _odd,
+    "bind": _odd, "fc": _odd, "complete": _odd, "compgen": _odd, "jobs": _jobs,
+    ":": _silent, "true": _silent, "false": _silent, "test": _plain, "[": _plain, "exit": _silent,
+    "return": _silent, "break": _silent, "continue": _silent, "wait": _plain, "pwd": _plain,
+    "type": _plain, "umask": _plain, "ulimit": _plain, "times": _plain, "dirs": _plain,
+    "disown": _plain, "bg": _plain, "fg": _plain, "suspend": _plain, "caller": _plain,
+    "help": _plain, "history": _history, "logout": _plain, "unalias": _plain,
+}  # fmt: skip

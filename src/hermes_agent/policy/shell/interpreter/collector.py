@@ -1,0 +1,146 @@
+"""Writes acts down: programs with their places and hosts, and what is unknown."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+
+from hermes_agent.core.effects import Access, Act, Place
+from hermes_agent.policy.shell.interpreter.state import (
+    Field,
+    State,
+    Surroundings,
+    absolute,
+    crosses_a_link,
+)
+from hermes_agent.policy.shell.parser.syntax import Unreadable
+
+MAX_ACTS = 2000
+_LONGEST = 4096
+_NO_FILES = frozenset(
+    {"-", "/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero",
+     "/dev/full", "/dev/random", "/dev/urandom"}
+)  # fmt: skip
+_URL = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[0-9A-Fa-f:.%]*\](?=[/:?#]|$)|[^/:?#]*)"
+)
+_WHOLE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@]*@)?(\[[^\]]*\]|[^/:?#]+)[/:?#]")
+_REMOTE = re.compile(r"(?:[^/:@]+@)?(\[[^\]]*\]|[^/:\[\]]+):")
+_IN_BRACKETS = re.compile(r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.%]*)\]")
+_NO_HOST = frozenset("[]{}")
+_PLAIN_WORD = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+
+
+def shown(fields: Iterable[Field]) -> str:
+    return " ".join(
+        f.text if f.dynamic or f.glob or _PLAIN_WORD.fullmatch(f.text) else shlex.quote(f.text)
+        for f in fields
+    )
+
+
+def host_of(field: Field) -> str:
+    """The host in a URL or an address; empty where it cannot be known."""
+    if field.dynamic:
+        found = _WHOLE_URL.match(field.prefix)
+        host = found.group(1) if found else ""
+    elif found := _URL.match(field.text):
+        host = found.group(1)
+    else:
+        host = re.split(r"[/?#]", field.text, maxsplit=1)[0].rpartition("@")[2]
+        if host.startswith("["):
+            host = host.partition("]")[0] + "]"
+        elif host.count(":") == 1:
+            host = host.partition(":")[0]
+    host = _IN_BRACKETS.sub(r"\1", host)
+    # programs such as curl make many hosts of brackets and braces
+    return "" if not _NO_HOST.isdisjoint(host) else host
+
+
+def remote_host(field: Field) -> str | None:
+    """The host of `host:path` or of a URL; None for a path of this machine."""
+    if field.dynamic:
+        known = _WHOLE_URL.match(field.prefix) or _REMOTE.match(field.prefix)
+        return known.group(1).strip("[]") if known else None
+    found = _URL.match(field.text) or _REMOTE.match(field.text)
+    return found.group(1).strip("[]") if found else None
+
+
+def places_of(field: Field, access: Access, state: State) -> list[Place]:
+    if field.text in _NO_FILES or (field.dynamic and field.prefix == "/dev/fd/"):
+        return []
+    if field.dynamic or len(field.text) > _LONGEST:
+        return [Place(access, field.text[:_LONGEST])]
+    if not field.text:
+        return []
+    found = [
+        Place(access, field.text, absolute(field.text, folder), glob=field.glob)
+        for folder in (state.folders[:1] if field.text.startswith("/") else state.folders)
+    ]
+    if crosses_a_link(field.text):
+        found.append(Place(access, field.text))
+    return found
+
+
+def loose_options(fields: Sequence[Field]) -> list[tuple[str, str | None]]:
+    """The options of a program whose options nobody described: the next word may be a value, and
+    letters behind one dash may be one option, several, or a value."""
+    found: list[tuple[str, str | None]] = []
+    for field in fields:
+        text = field.prefix if field.dynamic else field.text
+        if field.maybe_option:
+            found.append(("", None))
+        elif text.startswith("-") and len(text) > 1:
+            name, equals, value = text.partition("=")
+            found.append((name, value if equals and not field.dynamic and not field.glob else None))
+            if not name.startswith("--"):
+                found += [(f"-{letter}", None) for letter in name[1:] if f"-{letter}" != name]
+    return found
+
+
+class Notebook:
+    """The acts found so far, each once."""
+
+    def __init__(self) -> None:
+        self.acts: dict[Act, None] = {}
+
+    def add(self, act: Act) -> None:
+        self.acts[act] = None
+        if len(self.acts) >= MAX_ACTS:
+            raise Unreadable("too many things are done")
+
+    def unknown(self, text: str, reason: str, around: Surroundings, program: str = "") -> None:
+        self.add(Act("unknown", text=text[:500], program=program, via=around.via, reason=reason))
+
+    def places(self, places: Sequence[Place], hosts: Sequence[str], like: Act) -> None:
+        """An act of its own for each place and host of a program."""
+        for place in dict.fromkeys(places):
+            self.add(
+                Act(
+                    "path", place.named or place.given, like.program, like.arguments, like.verb,
+                    like.flags, (place,), (), like.via, options=like.options,
+                )
+            )  # fmt: skip
+        for host in dict.fromkeys(hosts):
+            self.add(
+                Act(
+                    "host", host, like.program, like.arguments, like.verb, like.flags, (),
+                    (host,), like.via, options=like.options,
+                )
+            )  # fmt: skip
+
+    def program(
+        self, name: str, fields: Sequence[Field], around: Surroundings, *,
+        verb: str = "", flags: Sequence[str] = (), places: Sequence[Place] = (),
+        hosts: Sequence[str] = (), options: Sequence[tuple[str, str | None]] | None = None,
+    ) -> None:  # fmt: skip
+        if options is None:
+            options = loose_options(fields[1:])
+        span = None
+        if all(field.start >= 0 for field in fields):
+            span = (fields[0].start, fields[-1].end)
+        act = Act(
+            "program", shown(fields), name, tuple(field.text for field in fields[1:]), verb,
+            tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
+            tuple(dict.fromkeys(hosts)), around.via, "", span, tuple(dict.fromkeys(options)),
+        )  # fmt: skip
+        self.add(act)
+        self.places(places, hosts, act)

@@ -1,0 +1,162 @@
+"""Follows simple commands: assignments, functions, the shell's own commands, and programs."""
+
+import re
+
+from hermes_agent.core.effects import Act
+from hermes_agent.policy.shell.interpreter import builtins
+from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
+from hermes_agent.policy.shell.interpreter.interpreter import Redirected, Walk
+from hermes_agent.policy.shell.interpreter.state import Field, State, Surroundings, Value
+from hermes_agent.policy.shell.parser.syntax import Assignment, Simple
+from hermes_agent.policy.shell.programs import lookup
+from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
+
+_READING = frozenset({"read", "mapfile", "readarray"})
+
+
+def run_simple(walk: Walk, command: Simple, state: State, around: Surroundings) -> str | None:
+    redirected = walk.redirections(command.redirections, state, around)
+    fields = Expander(walk, state, around).fields(command.words)
+    inside = around.fed(redirected.stdin) if redirected.stdin is not None else around
+    run = Run(walk, state, inside, redirected)
+    target = state if not fields else state.copy()
+    first = fields[0].text if fields else ""
+    for assignment in command.assignments:
+        assign(run, assignment, target, shy=first in _READING)
+    for assignment in command.arrays:
+        assign(run, assignment, state, shy=False)
+    output: str | None = None if command.redirections else ""
+    if fields:
+        if command.assignments and runs_here(first, state):
+            run.state = target
+            given = {one.name: target.lookup(one.name) for one in command.assignments}
+            output = run.words(fields)
+            for name, value in given.items():
+                # bash takes it back afterwards; other shells, or one assigned within, may not
+                back = around.bash and target.lookup(name) == value
+                target.variables[name] = state.lookup(name) if back else None
+            state.become(target)
+        else:
+            output = run.words(fields)
+    places, hosts = redirected.take()
+    walk.note.places(places, hosts, Act("program", program=first, via=around.via))
+    return None if redirected.stdout else output
+
+
+def runs_here(name: str, state: State) -> bool:
+    """Whether a prefixed assignment can be seen by commands of this text."""
+    return name in state.functions or name in {"eval", "source", ".", "command", "builtin"}
+
+
+def assign(run: "Run", assignment: Assignment, state: State, *, shy: bool) -> None:
+    """Note an assignment. `shy`: it is one for the shell's `read` alone, where IFS is usual."""
+    expander = Expander(run.walk, state, run.around)
+    value: Value = ""
+    if assignment.index is not None:
+        expander.visit(assignment.index)
+    if assignment.array is not None:
+        fields = expander.fields(assignment.array)
+        plain = not any(f.dynamic or f.glob or f.text.startswith("[") for f in fields)
+        value = tuple(field.text for field in fields) if plain else None
+    elif assignment.value is not None:
+        value = expander.assigned(assignment.value)
+    if shy and assignment.name == "IFS":
+        return
+    old = state.lookup(assignment.name)
+    if assignment.index is not None:
+        value = None
+    elif assignment.append:
+        if isinstance(old, tuple) and isinstance(value, tuple):
+            value = old + value
+        else:
+            value = old + value if isinstance(old, str) and isinstance(value, str) else None
+    run.set(assignment.name, value, state)
+
+
+class Run:
+    """One simple command on its way through wrappers."""
+
+    def __init__(
+        self, walk: Walk, state: State, around: Surroundings, redirected: Redirected
+    ) -> None:
+        self.walk = walk
+        self.state = state
+        self.around = around
+        self.redirected = redirected
+
+    def unknown(self, text: str, reason: str, program: str = "") -> None:
+        self.walk.note.unknown(text, reason, self.around, program)
+
+    def set(self, name: str, value: Value, state: State | None = None) -> None:
+        """Assign a variable, and say so when it changes what runs."""
+        (state or self.state).assign(name, value)
+        if changes_what_runs(name, value):
+            self.unknown(f"{name}=", f"{name} changes what programs do")
+        texts = (value,) if isinstance(value, str) else value or ()
+        if any(hides_code(text) for text in texts):
+            self.unknown(f"{name}=", "a value with code in it")
+
+    def inside(self, *via: str, state: State | None = None) -> "Run":
+        """The same command one wrapper further in."""
+        return Run(self.walk, state or self.state, self.around.through(*via), self.redirected)
+
+    def words(self, fields: list[Field], *, functions: bool = True) -> str | None:
+        """Run a program with its words; what it prints, when known."""
+        first = fields[0]
+        if first.dynamic or first.glob or not first.text:
+            self.unknown(
+                " ".join(field.text for field in fields), f"which program {first.text!r} is"
+            )
+            self.state.forget()
+            return None
+        self.walk.descend()
+        if functions and first.text in self.state.functions:
+            output = self.function(fields)
+        else:
+            output = self.plain(fields)
+        self.walk.depth -= 1
+        return output
+
+    def function(self, fields: list[Field]) -> str | None:
+        name = fields[0].text
+        if name in self.state.unsure:
+            self.plain(fields)
+        output: str | None = None
+        before = self.state.positional
+        bodies = self.state.functions[name]
+        for body in bodies:
+            inside = self.state.copy()
+            inside.positional, inside.locals = tuple(fields[1:]), {}
+            output = self.walk.call(body, inside, self.around)
+            inside.variables |= inside.locals  # what was local is as it was before
+            inside.positional, inside.locals = before, self.state.locals
+            if len(bodies) == 1 and name not in self.state.unsure:
+                self.state.become(inside)
+            else:
+                self.state.merge(inside)
+        return output if len(bodies) == 1 and name not in self.state.unsure else None
+
+    def plain(self, fields: list[Field]) -> str | None:
+        name = program_name(fields[0].text)
+        builtin = builtins.BUILTINS.get(name) if "/" not in fields[0].text else None
+        if builtin is not None:
+            return builtin(self, fields)
+        return lookup.run_program(self, name, fields)
+
+
+_FOLDERS = re.compile(
+    r"/(?:usr/(?:local/)?|opt/homebrew/|opt/local/|snap/|run/current-system/sw/)?s?bin/([^/]+)"
+)
+_VERSION = re.compile(r"(python|pypy|perl|ruby|lua|php|node|pip|gcc|g\+\+|clang|bash)[0-9][0-9.]*")
+
+
+def program_name(text: str) -> str:
+    """The name without a folder of the system; what lies elsewhere keeps its folder, so that no
+    rule takes `./ls` for `ls`."""
+    found = _FOLDERS.fullmatch(text)
+    name = found.group(1) if found else text
+    versioned = _VERSION.fullmatch(name)
+    if versioned:
+        base = versioned.group(1)
+        return f"{base}3" if base in {"python", "pip"} else base
+    return name

@@ -1,0 +1,316 @@
+"""Words as programs get them: variables, substitutions, tildes, splitting and globs."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from hermes_agent.policy.shell.interpreter.state import MAX_TEXT, Field, State, Surroundings, Value
+from hermes_agent.policy.shell.parser.braces import expand_braces
+from hermes_agent.policy.shell.parser.syntax import (
+    Arithmetic,
+    Literal,
+    Parameter,
+    Part,
+    Parts,
+    Process,
+    Quoted,
+    Script,
+    Substitution,
+    Unreadable,
+    Word,
+)
+
+_GLOB = re.compile(r"[*?]")
+_BLANKS = re.compile(r"[ \t\n]+")
+_HIDDEN_CODE = re.compile(r"\$\(|`|\$\{")
+_ASSIGNS = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)|<<=|>>=")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_TILDE = re.compile(r"~([^/]*)")
+_MAX_FIELDS = 1000
+
+
+class Runs(Protocol):
+    """Who follows the commands within words."""
+
+    def substitute(self, body: Script, state: State, around: Surroundings) -> str | None:
+        """Note what the commands do; what they print, when that is known."""
+        ...
+
+    def unknown(self, text: str, reason: str, around: Surroundings) -> None: ...
+
+
+def hides_code(text: str) -> bool:
+    """Whether bash would run commands in this text if it took it for a variable or a number."""
+    start = text.find("[")
+    return start >= 0 and bool(_HIDDEN_CODE.search(text, start))
+
+
+def _alone(part: Part, word: Word) -> bool:
+    """Whether a word is nothing but this part."""
+    return all(one is part or one == Quoted("") for one in word.parts)
+
+
+class _Fields:
+    """Fields in the making."""
+
+    def __init__(self, word: Word) -> None:
+        self.word = word
+        self.done: list[Field] = []
+        self.text = ""
+        self.pattern = ""
+        """The text with what was quoted replaced, to look for glob signs."""
+        self.begun = False
+        self.prefix: str | None = None
+        self.content: str | None = None
+        self.literal_sign = self.literal_in_set = False
+
+    def quoted(self, text: str) -> None:
+        self.text += text
+        self.pattern += "q" * len(text)
+        self.literal_sign = self.literal_sign or any(sign in text for sign in "*?[\\")
+        self.literal_in_set = self.literal_in_set or any(sign in text for sign in "]!^-:")
+        self.begun = True
+
+    def unquoted(self, text: str) -> None:
+        if text:
+            self.text += text
+            self.pattern += text
+            self.begun = True
+
+    def split(self, value: str) -> None:
+        for number, piece in enumerate(_BLANKS.split(value)):
+            if number:
+                self.flush()
+            self.unquoted(piece)
+
+    def unknown(self) -> None:
+        if self.prefix is None:
+            self.prefix = self.text
+        self.begun = True
+
+    def flush(self) -> None:
+        if self.begun:
+            if len(self.done) >= _MAX_FIELDS or len(self.text) > MAX_TEXT:
+                raise Unreadable("a word stands for too many")
+            self.done.append(self.field())
+        self.text = self.pattern = ""
+        self.begun = self.literal_sign = self.literal_in_set = False
+        self.prefix = self.content = None
+
+    def field(self) -> Field:
+        word = self.word
+        if self.prefix is not None:
+            return Field(
+                word.source, dynamic=True, prefix=self.prefix, content=self.content,
+                start=word.start, end=word.end,
+            )  # fmt: skip
+        opening = self.pattern.find("[")
+        glob = bool(_GLOB.search(self.pattern)) or -1 < opening < self.pattern.rfind("]") - 1
+        if glob and (self.literal_sign or (opening > -1 and self.literal_in_set)):
+            # quoted glob signs beside real ones: no pattern says that
+            return Field(word.source, dynamic=True, prefix="*", start=word.start, end=word.end)
+        return Field(self.text, glob=glob, start=word.start, end=word.end)
+
+
+class Expander:
+    """Expands the words of one command."""
+
+    def __init__(self, runs: Runs, state: State, around: Surroundings) -> None:
+        self.runs = runs
+        self.state = state
+        self.around = around
+
+    def fields(self, words: Iterable[Word]) -> list[Field]:
+        found: list[Field] = []
+        for word in words:
+            first = word.parts[0]
+            if len(word.parts) == 1 and isinstance(first, Literal) and first.text.isalnum():
+                found.append(Field(first.text, start=word.start, end=word.end))
+            else:
+                found += self.one(word)
+        return found
+
+    def one(self, word: Word) -> list[Field]:
+        fields: list[Field] = []
+        variants = expand_braces(word.parts)
+        if len(variants) > 1 and not self.around.bash:
+            self.visit(word.parts)  # some shells expand braces, some do not
+            return [Field(word.source, dynamic=True, start=word.start, end=word.end)]
+        for parts in variants:
+            building = _Fields(word)
+            for part in self.tilde(parts, building):
+                self.part(part, building)
+            building.flush()
+            fields += building.done
+        if len(fields) != 1:  # no place in the text is this word's alone
+            fields = [Field(f.text, f.dynamic, f.glob, f.prefix, f.content) for f in fields]
+        return fields
+
+    def tilde(self, parts: Parts, building: _Fields) -> Parts:
+        """Replace a leading `~`; `~user` is somewhere that nobody here can tell."""
+        first = parts[0] if parts else None
+        if not isinstance(first, Literal) or not first.text.startswith("~"):
+            return parts
+        found = _TILDE.match(first.text)
+        assert found is not None
+        if found.end() == len(first.text) and len(parts) > 1:
+            return parts  # the name goes on in quotes: no tilde
+        name = found.group(1)
+        home = self.state.lookup("HOME") if name == "" else None
+        if name == "+":
+            home = self.state.lookup("PWD")
+        if isinstance(home, str):
+            building.quoted(home)
+        else:
+            building.quoted("~")
+            building.unknown()
+        rest = first.text[found.end() :]
+        return (Literal(rest), *parts[1:]) if rest else parts[1:]
+
+    def part(self, part: Part, building: _Fields) -> None:
+        if isinstance(part, Literal):
+            building.unquoted(part.text)
+        elif isinstance(part, Quoted):
+            building.quoted(part.text)
+        elif isinstance(part, Parameter):
+            self.parameter(part, building)
+        elif isinstance(part, Substitution):
+            output = self.runs.substitute(part.body, self.state, self.around)
+            if output is None:
+                building.unknown()
+            else:
+                self.insert(output.rstrip("\n"), building, quoted=part.quoted)
+        elif isinstance(part, Arithmetic):
+            self.visit(part.parts)
+            building.unknown()
+        else:
+            output = self.runs.substitute(part.body, self.state, self.around)
+            building.unknown()
+            building.prefix = "/dev/fd/"
+            building.content = output if part.reads else None
+
+    def insert(self, value: str, building: _Fields, *, quoted: bool) -> None:
+        if quoted:
+            building.quoted(value)
+        elif self.state.lookup("IFS") == " \t\n":
+            building.split(value)
+        else:
+            building.unknown()
+
+    def parameter(self, part: Parameter, building: _Fields) -> None:
+        value = self.value(part)
+        if value is None:
+            glob = self.state.matches.get(part.name, "")
+            plain = part.quoted and not part.operator and part.index is None
+            if glob and plain and _alone(part, building.word):
+                building.unquoted(glob)
+            else:
+                building.unknown()
+            return
+        if isinstance(value, str):
+            self.insert(value, building, quoted=part.quoted)
+            return
+        # `$@` and arrays: each element is a word of its own
+        for number, element in enumerate(value):
+            if number:
+                building.flush()
+            self.insert(element, building, quoted=part.quoted)
+        if not value and part.quoted and building.text == "":
+            building.begun = False
+
+    def value(self, part: Parameter) -> Value:
+        """The value of `$name` or `${…}`; commands in its argument and index are followed."""
+        if part.index is not None:
+            self.visit(part.index)
+        operator = part.operator
+        plain = self.plain(part)
+        if operator == "":
+            return plain
+        if operator in {":-", "-", ":=", "=", ":+", "+"}:
+            argument = self.joined(part.argument)
+            if operator in {":=", "="}:
+                self.state.assign(part.name, None)
+            if operator in {":+", "+"}:
+                return argument if plain else None
+            return plain or None
+        self.visit(part.argument)
+        if operator == "@P":
+            self.runs.unknown(part.name, "a value is expanded like a prompt", self.around)
+        if operator.startswith("!") and isinstance(plain, str) and hides_code(plain):
+            self.runs.unknown(plain, "a name with code in it", self.around)
+        return None
+
+    def plain(self, part: Parameter) -> Value:
+        name = part.name
+        if name in {"@", "*"} or name.isdigit():
+            return self.argument(name, quoted=part.quoted)
+        value = self.state.lookup(name)
+        if part.index is None:
+            return value[0] if isinstance(value, tuple) and value else value
+        index = "".join(one.text for one in part.index if isinstance(one, Literal | Quoted))
+        if index in {"@", "*"} and not (index == "*" and part.quoted):
+            return value if isinstance(value, tuple) else None
+        if isinstance(value, tuple) and index.isdigit() and int(index) < len(value):
+            return value[int(index)]
+        return None
+
+    def argument(self, name: str, *, quoted: bool) -> Value:
+        given = self.state.positional
+        if given is None or (name == "*" and quoted):
+            return None
+        if name in {"@", "*"}:
+            return None if any(f.dynamic or f.glob for f in given) else tuple(f.text for f in given)
+        number = int(name)
+        if not 0 < number <= len(given) or given[number - 1].dynamic or given[number - 1].glob:
+            return None
+        return given[number - 1].text
+
+    def visit(self, parts: Sequence[Part]) -> None:
+        """Follow the commands in parts whose value does not matter. Where they could be arithmetic
+        that assigns, the names in them are not known any longer."""
+        self.joined(parts)
+        text = " ".join(part.text for part in parts if isinstance(part, Literal | Quoted))
+        if _ASSIGNS.search(text):
+            for name in _NAME.findall(text):
+                self.state.assign(name, None)
+
+    def joined(self, parts: Sequence[Part]) -> str | None:
+        """The parts as one text, as between double quotes; None when it cannot be known."""
+        text: str | None = ""
+        for part in parts:
+            piece: Value
+            if isinstance(part, Literal | Quoted):
+                piece = part.text
+            elif isinstance(part, Parameter):
+                piece = self.value(part)
+                if isinstance(piece, tuple):
+                    piece = piece[0] if len(piece) == 1 else None
+            elif isinstance(part, Substitution):
+                piece = self.runs.substitute(part.body, self.state, self.around)
+                piece = piece.rstrip("\n") if piece is not None else None
+            elif isinstance(part, Process):
+                self.runs.substitute(part.body, self.state, self.around)
+                piece = None
+            else:
+                self.visit(part.parts)
+                piece = None
+            text = None if text is None or piece is None else text + piece
+            if text is not None and len(text) > MAX_TEXT:
+                text = None
+        return text
+
+    def assigned(self, word: Word) -> str | None:
+        """The value of `name=word`: nothing is split, tildes stand after colons too."""
+        parts = list(word.parts)
+        first = parts[0] if parts else None
+        if isinstance(first, Literal) and first.text.startswith("~"):
+            home = self.state.lookup("HOME")
+            rest = first.text[1:]
+            if not isinstance(home, str) or (rest and not rest.startswith("/")):
+                self.visit(parts)
+                return None
+            parts[0:1] = [Quoted(home), Literal(rest)]
+        if any(isinstance(part, Literal) and ":~" in part.text for part in parts):
+            self.visit(parts)
+            return None
+        return self.joined(parts)

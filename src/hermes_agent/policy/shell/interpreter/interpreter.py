@@ -1,0 +1,306 @@
+"""Follows a parsed text the way the shell would, over all branches, and notes what it does."""
+
+from collections.abc import Callable
+
+from hermes_agent.core.effects import Access, Act, Place
+from hermes_agent.policy.shell.interpreter.collector import Notebook, host_of, places_of
+from hermes_agent.policy.shell.interpreter.expand import Expander, hides_code
+from hermes_agent.policy.shell.interpreter.state import Field, State, Stdin, Surroundings
+from hermes_agent.policy.shell.parser.commands import Reader
+from hermes_agent.policy.shell.parser.syntax import (
+    Branches,
+    Chain,
+    Command,
+    Compound,
+    Condition,
+    Coprocess,
+    Function,
+    Group,
+    Literal,
+    Loop,
+    Pipeline,
+    Quoted,
+    Redirection,
+    Script,
+    Simple,
+    Unreadable,
+)
+from hermes_agent.policy.shell.parser.words import Budget
+from hermes_agent.policy.shell.programs.dangerous_variables import changes_what_runs
+
+_MAX_STEPS = 20_000
+_MAX_DEPTH = 40
+_MAX_ROUNDS = 32
+_LEAVING = frozenset({"exit", "return", "break", "continue"})
+_WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
+
+
+class Redirected:
+    """What the redirections of one command touch, until the program that they belong to is
+    noted."""
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+        self.hosts: list[str] = []
+        self.stdin: Stdin | None = None
+        self.stdout = False
+        """Whether the output goes elsewhere."""
+
+    def take(self) -> tuple[list[Place], list[str]]:
+        taken = (self.places, self.hosts)
+        self.places, self.hosts = [], []
+        return taken
+
+
+class Walk:
+    """One reading of one text. `command.run_simple` is handed in to follow simple commands."""
+
+    def __init__(self, simple: "RunSimple") -> None:
+        self.note = Notebook()
+        self.budget = Budget()
+        self.steps = 0
+        self.depth = 0
+        self.calling: list[Command] = []
+        self.run_simple = simple
+
+    def descend(self) -> None:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise Unreadable("nested too deeply")
+
+    def text(self, text: str, state: State, around: Surroundings) -> str | None:
+        """Follow shell text that stands in a string."""
+        try:
+            script = Reader(text, self.budget, nested=True, bash=around.bash).whole()
+        except Unreadable as problem:
+            self.note.unknown(text, f"not understood: {problem}", around)
+            state.forget()
+            return None
+        return self.script(script, state, around)
+
+    def unknown(self, text: str, reason: str, around: Surroundings) -> None:
+        self.note.unknown(text, reason, around)
+
+    def substitute(self, body: Script, state: State, around: Surroundings) -> str | None:
+        return self.script(body, state.copy(), around)
+
+    def script(self, script: Script, state: State, around: Surroundings) -> str | None:
+        """Follow the commands one after the other; what they print together, when known."""
+        self.descend()
+        output: str | None = ""
+        for command, background in script.items:
+            printed = self.command(command, state.copy() if background else state, around)
+            state.settle()
+            output = None if output is None or printed is None else output + printed
+        self.depth -= 1
+        return output
+
+    def command(self, command: Command, state: State, around: Surroundings) -> str | None:
+        self.steps += 1
+        if self.steps > _MAX_STEPS:
+            raise Unreadable("too much to follow")
+        if isinstance(command, Simple):
+            return self.run_simple(self, command, state, around)
+        if isinstance(command, Pipeline):
+            return self.pipeline(command, state, around)
+        if isinstance(command, Chain):
+            self.chain(command, state, around)
+            return None
+        if isinstance(command, Function):
+            self.define(command, state, around)
+            return ""
+        if isinstance(command, Coprocess):
+            self.command(command.body, state.copy(), around.fed(Stdin()))
+            return None
+        return self.compound(command, state, around)
+
+    def pipeline(self, command: Pipeline, state: State, around: Surroundings) -> str | None:
+        printed: str | None = ""
+        inside = around
+        for one in command.commands:
+            printed = self.command(one, state.copy(), inside)
+            inside = around.fed(Stdin(printed))
+        return printed
+
+    def chain(self, chain: Chain, state: State, around: Surroundings) -> None:
+        self.command(chain.commands[0], state, around)
+        for joint, command in zip(chain.joints, chain.commands[1:], strict=True):
+            went, failed = state.outcomes()
+            other = state.copy()
+            other.folders, other.failed = (went if joint == "&&" else failed), ()
+            self.command(command, other, around)
+            then_went, then_failed = other.outcomes()
+            if joint == "&&":
+                went, failed = then_went, failed + then_failed
+            elif leaves(command):
+                failed = ()  # whoever goes on behind this did not fail
+            else:
+                went, failed = went + then_went, then_failed
+            state.merge(other)
+            state.stand(went)
+            state.failed = () if set(failed) == set(state.folders) else tuple(dict.fromkeys(failed))
+
+    def define(self, function: Function, state: State, around: Surroundings) -> None:
+        """A body counts as run where it is defined: later commands may call it. One that is called
+        like a program would make another thing of what a later command says."""
+        from hermes_agent.policy.shell.programs.lookup import is_known  # it knows this module
+
+        if is_known(function.name):
+            reason = "later commands would run it in place of the program"
+            self.note.unknown(f"{function.name}()", reason, around)
+        state.assign("FUNCNAME", None)
+        state.functions[function.name] = (function.body,)
+        state.unsure.discard(function.name)
+        inside = state.copy()
+        inside.positional = None
+        self.call(function.body, inside, around)
+
+    def call(self, body: Command, state: State, around: Surroundings) -> str | None:
+        if any(body is one for one in self.calling):
+            self.note.unknown("a function that calls itself", "it may never end", around)
+            state.forget()
+            return None
+        self.calling.append(body)
+        self.descend()
+        output = self.command(body, state, around)
+        self.depth -= 1
+        self.calling.pop()
+        return output
+
+    def compound(self, command: Compound, state: State, around: Surroundings) -> str | None:
+        redirected = self.redirections(command.redirections, state, around)
+        places, hosts = redirected.take()
+        self.note.places(places, hosts, Act("program", via=around.via))
+        if redirected.stdin is not None:
+            around = around.fed(redirected.stdin)
+        output: str | None = None
+        if isinstance(command, Group):
+            inside = state.copy() if command.subshell else state
+            output = self.script(command.body, inside, around)
+        elif isinstance(command, Branches):
+            self.branches(command, state, around)
+        elif isinstance(command, Loop):
+            self.loop(command, state, around)
+        else:
+            self.condition(command, state, around)
+            output = ""
+        return None if redirected.stdout else output
+
+    def condition(self, command: Condition, state: State, around: Surroundings) -> None:
+        expander = Expander(self, state, around)
+        for word in command.words:
+            expander.visit(word.parts)
+            text = "".join(p.text for p in word.parts if isinstance(p, Literal | Quoted))
+            if hides_code(text):
+                self.unknown(word.source, "a number or a name with code in it", around)
+
+    def branches(self, command: Branches, state: State, around: Surroundings) -> None:
+        expander = Expander(self, state, around)
+        for word in command.words:
+            expander.visit(word.parts)
+        for condition in command.conditions:
+            before = state.copy()
+            self.script(condition, state, around)
+            state.merge(before)
+        ends = [state.copy()]
+        for body in command.bodies:
+            inside = state.copy()
+            # a body of `case` may be fallen into from the one before
+            inside.merge(ends[-1])
+            self.script(body, inside, around)
+            ends.append(inside)
+        for end in ends:
+            state.merge(end)
+
+    def loop(self, loop: Loop, state: State, around: Surroundings) -> None:
+        expander = Expander(self, state, around)
+        expander.visit(loop.arithmetic)
+        fields: list[Field] | None = None
+        if loop.words is not None:
+            fields = expander.fields(loop.words)
+            if not loop.each or len(fields) > _MAX_ROUNDS or any(f.dynamic for f in fields):
+                fields = None
+        if changes_what_runs(loop.name, None):
+            self.unknown(loop.name, f"{loop.name} changes what programs do", around)
+        before = state.copy()
+        if fields is None:
+            self.rounds(loop, None, state, around)
+            return
+        for field in fields:
+            if hides_code(field.text):
+                self.unknown(field.text, "a value with code in it", around)
+            if field.glob:
+                self.rounds(loop, field.text, state, around)
+            else:
+                state.assign(loop.name, field.text)
+                self.script(loop.body, state, around)
+        state.merge(before)
+
+    def rounds(self, loop: Loop, glob: str | None, state: State, around: Surroundings) -> None:
+        """Rounds of which nobody knows how many, for values that nobody knows, or for files that
+        fit a glob."""
+        for _ in range(_MAX_ROUNDS):
+            if loop.name:
+                state.assign(loop.name, None)
+                if glob is not None:
+                    state.matches[loop.name] = glob
+            inside = state.copy()
+            if loop.condition is not None:
+                self.script(loop.condition, inside, around)
+            self.script(loop.body, inside, around)
+            if not state.merge(inside):
+                return
+        raise Unreadable("a loop changes too much")
+
+    def redirections(
+        self, redirections: tuple[Redirection, ...], state: State, around: Surroundings
+    ) -> Redirected:
+        found = Redirected()
+        expander = Expander(self, state, around)
+        for one in redirections:
+            if one.body is not None:
+                if one.fd in {"", "0"}:
+                    found.stdin = Stdin(expander.joined(one.body))
+                else:
+                    expander.visit(one.body)
+            elif one.operator == "<<<":
+                text = expander.joined(one.target.parts)
+                found.stdin = Stdin(None if text is None else text + "\n")
+            else:
+                self.redirect(one, expander, found)
+        return found
+
+    def redirect(self, one: Redirection, expander: Expander, found: Redirected) -> None:
+        fields = expander.one(one.target)
+        field = fields[0] if len(fields) == 1 else Field(one.target.source, dynamic=True)
+        number = field.text.rstrip("-")
+        duplicates = one.operator in {"<&", ">&"} and not field.dynamic
+        if one.operator not in {"<", "<&"} and one.fd in {"", "1"}:
+            found.stdout = True
+        if one.fd.startswith("{"):
+            expander.state.assign(one.fd.strip("{}"), None)
+        if one.fd == "2" and one.operator == ">&":
+            found.stdout = True  # what goes wrong is printed as well
+        if one.fd == "0" or (one.operator in {"<", "<>", "<&"} and not one.fd):
+            found.stdin = Stdin(field.content)
+        if duplicates and (number.isdigit() or number == ""):
+            return
+        if field.text.startswith(("/dev/tcp/", "/dev/udp/")):
+            host = field.text.split("/")[3] if field.text.count("/") > 3 else field.text
+            found.hosts.append(host_of(Field(host)) if not field.dynamic else field.text)
+            return
+        access: Access = "write" if one.operator in _WRITES else "read"
+        found.places += places_of(field, access, expander.state)
+
+
+RunSimple = Callable[[Walk, Simple, State, Surroundings], str | None]
+
+
+def leaves(command: Command) -> bool:
+    """Whether nothing behind the command runs."""
+    if isinstance(command, Group) and not command.subshell and command.body.items:
+        return leaves(command.body.items[-1][0])
+    return (
+        isinstance(command, Simple) and bool(command.words)
+        and command.words[0].source in _LEAVING
+    )  # fmt: skip

@@ -1,0 +1,390 @@
+"""What the roles in the table of programs mean."""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hermes_agent.core.effects import Access
+from hermes_agent.policy.shell.interpreter.collector import host_of, remote_host
+from hermes_agent.policy.shell.interpreter.state import Field
+from hermes_agent.policy.shell.programs.embedded_languages import (
+    awk_is_plain,
+    sed_is_plain,
+    sql_is_plain,
+    sql_verbs,
+)
+
+if TYPE_CHECKING:
+    from hermes_agent.policy.shell.programs.call import Call
+
+Role = Callable[["Call", Field, str], None]
+
+_GIT_CODE = re.compile(
+    r"(?i)alias\.|core\.(?:alternaterefscommand|pager|editor|sshcommand|fsmonitor|hookspath|gitproxy|askpass|worktree)"
+    r"|pager\.|diff\.|difftool\.|merge\.|mergetool\.|filter\.|credential|gpg|sequence\.editor"
+    r"|protocol\.|include|url\.|uploadpack|receivepack|remote\.|http\.|browser|man\.|submodule"
+    r"|init\.templatedir|interactive\.difffilter|trailer|tar\.|sendemail|web\.|instaweb"
+)
+_GIT_PLAIN = re.compile(
+    r"(?i)(?:user|author|committer)\.(?:name|email)|(?:advice|color|status|column|i18n|pack|log)\.[\w.]+"
+    r"|core\.(?:abbrev|autocrlf|bare|commentchar|eol|filemode|ignorecase|longpaths|precomposeunicode"
+    r"|quotepath|safecrlf|whitespace)|diff\.(?:algorithm|colormoved|context|mnemonicprefix|noprefix"
+    r"|renamelimit|renames)|(?:commit|tag)\.gpgsign|gc\.auto|grep\.\w+|init\.defaultbranch"
+    r"|pull\.(?:ff|rebase)|push\.default|safe\.directory|versionsort\.suffix|blame\.date"
+)
+"""Settings that name neither files nor hosts nor commands."""
+_WEB = re.compile(r"(?i)(https?|ftps?|file):[/\\\\]*")
+_SSH_CODE = re.compile(
+    r"(?i)\s*(proxycommand|localcommand|knownhostscommand|permitlocalcommand|include|match"
+    r"|proxyusefdpass|pkcs11provider|securitykeyprovider|xauthlocation|remotecommand)\b"
+)
+_DATABASE_ODD = re.compile(
+    r"(?i)\b(?:service|passfile|ssl(?:key|cert|rootcert|crl)\w*"
+    r"|options(?!=-c(?:lock|statement)_timeout=\d+m?s?(?:\s|$)))\s*="
+)
+"""Words of an address that may do more than to say where; how long to wait is none."""
+_PS_LETTERS = frozenset("AaCcEefgHhjklmNnOopqrSsTtUuVvwXxZ")
+_SSH_HOST = re.compile(r"(?i)\s*(?:proxyjump|hostname)\s*[= ]\s*(\S+)")
+
+
+def apply(call: "Call", role: str, field: Field, option: str) -> None:
+    if role != ".":
+        ROLES[role](call, field, option)
+
+
+def go_on(call: "Call", words: list[Field]) -> None:
+    """Run the words that stand behind a wrapper."""
+    far = call.reading.spec.far
+    inside = call.inside(far=far)
+    if call.name in {"sudo", "doas"}:
+        while words and "=" in (words[0].prefix if words[0].dynamic else words[0].text):
+            name = words[0].text.partition("=")[0]
+            inside.set(name, None)
+            words = words[1:]
+        if words and {"-s", "-i", "--shell", "--login"} & set(call.reading.flags):
+            _text(call, words, far=False)
+            return
+    if "shells" in call.reading.spec.operands:
+        _text(call, words, far=far)
+    elif words:
+        inside.words(words, functions=False)
+
+
+def _text(call: "Call", words: list[Field], *, far: bool) -> None:
+    """Words that are joined and read by a shell."""
+    text = " ".join(word.text for word in words)
+    if any(word.dynamic or word.glob for word in words):
+        call.run.unknown(text, f"what {call.name} runs is not known", call.name)
+        return
+    inside = call.inside(far=far)
+    user = call.name in {"ssh", "autossh", "sudo", "doas", "tmux"}
+    around = inside.around if user else replace(inside.around, bash=False)
+    inside.walk.text(text, inside.state, around)
+
+
+def _place(access: Access) -> Role:
+    def role(call: "Call", field: Field, option: str) -> None:
+        del option
+        call.place(field, access)
+
+    return role
+
+
+def _host(call: "Call", field: Field, option: str) -> None:
+    del option
+    call.hosts.append(host_of(field))
+
+
+def _url(call: "Call", field: Field, option: str) -> None:
+    """A URL, `host:path`, or a path to read."""
+    host = remote_host(field)
+    if "::" in field.text and "[" not in field.text:
+        _unknown(call, field, option)
+    elif host is not None:
+        if host:
+            call.hosts.append(host)
+        elif field.text.startswith("file:"):
+            call.place(Field(field.text.partition("://")[2]), "read")
+    else:
+        call.place(field, "read")
+
+
+def _remote(access: Access) -> Role:
+    def role(call: "Call", field: Field, option: str) -> None:
+        del option
+        host = remote_host(field)
+        if host is None:
+            call.place(field, access)
+        else:
+            call.hosts.append(host)
+
+    return role
+
+
+def _copy(access: Access) -> Role:
+    """A path of this machine, or one in a container, pod or bucket."""
+
+    def role(call: "Call", field: Field, option: str) -> None:
+        del option
+        if remote_host(field) is None:
+            call.place(field, access)
+
+    return role
+
+
+def _net_shell(call: "Call", field: Field, option: str) -> None:
+    """A program that the other side of a connection feeds."""
+    _unknown(call, field, option)
+    call.shell(field)
+
+
+def _shell(call: "Call", field: Field, option: str) -> None:
+    del option
+    call.shell(field)
+
+
+def _far(call: "Call", field: Field, option: str) -> None:
+    del option
+    call.shell(field, far=True)
+
+
+def _unknown(call: "Call", field: Field, option: str) -> None:
+    call.unknown(field, f"{call.name} {option} can run or change anything".replace("  ", " "))
+
+
+def _code(call: "Call", field: Field, option: str) -> None:
+    del option
+    call.unknown(field, f"code for {call.name}")
+
+
+def _config(call: "Call", field: Field, option: str) -> None:
+    """`git -c key=value`: most settings name files, hosts or commands."""
+    text = field.prefix if field.dynamic else field.text
+    key, equals, _ = text.partition("=")
+    if not _GIT_PLAIN.fullmatch(key) or (field.dynamic and not equals):
+        _unknown(call, field, option)
+
+
+def _ssh_option(call: "Call", field: Field, option: str) -> None:
+    text = field.prefix if field.dynamic else field.text
+    host = _SSH_HOST.match(text)
+    if _SSH_CODE.match(text) or not text:
+        _unknown(call, field, option)
+    elif host:
+        call.hosts.append(host_of(Field(host.group(1))))
+
+
+def _data(call: "Call", field: Field, option: str) -> None:
+    """curl's data: `@file`, or `name=@file` and `name=<file` in a form."""
+    text = field.prefix if field.dynamic else field.text
+    found = re.match(r"(?:[^=@]*=)?[@<](.*)", text) if option in {"-F", "--form"} else None
+    if text.startswith("@"):
+        call.place(Field(text[1:], field.dynamic), "read")
+    elif found or (field.dynamic and not text):
+        call.place(Field(found.group(1) if found else field.text, field.dynamic), "read")
+    elif option in {"--data-urlencode", "--url-query"} and "@" in text.partition("=")[0]:
+        call.place(Field(text.partition("@")[2], field.dynamic), "read")
+
+
+def _mount(call: "Call", field: Field, option: str) -> None:
+    """`-v /here:/there[:ro]` and `--mount type=bind,source=/here,…`."""
+    text = field.prefix if field.dynamic else field.text
+    if option == "--mount":
+        found = re.search(r"(?:source|src)=([^,]*)", text)
+        here = found.group(1) if found else ""
+        kept = "readonly" in text
+    else:
+        here, _, rest = text.partition(":")
+        kept = rest.endswith(":ro")
+    if field.dynamic and not here.startswith("/"):
+        call.place(Field(field.text, dynamic=True), "write")
+    elif here.startswith(("/", ".", "~")):
+        call.place(Field(here), "read" if kept else "write")
+
+
+def _dd(call: "Call", field: Field, option: str) -> None:
+    del option
+    text = field.prefix if field.dynamic else field.text
+    key, _, value = text.partition("=")
+    target = Field(field.text, dynamic=True) if field.dynamic else Field(value)
+    if key in {"of", "if"}:
+        call.place(target, "write" if key == "of" else "read")
+    elif field.maybe_option:
+        call.place(field, "write")
+
+
+def _sed(call: "Call", field: Field, option: str) -> None:
+    del option
+    if field.dynamic or field.glob or not sed_is_plain(field.text):
+        call.unknown(field, "a sed program that may write or run something")
+
+
+def _awk(call: "Call", field: Field, option: str) -> None:
+    del option
+    if field.dynamic or field.glob or not awk_is_plain(field.text):
+        call.unknown(field, "an awk program that may write or run something")
+
+
+def _sql(call: "Call", field: Field, option: str) -> None:
+    """What a database is told is what the program does: `select`, `drop`."""
+    del option
+    if field.dynamic or not sql_is_plain(field.text):
+        call.unknown(field, f"what {call.name} is told to do")
+    else:
+        verbs = (*call.reading.verb.split(), *sql_verbs(field.text))
+        call.reading.verb = " ".join(dict.fromkeys(verbs))
+
+
+def _database(call: "Call", field: Field, option: str) -> None:
+    """The name of a database, or all of an address: a URL, or `host=… dbname=…`."""
+    found = re.search(r"host(?:addr)?\s*=\s*(\S+)", field.text)
+    if "=" in field.text and _DATABASE_ODD.search(field.text):
+        _unknown(call, field, option)
+    elif field.dynamic or "://" in field.text:
+        _host(call, field, option)
+    elif found:
+        call.hosts.append(found.group(1))
+
+
+def _date(call: "Call", field: Field, option: str) -> None:
+    """`+format`, or a time to set the clock to."""
+    if field.dynamic or not field.text.startswith("+"):
+        _unknown(call, field, option)
+
+
+def _method(call: "Call", field: Field, option: str) -> None:
+    """A request is a GET anyway: to say so is no option that counts."""
+    del field
+    given = [value for name, _, value in call.reading.values if name == option]
+    if not any(value.dynamic or value.text not in {"GET", "HEAD"} for value in given):
+        call.reading.flags[:] = [flag for flag in call.reading.flags if flag != option]
+
+
+def _kind(call: "Call", field: Field, option: str) -> None:
+    """What kubectl gets: it could be secrets."""
+    if field.dynamic or field.glob:
+        _unknown(call, field, option)
+
+
+def _keyed(call: "Call", field: Field, option: str) -> None:
+    """`name=file,name=file`, or a file."""
+    del option
+    if field.dynamic:
+        call.place(field, "read")
+    else:
+        for part in field.text.split(","):
+            call.place(Field(part.rpartition("=")[2]), "read")
+
+
+def _object_file(call: "Call", field: Field, option: str) -> None:
+    """A file, or `@file` with more words in it."""
+    if field.text.startswith("@"):
+        _unknown(call, field, option)
+    else:
+        call.place(field, "read")
+
+
+def _pager_file(call: "Call", field: Field, option: str) -> None:
+    """A file, or `+command`."""
+    if field.text.startswith("+") and not re.fullmatch(r"\+(?:\d+|[gGF]|/[ -~]*)", field.text):
+        _unknown(call, field, option)
+    elif not field.text.startswith("+"):
+        call.place(field, "read")
+
+
+def _page(call: "Call", field: Field, option: str) -> None:
+    """The name of a manual page, or a file with one, which can name more files."""
+    if "/" in field.text:
+        _unknown(call, field, option)
+
+
+def _processes(call: "Call", field: Field, option: str) -> None:
+    """ps: letters with an `e` among them, or a format with `environ`, show environments."""
+    letters = not set(field.text) - _PS_LETTERS and "e" in field.text
+    if field.dynamic or (letters if not option else "environ" in field.text):
+        call.reading.flags.append("e")
+
+
+def _entry(call: "Call", field: Field, option: str) -> None:
+    """`docker run --entrypoint program image words…`."""
+    del option
+    words = call.reading.rest or []
+    inside = call.inside(far=True)
+    if field.text:
+        call.reading.rest = None
+        call.later.append(lambda: inside.words([field, *words], functions=False))
+
+
+def _web(call: "Call", field: Field, option: str) -> None:
+    """A URL with or without its scheme, and with any number of slashes; `@file` has many."""
+    found = _WEB.match(field.text)
+    if field.text.startswith("@"):
+        _unknown(call, field, option)
+    elif found and found.group(1).lower() == "file":
+        call.place(Field(f"/{field.text[found.end() :]}", field.dynamic), "read")
+    elif found and not field.dynamic:
+        _host(call, Field(f"http://{field.text[found.end() :]}"), option)
+    else:
+        _host(call, field, option)
+
+
+def _cookie(call: "Call", field: Field, option: str) -> None:
+    """curl's `-b`: data when there is a `=` in it, else a file."""
+    del option
+    if field.dynamic or "=" not in field.text:
+        call.place(field, "read")
+
+
+def _sysctl(call: "Call", field: Field, option: str) -> None:
+    if "=" in field.text or field.dynamic:
+        _unknown(call, field, option)
+
+
+def _git_remote(call: "Call", field: Field, option: str) -> None:
+    """The name of a remote, which the settings of the repository resolve, or an address."""
+    if field.dynamic or ":" in field.text or "/" in field.text:
+        if field.text.startswith("ext::"):
+            _unknown(call, field, option)
+        else:
+            _url(call, field, option)
+
+
+def _git_setting(call: "Call", field: Field, option: str) -> None:
+    """`git config key value`: some values are commands that git will run."""
+    if field.dynamic or _GIT_CODE.match(field.text):
+        reading = call.reading
+        asks = {"--get", "--get-all", "--get-regexp", "-l", "--list", "--unset"}
+        if not asks & set(reading.flags) and len(reading.operands) > 1:
+            _unknown(call, field, option)
+
+
+def _netcat(call: "Call", field: Field, option: str) -> None:
+    """A host or a port; socat's addresses can be anything."""
+    text = field.prefix if field.dynamic else field.text
+    if call.name == "socat":
+        found = re.match(r"(?i)(?:tcp|udp|openssl|ssl)[46]?(?:-connect)?:([^:,]+)", text)
+        socket = re.match(r"(?i)unix(?:-connect|-client)?:([^,]+)", text)
+        if found:
+            call.hosts.append(found.group(1))
+        elif socket:
+            call.place(Field(socket.group(1), field.dynamic), "write")
+        elif text not in {"-", "STDIO", "stdio"}:
+            _unknown(call, field, option)
+    elif field.dynamic or not re.fullmatch(r"[\d,-]+", text):
+        _host(call, field, option)
+
+
+ROLES: dict[str, Role] = {
+    "web": _web, "cookie": _cookie, "sysctl": _sysctl, "remote": _git_remote,
+    "copyfrom": _copy("read"), "copyto": _copy("write"), "copydelete": _copy("delete"),
+    "netshell": _net_shell, "gitconfig": _git_setting, "nc": _netcat,
+    "read": _place("read"), "write": _place("write"), "delete": _place("delete"),
+    "host": _host, "url": _url, "from": _remote("read"), "to": _remote("write"),
+    "shell": _shell, "farshell": _far, "unknown": _unknown, "code": _code, "config": _config,
+    "sshoption": _ssh_option, "data": _data, "mount": _mount, "dd": _dd, "sed": _sed,
+    "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method,
+    "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
+    "pager": _pager_file, "processes": _processes,
+}  # fmt: skip

@@ -1,0 +1,360 @@
+"""The local API: HTTP over the runtime's Unix socket. Every surface uses these routes."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from hermes_agent import __version__
+from hermes_agent.core.errors import (
+    HermesError,
+    ModelError,
+    NotFound,
+    UsageError,
+)
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.messages import Media, Usage
+from hermes_agent.core.records import CostKey, Inbound, SearchFilter, Session
+from hermes_agent.runtime.api.responses import body_of, guarded, reply
+from hermes_agent.runtime.drift_routes import DriftApi
+from hermes_agent.runtime.incident_routes import IncidentApi
+from hermes_agent.runtime.job_routes import JobApi
+from hermes_agent.runtime.learning_routes import LearningApi
+from hermes_agent.runtime.models.selection import Trial
+from hermes_agent.runtime.runtime import Runtime
+
+MOST_SESSIONS = 100_000
+RESERVED = ("proof", "agent", "incident", "commander", "job")
+"""Sources of messages that nobody outside sends."""
+KEEP_ALIVE_SECONDS = 15.0
+"""A stream that says nothing for longer is dead, and its listener comes back."""
+
+
+class NewMessage(msgspec.Struct, forbid_unknown_fields=True):
+    """What `POST /v1/messages` takes. Without a session one is opened."""
+
+    text: str
+    key: str = ""
+    session: str = ""
+    workspace: str = ""
+    model: str = ""
+    policy: str = ""
+    name: str = ""
+    source: str = "cli"
+    interactive: bool = False
+    terminals: tuple[str, ...] = ()
+    effort: str = ""
+    files: tuple[Media, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Tools and toolsets of a new session; empty for those of the settings."""
+
+
+class Decided(msgspec.Struct, forbid_unknown_fields=True):
+    decision: str
+    by: str = "cli"
+
+
+class Answer(msgspec.Struct, forbid_unknown_fields=True):
+    answer: str
+    by: str = "cli"
+
+
+class _Look(msgspec.Struct, forbid_unknown_fields=True):
+    since: float = 0.0
+    session: str = ""
+    limit: int = 10_000
+    after: int = 0
+
+
+class NewChoice(msgspec.Struct, forbid_unknown_fields=True):
+    model: str = ""
+    effort: str = ""
+    anyway: bool = False
+    by: str = "cli"
+
+
+class NewTrial(msgspec.Struct, forbid_unknown_fields=True):
+    model: str = ""
+    ask: bool = True
+    """Otherwise it is only seen whether it could be asked."""
+
+
+class _Costs(msgspec.Struct, forbid_unknown_fields=True):
+    by: CostKey = "day"
+    since: float = 0.0
+    until: float | None = None
+    session: str = ""
+
+
+class NewName(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class Api:
+    """The routes of one runtime. `stop` ends the process."""
+
+    def __init__(self, runtime: Runtime, stop: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._stop = stop
+
+    def routes(self) -> list[Route]:
+        table: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
+            ("GET", "/v1/status", self.status),
+            ("POST", "/v1/stop", self.stop),
+            ("POST", "/v1/messages", self.message),
+            ("GET", "/v1/sessions", self.sessions),
+            ("GET", "/v1/sessions/{id}", self.session),
+            ("PATCH", "/v1/sessions/{id}", self.rename),
+            ("DELETE", "/v1/sessions/{id}", self.delete),
+            ("GET", "/v1/sessions/{id}/journal", self.journal),
+            ("GET", "/v1/sessions/{id}/events", self.events),
+            ("GET", "/v1/sessions/{id}/prompt", self.prompt),
+            ("POST", "/v1/sessions/{id}/interrupt", self.interrupt),
+            ("POST", "/v1/sessions/{id}/model", self.choose_model),
+            ("POST", "/v1/models/test", self.test_model),
+            ("GET", "/v1/models/health", self.models_health),
+            ("GET", "/v1/costs", self.costs),
+            ("GET", "/v1/search", self.search),
+            ("GET", "/v1/parked", self.parked),
+            ("POST", "/v1/parked/{id}", self.decide),
+            ("GET", "/v1/questions", self.questions),
+            ("POST", "/v1/questions/{id}", self.answer),
+            ("GET", "/v1/judgements", self.judgements),
+            ("GET", "/v1/audit", self.audit),
+            ("GET", "/v1/audit/verify", self.verify_audit),
+            ("GET", "/v1/check", self.check),
+            ("POST", "/v1/backup", self.backup),
+            *LearningApi(self._runtime).table(),
+            *IncidentApi(self._runtime).table(),
+            *DriftApi(self._runtime).table(),
+            *JobApi(self._runtime).table(),
+            *self._runtime.faces.table(),
+        )
+        return [
+            Route(path, guarded(handler), methods=[method], name=handler.__name__)
+            for method, path, handler in table
+        ]
+
+    async def status(self, request: Request) -> Response:
+        told = await self._runtime.status()
+        try:
+            self._runtime.refresh_settings()
+            told["model"] = self._runtime.settings.model
+            told["policy"] = self._runtime.settings.policy
+        except HermesError as error:  # the settings were broken since: it goes on with the old ones
+            told |= {"reason": told["reason"] or error.message, "hint": told["hint"] or error.hint}
+        return reply({**told, "version": __version__})
+
+    async def stop(self, request: Request) -> Response:
+        self._stop()
+        return reply({"stopping": True})
+
+    async def message(self, request: Request) -> Response:
+        new = body_of(await request.body(), NewMessage)
+        runtime = self._runtime
+        if new.source in RESERVED:
+            raise UsageError(f"the source {new.source!r} is Hermes' own", "take another name")
+        if not new.text.strip() and not new.files:
+            raise UsageError("the message is empty", 'say something: hermes ask "…"')
+        key = new.key or secrets.token_hex(8)
+        await runtime.learning.expect(new.text)
+        session = await self._session_for(new, key)
+        after = await runtime.store.last_number(session.id)
+        inbound = Inbound(key, new.text, new.source, new.interactive, new.files)
+        fresh = await runtime.submit(session, inbound)
+        if not fresh:  # sent again: the turn may have begun, or be over
+            after = await self._before(session.id, key, after)
+        taken = {"session": session.id, "key": key, "after": after, "new": fresh}
+        return reply({**taken, "state": session.state}, 202)
+
+    async def _before(self, session: str, key: str, last: int) -> int:
+        """The number before a message's place in the journal; `last` when it still waits."""
+        for recorded in await self._runtime.store.events(session):
+            if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
+                return recorded.number - 1
+        return last
+
+    async def _session_for(self, new: NewMessage, key: str) -> Session:
+        """The session a message is for. One that opens a session and is sent again, because the
+        answer got lost, finds the session it opened."""
+        if new.session:
+            self._runtime.refresh_settings()  # what its last turn lacked may be there
+            return await self._runtime.store.session(new.session)
+        if not new.workspace:
+            raise UsageError("a new session needs a workspace", "name the folder to work in")
+        return await self._runtime.open_session(
+            workspace=new.workspace,
+            model=new.model,
+            policy=new.policy,
+            name=new.name,
+            source=new.source,
+            key=f"{new.source}:{key}",
+            once=True,
+            terminals=new.terminals,
+            effort=new.effort,
+            use=new.tools or None,
+        )
+
+    async def sessions(self, request: Request) -> Response:
+        limit = min(max(int(request.query_params.get("limit", "50")), 1), MOST_SESSIONS)
+        parent = request.query_params.get("parent")
+        return reply(await self._runtime.store.sessions(limit, parent=parent))
+
+    async def session(self, request: Request) -> Response:
+        return reply(await self._session(request))
+
+    async def rename(self, request: Request) -> Response:
+        session = await self._session(request)
+        name = body_of(await request.body(), NewName).name
+        await self._runtime.store.rename_session(session.id, name)
+        return reply(await self._runtime.store.session(session.id))
+
+    async def delete(self, request: Request) -> Response:
+        session = await self._session(request)
+        left = await self._runtime.delete_session(session)
+        return reply({"deleted": session.id, "left": left})
+
+    async def journal(self, request: Request) -> Response:
+        session = await self._session(request)
+        after = int(request.query_params.get("after", "0"))
+        return reply(await self._runtime.store.events(session.id, after))
+
+    async def prompt(self, request: Request) -> Response:
+        session = await self._session(request)
+        return reply(await self._runtime.store.prompt(session.prompt))
+
+    async def events(self, request: Request) -> Response:
+        session = await self._session(request)
+        after = int(request.query_params.get("after", "0"))
+        stream = server_sent(self._runtime.events(session.id, after))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    async def interrupt(self, request: Request) -> Response:
+        session = await self._session(request)
+        return reply({"interrupted": await self._runtime.interrupt(session.id, "cli")})
+
+    async def choose_model(self, request: Request) -> Response:
+        session = await self._session(request)
+        new = body_of(await request.body(), NewChoice)
+        self._runtime.refresh_settings()
+        choice = await self._runtime.choosing.choose(
+            session, new.model, new.effort, new.by, new.anyway
+        )
+        return reply(choice)
+
+    async def test_model(self, request: Request) -> Response:
+        asked = body_of(await request.body(), NewTrial)
+        self._runtime.touch()
+        self._runtime.refresh_settings()
+        if not asked.ask:
+            return reply({"model": self._runtime.choosing.full_name(asked.model)})
+        try:
+            return reply(await self._runtime.choosing.test(asked.model))
+        except ModelError as error:  # it was not even asked
+            told = error.kind, error.message, error.hint
+            return reply(Trial(asked.model, False, "", None, 0.0, Usage(), None, (), *told))
+
+    async def models_health(self, request: Request) -> Response:
+        return reply(self._runtime.models.health())
+
+    async def costs(self, request: Request) -> Response:
+        look = msgspec.convert(dict(request.query_params), _Costs, strict=False)
+        self._runtime.refresh_settings()
+        session, store = look.session, self._runtime.store
+        gone: NotFound | None = None
+        try:
+            session = (await store.session(session)).id if session else ""
+        except NotFound as error:  # what a session cost is known when it is deleted, by its id
+            gone = error
+        found = await store.costs(look.by, look.since, look.until, session)
+        if gone is not None and not found and not await store.costs("day", 0.0, None, session):
+            raise gone
+        budgets = self._runtime.settings.budgets
+        today = await self._runtime.choosing.spent_today()
+        return reply({"costs": found, "today": today, "day_dollars": budgets.day_dollars})
+
+    async def search(self, request: Request) -> Response:
+        given = dict(request.query_params)
+        query = given.pop("q", "")
+        chosen = msgspec.convert(given, SearchFilter, strict=False)
+        if chosen.session:
+            session = await self._runtime.store.session(chosen.session)
+            chosen = msgspec.structs.replace(chosen, session=session.id)
+        return reply(await self._runtime.store.search(query, chosen))
+
+    async def parked(self, request: Request) -> Response:
+        return reply(await self._runtime.store.parked())
+
+    async def decide(self, request: Request) -> Response:
+        decided = body_of(await request.body(), Decided)
+        effect = request.path_params["id"]
+        await self._runtime.decide(effect, decided.decision, decided.by)
+        return reply({"effect": effect, "decision": decided.decision})
+
+    async def questions(self, request: Request) -> Response:
+        return reply(await self._runtime.store.questions())
+
+    async def answer(self, request: Request) -> Response:
+        given = body_of(await request.body(), Answer)
+        id = request.path_params["id"]
+        await self._runtime.answer(id, given.answer, given.by)
+        return reply({"id": id, "answer": given.answer})
+
+    async def judgements(self, request: Request) -> Response:
+        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
+        session = (await self._runtime.store.session(look.session)).id if look.session else ""
+        return reply(await self._runtime.store.judgements(look.since, session, look.limit))
+
+    async def audit(self, request: Request) -> Response:
+        look = msgspec.convert(dict(request.query_params), _Look, strict=False)
+        return reply(
+            await self._runtime.store.audit(look.since, look.session, look.limit, look.after)
+        )
+
+    async def verify_audit(self, request: Request) -> Response:
+        return reply(await self._runtime.store.verify_audit(request.query_params.get("head", "")))
+
+    async def check(self, request: Request) -> Response:
+        return reply(await self._runtime.store.check())
+
+    async def backup(self, request: Request) -> Response:
+        from pathlib import Path
+
+        target = Path(request.query_params["to"])
+        await self._runtime.store.backup(target)
+        return reply({"database": str(target)})
+
+    async def _session(self, request: Request) -> Session:
+        return await self._runtime.store.session(request.path_params["id"])
+
+
+def build_app(runtime: Runtime, stop: Callable[[], None]) -> Starlette:
+    return Starlette(routes=Api(runtime, stop).routes())
+
+
+async def server_sent(recorded: AsyncGenerator[ev.Recorded]) -> AsyncIterator[bytes]:
+    """Events as server-sent events, with a sign of life when nothing happens."""
+    following: asyncio.Task[ev.Recorded] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(recorded))
+            done, _ = await asyncio.wait({following}, timeout=KEEP_ALIVE_SECONDS)
+            if not done:
+                yield b": still here\n\n"
+                continue
+            try:
+                one = following.result()
+            except StopAsyncIteration:
+                return
+            following = None
+            yield b"id: %d\ndata: %s\n\n" % (one.number, ev.encode(one))
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.wait({following})
+        await recorded.aclose()

@@ -1,0 +1,75 @@
+"""What the doctor says of jobs: whether each slot has its run, and whether anybody is there when
+they are due."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.runtime.home import inspect
+from hermes_agent.runtime.home.backup import owned
+from hermes_agent.runtime.home.home import Home
+from hermes_agent.runtime.home.paths import unit_path
+from hermes_agent.store.store import Store
+
+Told = tuple[Literal["ok", "info", "warn", "fail"], str, str]
+
+
+def look(home: Path, environ: Mapping[str, str], status: dict[str, Any] | None) -> Iterator[Told]:
+    """`status` is what a runtime that is up says of itself."""
+    try:
+        told = status.get("jobs") if status is not None else _offline(home)
+    except HermesError:  # the store is not well, which is said elsewhere
+        return
+    if not told or not (told["active"] or told["paused"]):
+        return
+    for trouble in told["troubles"]:
+        yield "fail", trouble, "`hermes task check`"
+    for run in told.get("parked", ()):
+        yield (
+            "warn", f"run {run['run']} of {run['name']} waits for a decision",
+            "`hermes parked` takes it" if run.get("session") else (
+                f"`hermes task decide {run['run']} done|again|failed`"
+            ),
+        )  # fmt: skip
+    for run in told.get("running", ()):
+        if run.get("waits"):
+            yield "warn", f"run {run['run']} of {run['name']}: {run['waits']}", "`hermes approvals`"
+    for name in told.get("failing", ()):
+        yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
+    if told["active"] and status is None:
+        some = f"{told['active']} active, and no runtime is there: what is due is missed"
+        yield "warn", some, "`hermes up`"
+    if told["active"] and not Path(unit_path(environ)).exists():
+        yield (
+            "warn", f"{told['active']} jobs, and nothing starts Hermes after a reboot",
+            "`hermes watch install`, or have whatever starts your services run `hermes serve`",
+        )  # fmt: skip
+    else:
+        yield "ok", f"{told['active']} active, {told['paused']} paused", ""
+
+
+def _offline(home: Path) -> dict[str, Any] | None:
+    if not (home / "state.db").exists() or inspect.lock_owner(str(home)) is not None:
+        return None
+    with owned(Home(home)):
+        return asyncio.run(_look_inside(home))
+
+
+async def _look_inside(home: Path) -> dict[str, Any]:
+    from hermes_agent.jobs import consistency
+
+    store = await Store.open(home, readonly=True)
+    try:
+        jobs = await store.jobs.jobs()
+        # What came due since nobody was there has its rows as soon as somebody is.
+        seen = max((job.planned for job in jobs), default=0.0)
+        return {
+            "active": sum(job.state == "active" for job in jobs),
+            "paused": sum(job.state == "paused" for job in jobs),
+            "failing": [job.spec.name or job.id for job in jobs if job.failures],
+            "troubles": await consistency.check(store.jobs, seen) if jobs else [],
+        }
+    finally:
+        await store.close()

@@ -1,0 +1,333 @@
+"""The library: an agent in your own program, with the runtime's own journal, gate and loop."""
+
+import asyncio
+import atexit
+import os
+import threading
+import uuid
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.records import Inbound, Parked, Session
+from hermes_agent.core.tools import Tool
+from hermes_agent.runtime.config.load import load_settings
+from hermes_agent.runtime.home.paths import find_home
+from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.tools import builtin
+from hermes_agent.runtime.turns.dependencies import Loan
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a turn went. Printed, it is the answer."""
+
+    text: str
+    session: str
+    reason: str
+    steps: int
+    usage: Usage
+    cost: float | None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass
+class AgentState:
+    """What an agent has done so far."""
+
+    session: str = ""
+    tool_history: list[dict[str, Any]] = field(default_factory=list)
+    """One entry per finished call: tool, input, output, duration (seconds)."""
+
+
+class Agent:
+    """An agent with tools of yours. Its conversation goes on from one `run` to the next and is
+    kept in the home, which this process owns until `close` or its end.
+
+    A tool you register is yours to allow: registering it grants its capabilities, unless you name
+    the `capabilities` the agent has; a call to a tool that needs others is then refused. What the
+    built-in tools may do is up to the policy profile, and nobody is there to be asked.
+    """
+
+    def __init__(
+        self,
+        name: str = "agent",
+        *,
+        model: str = "",
+        policy: str = "",
+        capabilities: Iterable[str] | None = None,
+        builtin_tools: bool = True,
+        home: str | Path | None = None,
+        workspace: str | Path | None = None,
+        terminals: Sequence[str] = (),
+        session: str = "",
+    ) -> None:
+        self.name = name
+        self.state = AgentState(session)
+        self._model = model
+        self._policy = policy
+        self._capabilities = None if capabilities is None else frozenset(capabilities)
+        self._builtin = builtin_tools
+        self._tools: dict[str, Tool] = {}
+        self._home = Path(home or find_home(os.environ)).expanduser().resolve()
+        self._workspace = str(Path(workspace or ".").resolve())
+        self._terminals = tuple(terminals)
+        self._house: _House | None = None
+
+    def register_tool(self, tool: Tool) -> None:
+        if self._house is not None:
+            raise UsageError(
+                f"tool {tool.name!r} comes too late: the agent has begun to work",
+                "register every tool before the first run, so that its prompt can stay the same",
+            )
+        if tool.name in self._tools or (self._builtin and tool.name in builtin.TABLE):
+            raise UsageError(f"there is a tool called {tool.name!r} already", "rename yours")
+        self._tools[tool.name] = tool
+
+    def run(self, text: str) -> RunResult:
+        """Work on a message to its end. Raises `HermesError` when the turn fails."""
+        return self._enter().call(self._run(text)).result()
+
+    async def arun(self, text: str) -> RunResult:
+        return await asyncio.wrap_future(self._enter().call(self._run(text)))
+
+    async def stream(self, text: str) -> AsyncIterator[ev.Event | ev.Passing]:
+        """The turn's events as they happen; the last is a `TurnFinished`."""
+        arrived: asyncio.Queue[ev.Event | ev.Passing | BaseException] = asyncio.Queue()
+        here = asyncio.get_running_loop()
+
+        async def pump() -> None:
+            try:
+                async for event in self._events(text):
+                    here.call_soon_threadsafe(arrived.put_nowait, event)
+            except HermesError as error:
+                here.call_soon_threadsafe(arrived.put_nowait, error)
+
+        pumping = self._enter().call(pump())
+        try:
+            while True:
+                event = await arrived.get()
+                if isinstance(event, BaseException):
+                    raise event
+                yield event
+                if isinstance(event, ev.TurnFinished):
+                    return
+        finally:
+            pumping.cancel()
+
+    def parked(self) -> Sequence[Parked]:
+        """Effects of this agent whose outcome nobody knows: the program died while they ran."""
+        return self._enter().call(self._parked()).result()
+
+    def decide(self, effect: str, decision: Literal["retry", "skip", "it-happened"]) -> None:
+        """Say what becomes of a parked effect; the turn it belongs to goes on."""
+        self._enter().call(self._decide(effect, decision)).result()
+
+    def close(self) -> None:
+        """Let go of the home."""
+        if self._house is not None:
+            self._house.leave()
+            self._house = None
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _enter(self) -> "_House":
+        if self._house is None:
+            self._house = _House.enter(self._home)
+        return self._house
+
+    async def _parked(self) -> Sequence[Parked]:
+        runtime = await self._enter().runtime()
+        return [one for one in await runtime.store.parked() if await self._works(one.session)]
+
+    async def _works(self, session: str) -> bool:
+        """Whether a session is this agent's, or one of a child of it."""
+        store = (await self._enter().runtime()).store
+        while session and session != self.state.session:
+            session = (await store.session(session)).parent
+        return bool(session)
+
+    async def _decide(self, effect: str, decision: str) -> None:
+        runtime = await self._enter().runtime()
+        await runtime.decide(effect, decision, f"library:{self.name}")
+
+    async def _run(self, text: str) -> RunResult:
+        for parked in await self._parked():
+            raise _is_parked(parked.effect, parked.tool)
+        async for event in self._events(text):
+            if isinstance(event, ev.CallParked):
+                raise _is_parked(event.effect, event.tool)
+            if isinstance(event, ev.TurnFinished):
+                if event.reason == "failed":
+                    raise HermesError(event.error, event.hint)
+                return RunResult(
+                    event.text,
+                    self.state.session,
+                    event.reason,
+                    event.steps,
+                    event.usage,
+                    event.cost,
+                )
+        raise HermesError("the agent was closed while it worked", "its turn is in the journal")
+
+    async def _events(self, text: str) -> AsyncIterator[ev.Event | ev.Passing]:
+        runtime = await self._enter().runtime()
+        session = await self._session(runtime)
+        after = await runtime.store.last_number(session.id)
+        message = Inbound(uuid.uuid4().hex, text, "library")
+        calls: dict[str, dict[str, Any]] = {}
+        ours = False
+        await runtime.submit(session, message)
+        async for recorded in runtime.events(session.id, after):
+            event = recorded.event
+            match event:
+                case ev.MessageTaken(key=key):
+                    ours = ours or key == message.key
+                case ev.Replied():
+                    calls |= {call.id: _input(call) for call in event.calls}
+                case ev.CallMade():
+                    calls[event.call.id] = _input(event.call)
+                case ev.CallFinished():
+                    self._remember(event, calls.get(event.call_id, {}))
+                case ev.TurnFinished():
+                    # The program may end right after it.
+                    await runtime.at_rest(session.id)
+                    await runtime.settle()
+            yield event
+            if ours and isinstance(event, ev.TurnFinished):
+                return
+
+    async def _session(self, runtime: Runtime) -> Session:
+        loan = Loan(self._tools, self._granted(), self._builtin)
+        if self.state.session:
+            session = await runtime.store.session(self.state.session)
+            runtime.lend(session.id, loan)
+            await runtime.take_up(session)
+            return session
+        session = await runtime.open_session(
+            workspace=self._workspace,
+            model=self._model,
+            policy=self._policy,
+            source="library",
+            key=f"library:{self.name}",
+            terminals=self._terminals,
+            loan=loan,
+        )
+        runtime.lend(session.id, loan)
+        self.state.session = session.id
+        return session
+
+    def _granted(self) -> frozenset[str]:
+        if self._capabilities is not None:
+            return self._capabilities
+        touched = [tool.capabilities for tool in self._tools.values()]
+        if self._builtin:
+            touched += [one.capabilities for one in builtin.facts()]
+        return frozenset(capability for each in touched for capability in each)
+
+    def _remember(self, event: ev.CallFinished, given: dict[str, Any]) -> None:
+        self.state.tool_history.append(
+            {
+                "tool": event.tool,
+                "input": given,
+                "output": event.text,
+                "duration": round(event.seconds, 3),
+            }
+        )
+
+
+def _is_parked(effect: str, tool: str) -> HermesError:
+    return HermesError(
+        f"the outcome of {tool} (effect {effect}) is unknown: the program died while it ran",
+        "find out, then agent.decide(effect, 'retry' | 'skip' | 'it-happened') and run again",
+    )
+
+
+def _input(call: Any) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = call.input()
+    except HermesError:
+        return {"arguments": call.arguments}
+    return given
+
+
+class _House:
+    """A runtime on a thread of its own, shared by the agents of one process that use one home."""
+
+    _open: dict[Path, "_House"] = {}
+    _opening = threading.Lock()
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._guests = 0
+        self._runtime: Runtime | None = None
+        self._starting = asyncio.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"hermes {home}", daemon=True
+        )
+        self._thread.start()
+
+    @classmethod
+    def enter(cls, home: Path) -> "_House":
+        with cls._opening:
+            house = cls._open.get(home)
+            if house is None:
+                load_settings(home / "config.yaml", os.environ)  # bad settings fail in the caller
+                house = cls._open[home] = cls(home)
+            house._guests += 1
+            return house
+
+    def leave(self) -> None:
+        with self._opening:
+            self._guests -= 1
+            if self._guests:
+                return
+            self._open.pop(self._home, None)
+        self.call(self._stop()).result(timeout=30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+        self._loop.close()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def runtime(self) -> Runtime:
+        async with self._starting:
+            if self._runtime is None:
+                runtime = Runtime(self._home, os.environ)
+                await runtime.start()
+                self._runtime = runtime
+            return self._runtime
+
+    async def end_idle_shells(self) -> None:
+        if self._runtime is not None:
+            await self._runtime.end_idle_shells()
+
+    async def _stop(self) -> None:
+        if self._runtime is not None:
+            await self._runtime.stop()
+            self._runtime = None
+
+
+def _at_exit() -> None:
+    """The interpreter is ending and starts no more threads. What was acknowledged is on disk and
+    the lock goes with the process; only idle shells would stay, so they are ended."""
+    for house in list(_House._open.values()):
+        house.call(house.end_idle_shells()).result(timeout=5)
+
+
+atexit.register(_at_exit)

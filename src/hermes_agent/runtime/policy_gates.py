@@ -1,0 +1,57 @@
+"""The gate of a session, made when the first effect comes: many turns have none, and to read the
+rules and what they need takes longer than the rest of a start."""
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes_agent.core.effects import Effect, Gate, Resolve, Verdict
+
+if TYPE_CHECKING:
+    from hermes_agent.policy.files.loader import Policies
+
+
+class Gates:
+    """The policies of a home, for whoever has `user` as home folder."""
+
+    def __init__(self, home: Path, user: Path) -> None:
+        self._home = home
+        self._user = user
+
+    @cached_property
+    def policies(self) -> "Policies":
+        from hermes_agent.policy.files.loader import Policies
+
+        return Policies.of_home(self._home, self._user)
+
+    def expect(self, profile: str) -> None:
+        """`UsageError` for a profile that there is not; most are found by a glance."""
+        bundled = Path(__file__).parent.parent / "policies" / f"{profile}.yaml"
+        named = re.compile(rf"^profile: {re.escape(profile)}$", re.MULTILINE)
+        if not bundled.is_file() or named.search(bundled.read_text(encoding="utf-8")) is None:
+            self.policies.gate(profile)
+
+    def gate(self, profile: str, granted: frozenset[str] | None = None) -> Gate:
+        return _LateGate(lambda: self.policies.gate(profile, granted))
+
+    def adopt(self, rules: str) -> None:
+        """Add rules that somebody has allowed for good."""
+        from hermes_agent.policy.files.approved_rules import adopt
+
+        adopt(self.policies.folder, rules)
+
+
+class _LateGate:
+    def __init__(self, make: Callable[[], Gate]) -> None:
+        self._make = make
+
+    @cached_property
+    def _gate(self) -> Gate:
+        return self._make()
+
+    async def judge(
+        self, effect: Effect, resolve: Resolve, granted: frozenset[str] = frozenset()
+    ) -> Verdict:
+        return await self._gate.judge(effect, resolve, granted)

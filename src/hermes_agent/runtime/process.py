@@ -1,0 +1,149 @@
+"""The runtime as a process: `hermes serve` runs this until it is told to stop or falls asleep."""
+
+import asyncio
+import contextlib
+import logging
+import logging.handlers
+import os
+import resource
+import signal
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from hermes_agent.core.tools import Tool
+from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_agent.runtime.api.app import build_app
+from hermes_agent.runtime.api.peer_auth import OwnersOnly
+from hermes_agent.runtime.runtime import Hook, Runtime
+from hermes_agent.runtime.services import Make
+
+log = logging.getLogger("hermes.serve")
+
+LOG_BYTES = 5_000_000
+HEARING = 20
+"""How often the loop looks around before it is said that nobody is there: one look for whoever
+has knocked, some more until a request of theirs is being answered."""
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: a turn's effects are waited for before the process ends."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(
+    home: Path,
+    environ: Mapping[str, str],
+    *,
+    tools: Sequence[Tool] | None = None,
+    store_hook: Hook | None = None,
+    faces: Sequence[Make] = (),
+) -> None:
+    """Own the home and answer until told to stop. Does not return: the process ends at once, so
+    that commands under way stay with their keepers."""
+    # Each session may hold a few files and connections; the usual soft limit of 1,024 is low.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    runtime = Runtime(home, environ, tools=tools, store_hook=store_hook, faces=faces)
+    asyncio.run(_serve(runtime))
+
+
+async def _serve(runtime: Runtime) -> None:
+    await runtime.start()
+    _log_to(runtime)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    app = build_app(runtime, stop.set)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http=OwnersOnly,
+        loop="asyncio",
+        timeout_graceful_shutdown=2,
+    )
+    server = _Server(config)
+    path = runtime.run_folder / "api.sock"
+    answering = asyncio.create_task(server.serve(sockets=[_listen(path)]))
+    told = asyncio.create_task(stop.wait())
+    tired = asyncio.create_task(_tired(runtime, server))
+    log.info("runtime up, pid %s, home %s", os.getpid(), runtime.home.path)
+    await asyncio.wait({told, tired}, return_when=asyncio.FIRST_COMPLETED)
+    path.unlink(missing_ok=True)  # whoever looks now starts the next runtime
+    await runtime.stop(asleep=not stop.is_set())
+    server.should_exit = True
+    await asyncio.wait({answering}, timeout=3)
+    log.info("runtime down")
+    logging.shutdown()
+    os._exit(0)
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o077)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(before)
+    listening.listen(512)
+    listening.setblocking(False)
+    return listening
+
+
+async def _tired(runtime: Runtime, server: uvicorn.Server) -> None:
+    """Returns when nothing has needed the runtime for as long as the settings say."""
+    limit = runtime.settings.runtime.idle_seconds
+    if limit <= 0:
+        await asyncio.Future()
+    while True:
+        await asyncio.sleep(max(0.2, min(limit / 4, 30.0)))
+        for _ in range(HEARING):  # who came while this process stood still was there before
+            await asyncio.sleep(0)
+        try:
+            needed = await runtime.is_needed()
+        except Exception:
+            log.exception("cannot tell whether anything needs the runtime; staying awake")
+            needed = True
+        # Also who is being answered: a message may be on its way in, and its turn not begun.
+        if needed or server.server_state.tasks:
+            runtime.touch()
+        elif runtime.idle_for() >= limit:
+            log.info("nothing to do for %.0f s; going to sleep", limit)
+            return
+
+
+class _Redacted(logging.Formatter):
+    """Lines without secrets, those of tracebacks included."""
+
+    def __init__(self, redact: Redactor) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
+def _log_to(runtime: Runtime) -> None:
+    root = logging.getLogger()
+    root.setLevel(runtime.settings.runtime.log_level.upper())
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    handler: logging.Handler
+    if os.access(runtime.home.logs, os.W_OK):
+        handler = logging.handlers.RotatingFileHandler(
+            runtime.home.logs / "runtime.log", maxBytes=LOG_BYTES, backupCount=3, encoding="utf-8"
+        )
+    else:
+        handler = logging.StreamHandler()
+    handler.setFormatter(_Redacted(runtime.redact))
+    root.addHandler(handler)

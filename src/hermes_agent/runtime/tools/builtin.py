@@ -1,0 +1,226 @@
+"""The built-in tools. What the model is shown of them is data, made from the code by `make docs`;
+a tool's module is imported when it is first called."""
+
+import json
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.tools.browser.executables import BROWSERS
+
+if TYPE_CHECKING:
+    from hermes_agent.core.messages import ToolSpec
+    from hermes_agent.core.settings.root import Settings
+    from hermes_agent.core.tools import Tool
+
+DATA = Path(__file__).with_name("builtin.json")
+
+
+class Row(NamedTuple):
+    """Where a tool is, which toolset it belongs to, and what it cannot do without."""
+
+    module: str
+    toolset: str
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+    """What to install when a package is missing."""
+
+
+_FILES, _SHELL = "hermes_agent.tools.files", "hermes_agent.tools.terminal"
+_LEARNING = "hermes_agent.learning.tools"
+_BROWSER = "hermes_agent.tools.browser.tools"
+
+TABLE: Mapping[str, Row] = {
+    "terminal": Row(_SHELL, "terminal"),
+    "process": Row(_SHELL, "terminal"),
+    "read_file": Row(_FILES, "files"),
+    "write_file": Row(_FILES, "files"),
+    "patch": Row(_FILES, "files"),
+    "search_files": Row("hermes_agent.tools.search", "files"),
+    "ask_user": Row("hermes_agent.tools.ask", "people"),
+    "read_on": Row("hermes_agent.agent.tools.result_overflow", "base"),
+    "todo": Row("hermes_agent.tools.todo", "base"),
+    "web_search": Row("hermes_agent.tools.web.search", "web"),
+    "web_fetch": Row("hermes_agent.tools.web.fetch", "web", ("trafilatura", "pypdf"), extra="web"),
+    "browser": Row(_BROWSER, "browser"),
+    "browser_act": Row(_BROWSER, "browser"),
+    "execute_code": Row("hermes_agent.agent.tools.execute_code", "code"),
+    "delegate": Row("hermes_agent.agent.tools.delegate", "delegate"),
+    "find_tools": Row("hermes_agent.agent.tools.discovery", "base"),
+    "use_tool": Row("hermes_agent.agent.tools.discovery", "base"),
+    "make_tool": Row("hermes_agent.agent.authored_tools.service", "code"),
+    "memory": Row(_LEARNING, "memory"),
+    "skill": Row(_LEARNING, "skills"),
+    "write_skill": Row(_LEARNING, "skills"),
+    "recall": Row(_LEARNING, "memory"),
+    "incident": Row("hermes_agent.incidents.tools", "incident"),
+    "task": Row("hermes_agent.jobs.tools", "tasks"),
+    "send_message": Row("hermes_agent.tools.send", "messages"),
+}
+"""The order is the prompt's order; new tools go at the end."""
+
+TOOLSETS: Mapping[str, tuple[str, ...]] = {
+    **{
+        toolset: tuple(name for name, row in TABLE.items() if row.toolset == toolset)
+        for toolset in dict.fromkeys(row.toolset for row in TABLE.values())
+    },
+    "look": (
+        "read_file",
+        "search_files",
+        "read_on",
+        "todo",
+        "web_search",
+        "web_fetch",
+        "browser",
+        "skill",
+        "recall",
+    ),
+    "all": tuple(name for name, row in TABLE.items() if row.toolset != "incident"),
+}
+"""Names for several tools: by what they work on, those that only look, and all; that of incidents
+is for their sessions alone."""
+
+
+class ToolFacts(NamedTuple):
+    """What is known of a built-in tool without importing it."""
+
+    name: str
+    toolset: str
+    description: str
+    parameters: dict[str, Any]
+    capabilities: tuple[str, ...]
+    repeatable: bool
+    missing: str
+    """What it cannot do without and is not here; it is not offered then."""
+
+
+@cache
+def _data() -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in json.loads(DATA.read_bytes())}
+
+
+def facts(settings: "Settings | None" = None) -> Sequence[ToolFacts]:
+    """Every built-in tool, in the table's order."""
+    return [
+        ToolFacts(
+            name=name,
+            toolset=row.toolset,
+            description=kept["description"],
+            parameters=kept["parameters"],
+            capabilities=tuple(kept["capabilities"]),
+            repeatable=kept["repeatable"],
+            missing=missing(name, settings),
+        )
+        for name, row in TABLE.items()
+        if (kept := _data().get(name)) is not None
+    ]
+
+
+def missing(name: str, settings: "Settings | None" = None) -> str:
+    """What a tool lacks here; empty when it can work. Without settings, as by default."""
+    row = TABLE[name]
+    lacking = [package for package in row.packages if find_spec(package) is None]
+    if lacking:
+        return f"the package {lacking[0]}: pip install 'hermes-agent[{row.extra}]'"
+    if row.toolset == "browser":
+        return _without_browser(settings)
+    return ""
+
+
+def _without_browser(settings: "Settings | None") -> str:
+    address = settings.browser.address if settings is not None else ""
+    named = settings.browser.program if settings is not None else ""
+    if address:
+        there = find_spec("websockets") is not None
+        return "" if there else "the package websockets: pip install 'hermes-agent[browser]'"
+    if any(shutil.which(program) for program in ([named] if named else BROWSERS)):
+        return ""
+    if named:
+        return f"the program {named!r}, which the setting browser.program names"
+    return f"one of these programs: {', '.join(BROWSERS)}"
+
+
+def chosen(names: Sequence[str]) -> tuple[str, ...]:
+    """The tools that names of tools and toolsets stand for, in the table's order; all for none."""
+    wanted: set[str] = set()
+    for name in names or ("all",):
+        if name not in TOOLSETS and name not in TABLE:
+            raise UsageError(
+                f"no tool or toolset is called {name!r}",
+                f"toolsets: {', '.join(TOOLSETS)}; `hermes tools list` shows the tools",
+            )
+        wanted |= set(TOOLSETS.get(name, (name,)))
+    return tuple(name for name in TABLE if name in wanted)
+
+
+def specs(names: Collection[str], settings: "Settings | None" = None) -> "tuple[ToolSpec, ...]":
+    """How the model sees these tools, without those that cannot work here."""
+    from hermes_agent.core.messages import ToolSpec
+
+    return tuple(
+        ToolSpec(one.name, one.description, one.parameters)
+        for one in facts(settings)
+        if one.name in names and not one.missing
+    )
+
+
+def load(name: str) -> "Tool":
+    tool: Tool = getattr(import_module(TABLE[name].module), name)
+    return tool
+
+
+def load_tools(names: Collection[str] | None = None) -> "tuple[Tool, ...]":
+    """The named tools and toolsets, or all, in the table's order however they are asked for."""
+    wanted = chosen(tuple(names)) if names is not None else tuple(TABLE)
+    return tuple(load(name) for name in wanted)
+
+
+class Toolbox(Mapping[str, "Tool"]):
+    """The tools of one session by name, of those in its prompt: a program's `own`, and built-in
+    ones, which are imported when they are first looked at."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        own: Mapping[str, "Tool"] | None = None,
+        *,
+        builtin: bool = True,
+    ) -> None:
+        own = own or {}
+        self._names = tuple(name for name in names if name in own or (builtin and name in TABLE))
+        self._tools = {name: own[name] for name in self._names if name in own}
+
+    def __getitem__(self, name: str) -> "Tool":
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._tools:
+            self._tools[name] = load(name)
+        return self._tools[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def described() -> list[dict[str, Any]]:
+    """The data as the code has it now; `make docs` writes it."""
+    return [
+        {
+            "name": tool.name,
+            "description": tool.spec.description,
+            "parameters": tool.spec.parameters,
+            "capabilities": list(tool.capabilities),
+            "repeatable": tool.repeatable,
+        }
+        for tool in load_tools()
+    ]

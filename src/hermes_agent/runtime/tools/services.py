@@ -1,0 +1,162 @@
+"""What tools are lent beside a terminal, put together. Each part is made when it is first wanted:
+most sessions use none of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.records import Session
+from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.tool_services import (
+    Call,
+    Children,
+    Commanded,
+    Learned,
+    Lent,
+    Listed,
+    Messenger,
+    Proxy,
+    Reach,
+    Source,
+    Tasks,
+    Worked,
+)
+from hermes_agent.policy.redaction.redactor import Redactor
+from hermes_agent.runtime.tools.builtin import TABLE
+from hermes_agent.runtime.tools.session_resources import Keeps
+
+if TYPE_CHECKING:
+    from hermes_agent.agent.authored_tools.service import WrittenTools
+    from hermes_agent.core.tools import Tool, ToolResult
+    from hermes_agent.terminals.code_sandbox.runner import Workshop
+    from hermes_agent.tools.mcp.provider import Servers
+
+
+class Lenders:
+    def __init__(
+        self,
+        home: Path,
+        environ: Mapping[str, str],
+        settings: Callable[[], Settings],
+        secret: Callable[[str], str],
+        redact: Redactor,
+        clock: Clock,
+    ) -> None:
+        self._home = home
+        self._environ = environ
+        self._settings = settings
+        self._secret = secret
+        self._redact = redact
+        self._clock = clock
+        self.keeps = Keeps(clock)
+
+    @cached_property
+    def workshop(self) -> "Workshop":
+        from hermes_agent.terminals.code_sandbox.runner import Workshop
+
+        return Workshop(self._home / "workers", self._environ)
+
+    @cached_property
+    def written(self) -> "WrittenTools":
+        from hermes_agent.agent.authored_tools.service import WrittenTools
+
+        return WrittenTools(
+            self._home / "tools",
+            workers=lambda: self.workshop,
+            settings=self._settings,
+            taken=TABLE.keys,
+            clock=self._clock,
+            redact=self._redact,
+        )
+
+    @cached_property
+    def servers(self) -> "Servers":
+        from hermes_agent.tools.mcp.provider import Servers
+
+        return Servers(
+            settings=lambda: self._settings().mcp,
+            folder=self._home,
+            secret=self._secret,
+            environ=self._environ,
+            clock=self._clock,
+            learn=self._redact.learn,
+        )
+
+    def lent(
+        self,
+        session: Session,
+        children: Children,
+        learned: Learned,
+        commanded: Commanded | None = None,
+        tasks: Tasks | None = None,
+        messenger: Messenger | None = None,
+    ) -> Lent:
+        late = _Late(self)
+        return Lent(
+            keep=self.keeps.of(session.id),
+            workers=late,
+            children=children,
+            sources=self._sources(late),
+            written=late,
+            learned=learned,
+            commanded=commanded,
+            tasks=tasks,
+            messenger=messenger,
+            proxy=_proxy,
+        )
+
+    def _sources(self, late: "_Late") -> Sequence[Source]:
+        return [*([self.servers] if self._settings().mcp else []), late]
+
+    def about(self) -> str:
+        """What the prompt of a new session says of tools that are not in it."""
+        lines = [source.about() for source in self._sources(_Late(self))]
+        return "\n".join(line for line in lines if line)
+
+    @property
+    def has_written(self) -> bool:
+        return (self._home / "tools").is_dir()
+
+    async def tidy(self, busy: Callable[[], set[str]]) -> None:
+        await self.keeps.tidy(busy)
+        if "servers" in self.__dict__:
+            await self.servers.tidy()
+
+    async def close(self) -> None:
+        await self.keeps.close()
+        if "servers" in self.__dict__:
+            await self.servers.close()
+
+
+class _Late:
+    """Workers and tools that the agent wrote, for whoever may never use them."""
+
+    def __init__(self, lenders: Lenders) -> None:
+        self._lenders = lenders
+
+    async def run(self, name: str, source: str, **how: Any) -> Worked:
+        worked: Worked = await self._lenders.workshop.run(name, source, **how)
+        return worked
+
+    async def make(self, name: str, code: str, call: Call | None, by: str = "") -> "ToolResult":
+        return await self._lenders.written.make(name, code, call, by)
+
+    async def holds(self, name: str, digest: str) -> bool:
+        return self._lenders.has_written and await self._lenders.written.holds(name, digest)
+
+    def about(self) -> str:
+        return self._lenders.written.about() if self._lenders.has_written else ""
+
+    async def search(self, query: str) -> Sequence[Listed]:
+        return await self._lenders.written.search(query) if self._lenders.has_written else ()
+
+    async def find(self, name: str) -> "Tool | None":
+        return await self._lenders.written.find(name) if self._lenders.has_written else None
+
+
+async def _proxy(reach: Reach) -> Proxy:
+    from hermes_agent.policy.network.proxy import open_proxy
+
+    return await open_proxy(reach)

@@ -1,0 +1,140 @@
+"""Children: sessions that work for a turn of another. They are opened and messaged by keys, so
+that a parent that is taken up after a death finds those it has."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.events import journal as ev
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.records import Inbound, Session, Share
+from hermes_agent.core.tool_services import ChildEnd, ChildTask
+
+if TYPE_CHECKING:
+    from hermes_agent.runtime.runtime import Runtime
+
+log = logging.getLogger("hermes.family")
+
+SOURCE = "agent"
+MANY = 1_000
+"""More children than a session can have at work."""
+LINE_CHARS = 120
+
+
+class Family:
+    """The children of a runtime's sessions; `inherit` gives one what its parent's program lent."""
+
+    def __init__(
+        self, runtime: "Runtime", inherit: Callable[[Session, Session], Awaitable[None]]
+    ) -> None:
+        self._runtime = runtime
+        self._inherit = inherit
+
+    async def begin(self, parent: str, task: ChildTask) -> str:
+        above = await self._runtime.store.session(parent)
+        cheap = self._runtime.settings.models.uses.cheap if task.cheap else ()
+        child = await self._runtime.open_session(
+            workspace=above.workspace,
+            model=cheap[0] if cheap else above.model,
+            policy=above.policy,
+            source=above.source if above.source == "library" else SOURCE,
+            key=f"child:{task.key}",
+            once=True,
+            terminals=above.terminals,
+            effort=above.effort,
+            use=task.tools,
+            parent=above.id,
+            share=Share(task.tokens, task.dollars, task.steps, task.bounds),
+        )
+        await self._inherit(above, child)
+        await self.more(child.id, task.key, task.task, task.interactive)
+        return child.id
+
+    async def more(self, session: str, key: str, text: str, interactive: bool) -> None:
+        child = await self._runtime.store.session(session)
+        await self._runtime.submit(child, Inbound(key, text, SOURCE, interactive))
+
+    async def end(self, session: str, message: str, told: Callable[[str], None]) -> ChildEnd:
+        child = await self._runtime.store.session(session)
+        known = await self._runtime.store.last_number(session)
+        usage, cost, taken = Usage(), 0.0, False
+        priced = True
+        async for recorded in self._runtime.events(session):
+            event = recorded.event
+            fresh = recorded.number > known or not recorded.number  # its own children's have none
+            match event:
+                case ev.MessageTaken(key=key):
+                    taken = taken or key == message
+                case ev.TurnFinished():
+                    usage += event.usage
+                    priced = priced and event.cost is not None
+                    cost += event.cost or 0.0
+                    if taken:
+                        spent = cost if priced else None
+                        told(f"{event.reason}: {_line(event.error or event.text)}")
+                        return ChildEnd(
+                            session, event.reason, event.text, event.error, usage, spent
+                        )
+                case ev.Asked() | ev.Answered() | ev.CallParked() | ev.ParkDecided() if fresh:
+                    # Whoever watches the parent is asked, and sees that somebody has answered.
+                    if isinstance(event, ev.Asked) and recorded.number:
+                        event = replace(event, text=f"child {session} asks: {event.text}")
+                    live = ev.Recorded(child.parent, 0, recorded.time, event)
+                    self._runtime.bus.publish(live)
+            if fresh and (line := _said(event)):
+                told(line)
+        # The runtime ends; the next one goes on from here.
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def cancel(self, session: str, why: str) -> None:
+        await self._runtime.interrupt(session, why)
+
+    async def end_children(self, parent: str) -> None:
+        """The turn that they worked for is over: nobody waits for them any more."""
+        for child in await self._runtime.store.sessions(MANY, parent=parent):
+            if child.state != "idle" and await self._works_for_parent(child.id):
+                try:
+                    await self.cancel(child.id, "its parent ended")
+                except HermesError as error:
+                    log.warning("child %s could not be stopped: %s", child.id, error.message)
+
+    async def end_orphans(self, busy: set[str]) -> None:
+        """After a start: children whose parent ended just before the last runtime did."""
+        for session in busy:
+            child = await self._runtime.store.session(session)
+            orphan = child.parent and child.parent not in busy and child.source != "library"
+            if orphan and await self._works_for_parent(child.id):
+                await self.cancel(child.id, "its parent ended")
+
+    async def _works_for_parent(self, child: str) -> bool:
+        """Whether its latest message came from its parent, and not from a person."""
+        for recorded in reversed(await self._runtime.store.events(child)):
+            if isinstance(recorded.event, ev.MessageTaken):
+                return recorded.event.source == SOURCE
+        return True
+
+
+def _said(event: ev.Event | ev.Passing) -> str:
+    match event:
+        case ev.CallJudged(action=action, text=text) if action != "deny":
+            return _line(text)
+        case ev.CallJudged(text=text, reason=reason):
+            return _line(f"refused: {text}: {reason}")
+        case ev.Asked(text=text):
+            return _line(text if text.startswith("child ") else f"asks: {text}")
+        case ev.CallParked(tool=tool):
+            return f"the outcome of {tool} is unknown: `hermes parked`"
+        case ev.BudgetReached(what=what):
+            return f"has used up its {what}"
+        case _:
+            return ""
+
+
+def _line(text: str) -> str:
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= LINE_CHARS else f"{first[: LINE_CHARS - 1]}…"

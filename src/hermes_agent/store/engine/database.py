@@ -1,0 +1,131 @@
+"""Opening the database: the marker beside it says that there must be one, and which."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from hermes_agent.core.errors import Degraded, HermesError
+from hermes_agent.store.engine.migrations import migrate, pending
+from hermes_agent.store.health import RESTORE, Damaged
+
+DATABASE = "state.db"
+MARKER = "store.id"
+BUSY_MS = 30_000
+JOURNAL_BYTES = 16_000_000
+READER_CACHE_KB = 16_000
+
+
+def rows(db: apsw.Connection, ask: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Everything the query finds."""
+    return db.execute(ask, tuple(values)).fetchall()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """The whole file or none of it, and on the disk before this returns."""
+    draft = path.with_name(path.name + ".new")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _exists(folder: Path) -> bool:
+    """Whether there is a database here; `Damaged` when there ought to be one and is not."""
+    path = folder / DATABASE
+    size = path.stat().st_size if path.exists() else None
+    if not size:
+        if (folder / MARKER).exists():
+            what = "is missing" if size is None else "is empty"
+            raise Damaged(f"the database {path} {what}", RESTORE)
+        return False
+    with path.open("rb") as file:
+        if file.read(16) != b"SQLite format 3\x00":
+            raise Damaged(f"{path} is not a database", RESTORE)
+    return True
+
+
+def _identity(db: apsw.Connection, folder: Path) -> str | None:
+    """The id of the store, checked against the marker; None when it has no id yet."""
+    tables = {name for (name,) in db.execute("select name from sqlite_schema where type = 'table'")}
+    if tables and "meta" not in tables:
+        raise Damaged(f"{folder / DATABASE} is not a database of Hermes", RESTORE)
+    row = db.execute("select value from meta where name = 'id'").fetchone() if tables else None
+    found = None if row is None else str(row[0])
+    marker = folder / MARKER
+    if marker.exists() and (wanted := marker.read_text().strip()) != found:
+        raise Damaged(
+            f"{folder / DATABASE} is another store's ({found or 'no id'}, not {wanted})", RESTORE
+        )
+    return found
+
+
+def connect_writer(folder: Path, now: float, new_id: Callable[[], str]) -> apsw.Connection:
+    """Open the database for writing; make it when the home has never had one."""
+    exists = _exists(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    db = apsw.Connection(str(folder / DATABASE))
+    try:
+        db.set_busy_timeout(BUSY_MS)
+        identity = _identity(db, folder) if exists else None
+        if db.pragma("journal_mode") != "wal":  # a new database, or one that was restored
+            db.pragma("journal_mode", "wal")
+        if pending(db):
+            migrate(db, now)
+        # `FULL` makes a commit wait for the disk: what is acknowledged survives a power cut.
+        db.pragma("synchronous", "full")
+        db.pragma("journal_size_limit", JOURNAL_BYTES)
+        db.execute("begin immediate")
+        if identity is None:
+            identity = new_id()
+            db.execute("insert into meta values ('id', ?)", (identity,))
+        db.execute("commit")
+        if not (folder / MARKER).exists():
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            write_durably(folder / MARKER, identity.encode() + b"\n")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def connect_reader(folder: Path) -> apsw.Connection:
+    """Open the database for reading. Nothing is made or changed."""
+    path = folder / DATABASE
+    if not _exists(folder):
+        raise Degraded(f"there is no database in {folder} yet", "the first message makes it")
+    try:
+        db = _readable(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY), folder)
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        journal = path.with_name(DATABASE + "-wal")
+        if journal.exists() and journal.stat().st_size:
+            raise
+        # In a folder that cannot be written, SQLite reads a cleanly closed database only when
+        # it is told that nobody changes it.
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        db = _readable(apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags), folder)
+    db.pragma("cache_size", -READER_CACHE_KB)
+    return db
+
+
+def _readable(db: apsw.Connection, folder: Path) -> apsw.Connection:
+    try:
+        db.set_busy_timeout(BUSY_MS)
+        _identity(db, folder)
+        if pending(db):
+            raise HermesError(
+                "the database was made by an older Hermes and cannot be changed now",
+                "make the home writable and start Hermes once",
+            )
+    except BaseException:
+        db.close()
+        raise
+    return db

@@ -1,0 +1,80 @@
+"""A few threads read, each with a connection of its own, while the writer writes."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import apsw
+
+from hermes_agent.core.errors import Degraded
+from hermes_agent.store.health import Closed, Condition, trouble_of
+
+T = TypeVar("T")
+
+
+class Readers:
+    def __init__(
+        self, connect: Callable[[], apsw.Connection], condition: Condition, count: int
+    ) -> None:
+        self._connect = connect
+        self._condition = condition
+        self._threads = ThreadPoolExecutor(count, "hermes-reader")
+        self._lock = threading.Lock()
+        self._free: list[tuple[int, apsw.Connection]] = []
+        self._generation = 0
+        self._closed = False
+
+    async def do(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Run `work` on one consistent view of the database."""
+        if self._closed:
+            raise Closed
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._read, work)
+
+    def renew(self) -> None:
+        """Forget the connections of today: the file can be read in a better way now."""
+        with self._lock:
+            self._generation += 1
+            stale, self._free = self._free, []
+        for _, db in stale:
+            db.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        self.renew()
+
+    def _read(self, work: Callable[[apsw.Connection], T]) -> T:
+        try:
+            with self._borrowed() as db:
+                db.execute("begin")
+                try:
+                    return work(db)
+                finally:
+                    db.execute("rollback")
+        except (apsw.Error, OSError, Degraded) as error:
+            trouble = trouble_of(error)
+            if trouble is None:
+                raise
+            if trouble is not error:
+                self._condition.ill(trouble)
+            raise trouble from error
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[apsw.Connection]:
+        with self._lock:
+            generation, db = self._free.pop() if self._free else (self._generation, None)
+        if db is None:
+            db = self._connect()
+        try:
+            yield db
+        finally:
+            with self._lock:
+                kept = generation == self._generation
+                if kept:
+                    self._free.append((generation, db))
+            if not kept:
+                db.close()

@@ -1,0 +1,167 @@
+"""Who may talk, which session a chat goes to, and what channels have shown of being alive."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.core.gateway import Bond, Counts, Identity, Pairing, Proof
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.store.engine.database import rows
+
+_identity = msgspec.json.Decoder(Identity)
+_pairing = msgspec.json.Decoder(Pairing)
+_bond = msgspec.json.Decoder(Bond)
+_proof = msgspec.json.Decoder(Proof)
+
+MOST_STRANGERS = 10_000
+"""Of a channel; more are not counted."""
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def identity(db: apsw.Connection, channel: str, hash: str) -> Identity | None:
+    ask = "select body from gateway_people where channel = ? and hash = ?"
+    found = rows(db, ask, (channel, hash))
+    return _identity.decode(found[0][0]) if found else None
+
+
+def identities(db: apsw.Connection, channel: str) -> Sequence[Identity]:
+    ask = "select body from gateway_people where ?1 in ('', channel) order by channel, hash"
+    return [_identity.decode(body) for (body,) in rows(db, ask, (channel,))]
+
+
+def keep_identity(db: apsw.Connection, identity: Identity) -> None:
+    db.execute(
+        "delete from gateway_strangers where channel = ? and hash = ?",
+        (identity.channel, identity.hash),
+    )
+    db.execute(
+        "insert or replace into gateway_people values (?, ?, ?)",
+        (identity.channel, identity.hash, _text(identity)),
+    )
+
+
+def drop_identity(db: apsw.Connection, channel: str, hash: str) -> bool:
+    db.execute("delete from gateway_people where channel = ? and hash = ?", (channel, hash))
+    return db.changes() > 0
+
+
+def stranger(db: apsw.Connection, channel: str, hash: str) -> None:
+    db.execute(
+        "insert or ignore into gateway_strangers select ?1, ?2 "
+        "where (select count(*) from gateway_strangers where channel = ?1) < ?3",
+        (channel, hash, MOST_STRANGERS),
+    )
+
+
+def strangers(db: apsw.Connection) -> Mapping[str, int]:
+    return dict(rows(db, "select channel, count(*) from gateway_strangers group by channel"))
+
+
+def keep_pairing(db: apsw.Connection, ids: Ids, pairing: Pairing) -> None:
+    """The code itself is not kept."""
+    db.execute(
+        "insert or replace into gateway_pairings values (?, ?, ?, ?)",
+        (
+            ids("code", pairing.channel, pairing.code),
+            pairing.channel,
+            pairing.expires,
+            _text(replace(pairing, code="")),
+        ),
+    )
+
+
+def use_pairing(
+    db: apsw.Connection, ids: Ids, channel: str, code: str, now: float
+) -> Pairing | None:
+    db.execute("delete from gateway_pairings where expires <= ?", (now,))
+    found = rows(
+        db,
+        "delete from gateway_pairings where hash = ? returning body",
+        (ids("code", channel, code),),
+    )
+    return replace(_pairing.decode(found[0][0]), code=code) if found else None
+
+
+_BOND = "b.body, b.session, b.told"
+
+
+def _bonds(found: Sequence[tuple[Any, ...]]) -> list[Bond]:
+    return [
+        replace(_bond.decode(body), session=session, told=told) for body, session, told in found
+    ]
+
+
+def bond(db: apsw.Connection, key: str) -> Bond | None:
+    found = _bonds(rows(db, f"select {_BOND} from gateway_bonds b where key = ?", (key,)))
+    return found[0] if found else None
+
+
+def bonds(db: apsw.Connection, behind: bool) -> Sequence[Bond]:
+    ask = f"select {_BOND} from gateway_bonds b "
+    if behind:
+        ask += "join sessions s on s.id = b.session where s.last > b.told "
+    return _bonds(rows(db, ask + "order by b.key"))
+
+
+def bond_of(db: apsw.Connection, session: str) -> Bond | None:
+    ask = f"select {_BOND} from gateway_bonds b where session = ? order by key limit 1"
+    found = _bonds(rows(db, ask, (session,)))
+    return found[0] if found else None
+
+
+def keep_bond(db: apsw.Connection, bond: Bond) -> None:
+    ask = f"select {_BOND} from gateway_bonds b where key = ? and session <> ?"
+    for before in _bonds(rows(db, ask, (bond.key, bond.session))):
+        _put_bond(db, replace(before, key=f"{before.key}/{before.session}"))
+    gone = rows(db, "delete from gateway_bonds where session = ? returning told", (bond.session,))
+    _put_bond(db, replace(bond, told=max([bond.told, *(told for (told,) in gone)])))
+
+
+def _put_bond(db: apsw.Connection, bond: Bond) -> None:
+    db.execute(
+        "insert or replace into gateway_bonds values (?, ?, ?, ?)",
+        (bond.key, bond.session, bond.told, _text(bond)),
+    )
+
+
+def told(db: apsw.Connection, bond: Bond, told: int) -> None:
+    db.execute(
+        "update gateway_bonds set told = max(told, ?) where session = ?", (told, bond.session)
+    )
+
+
+def tidy(db: apsw.Connection) -> None:
+    """Sessions that were deleted have nothing more to tell."""
+    db.execute("delete from gateway_bonds where session not in (select id from sessions)")
+
+
+def proofs(db: apsw.Connection) -> Mapping[str, Proof]:
+    found = rows(db, "select channel, body from gateway_proofs order by channel")
+    return {channel: _proof.decode(body) for channel, body in found}
+
+
+def keep_proof(db: apsw.Connection, proof: Proof) -> None:
+    db.execute("insert or replace into gateway_proofs values (?, ?)", (proof.channel, _text(proof)))
+
+
+_COUNTS = """
+select channel, sum(new), sum(aside), sum(waiting), sum(dead), min(oldest) from (
+  select channel, state = 'new' as new, state = 'dead' as aside, 0 as waiting, 0 as dead,
+    null as oldest
+  from gateway_in where state in ('new', 'dead')
+  union all
+  select channel, 0, 0, 1, 0, created from gateway_out where state in ('waiting', 'sending')
+  union all
+  select channel, 0, 0, 0, 1, null from gateway_out where state = 'dead'
+) group by channel
+"""
+
+
+def counts(db: apsw.Connection) -> Mapping[str, Counts]:
+    return {channel: Counts(*figures) for channel, *figures in rows(db, _COUNTS)}

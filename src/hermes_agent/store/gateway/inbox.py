@@ -1,0 +1,189 @@
+"""What arrived, kept before the platform hears that we have it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.gateway import Arrived, ArrivedState, Chat, Kept, Person
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.engine.database import rows
+from hermes_agent.store.gateway import media
+
+_arrived = msgspec.json.Decoder(Arrived)
+_COLUMNS = "number, channel, state, kept, tries, why, body"
+MOST_BYTES = 32_000_000
+"""What one look at the new ones may bring, but for the first of them."""
+MOST_IGNORED = 10_000
+"""Rows of a channel that say only that something came: strangers cannot fill the disk."""
+
+
+def owner_of(number: int) -> int:
+    return -2 * number
+
+
+def arrive(
+    db: apsw.Connection, bodies: Bodies, ids: Ids, arrived: Arrived, mark: str, now: float
+) -> Kept | None:
+    channel = arrived.chat.channel
+    if mark:
+        keep_mark(db, channel, mark)
+    digest = ids(channel, arrived.id)
+    known = db.execute(
+        "select 1 from gateway_in where channel = ? and hash = ?", (channel, digest)
+    ).fetchone()
+    if known is not None:
+        return None
+    db.execute(
+        "insert into gateway_in (channel, hash, state, kept) values (?, ?, 'new', ?)",
+        (channel, digest, now),
+    )
+    number = db.last_insert_rowid()
+    owner = owner_of(number)
+    media.put(db, bodies, owner, {"file": arrived.files, "voice": arrived.voice})
+    bare = msgspec.json.encode(replace(arrived, files=(), voice=()))
+    db.execute(
+        "update gateway_in set body = ? where number = ?",
+        (bodies.pack(db, owner, bare), number),
+    )
+    return Kept(number, arrived, "new", now)
+
+
+def mark(db: apsw.Connection, channel: str) -> str:
+    found = rows(db, "select mark from gateway_marks where channel = ?", (channel,))
+    return str(found[0][0]) if found else ""
+
+
+def keep_mark(db: apsw.Connection, channel: str, mark: str) -> None:
+    db.execute("insert or replace into gateway_marks values (?, ?)", (channel, mark))
+
+
+def new(
+    db: apsw.Connection, bodies: Bodies, limit: int, after: int
+) -> tuple[Sequence[Kept], Mapping[int, str]]:
+    """And why others cannot be read, by their numbers."""
+    ask = (
+        f"select {_COLUMNS} from gateway_in where state = 'new' and number > ? "
+        "order by number limit ?"
+    )
+    found: list[Kept] = []
+    lost: dict[int, str] = {}
+    size = 0
+    for row in db.execute(ask, (after, limit)):
+        try:
+            kept = _kept(db, bodies, row, whole=True)
+        except HermesError as error:
+            lost[row[0]] = error.message
+            continue
+        size += sum(len(one.data) for one in (*kept.arrived.files, *kept.arrived.voice))
+        if found and size > MOST_BYTES:
+            break
+        found.append(kept)
+    return found, lost
+
+
+def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
+    for number, why in lost.items():
+        db.execute(
+            "update gateway_in set state = 'dead', why = ? where number = ? and state = 'new'",
+            (why, number),
+        )
+
+
+def set_aside(db: apsw.Connection, bodies: Bodies, limit: int) -> Sequence[Kept]:
+    ask = f"select {_COLUMNS} from gateway_in where state = 'dead' order by number desc limit ?"
+    return [_shown(db, bodies, row) for row in rows(db, ask, (limit,))]
+
+
+def _shown(db: apsw.Connection, bodies: Bodies, row: tuple[Any, ...]) -> Kept:
+    try:
+        return _kept(db, bodies, row, whole=False)
+    except HermesError as error:
+        number, channel, state, kept, tries, why, _ = row
+        arrived = Arrived("", Chat(channel, ""), Person(""), f"({error.message})")
+        return Kept(number, arrived, state, kept, tries, why)
+
+
+def _kept(db: apsw.Connection, bodies: Bodies, row: tuple[Any, ...], whole: bool) -> Kept:
+    number, _, state, kept, tries, why, body = row
+    arrived = _arrived.decode(bodies.unpack(body))
+    found = media.get(db, bodies, owner_of(number), whole)
+    if found:
+        files, voice = found.get("file", ()), found.get("voice", ())
+        arrived = replace(arrived, files=tuple(files), voice=tuple(voice))
+    return Kept(number, arrived, state, kept, tries, why)
+
+
+def dealt(db: apsw.Connection, bodies: Bodies, number: int, state: ArrivedState, why: str) -> bool:
+    """What is ignored is not kept but for its hash, and of those only the latest. Says whether
+    files are left to be swept."""
+    found = rows(
+        db,
+        "update gateway_in set state = ?, why = ? where number = ? returning channel",
+        (state, why, number),
+    )
+    if state != "ignored" or not found:
+        return False
+    _drop(db, bodies, number)
+    db.execute(
+        "delete from gateway_in where number <= (select number from gateway_in "
+        "where channel = ?1 and state = 'ignored' order by number desc limit 1 offset ?2) "
+        "and channel = ?1 and state = 'ignored'",
+        (found[0][0], MOST_IGNORED),
+    )
+    return bool(rows(db, "select 1 from doomed limit 1"))
+
+
+def _drop(db: apsw.Connection, bodies: Bodies, number: int) -> None:
+    media.drop(db, bodies, owner_of(number))
+    db.execute("update gateway_in set body = null where number = ?", (number,))
+
+
+def drop(db: apsw.Connection, bodies: Bodies, number: int) -> None:
+    if not rows(db, "select 1 from gateway_in where number = ? and state = 'dead'", (number,)):
+        raise not_aside(number)
+    dealt(db, bodies, number, "ignored", "dropped")
+
+
+def not_aside(number: int) -> NotFound:
+    return NotFound(
+        f"no message {number} was set aside", "`hermes gateway dead` lists those that were"
+    )
+
+
+def failed(db: apsw.Connection, number: int, why: str) -> int:
+    found = rows(
+        db,
+        "update gateway_in set tries = tries + 1, why = ? where number = ? returning tries",
+        (why, number),
+    )
+    return int(found[0][0]) if found else 0
+
+
+def again(db: apsw.Connection, bodies: Bodies, number: int) -> Kept:
+    found = rows(
+        db,
+        "update gateway_in set state = 'new', tries = 0 "
+        f"where number = ? and state = 'dead' returning {_COLUMNS}",
+        (number,),
+    )
+    if not found:
+        raise not_aside(number)
+    return _kept(db, bodies, found[0], whole=True)
+
+
+def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
+    found = rows(
+        db,
+        "select number from gateway_in "
+        "where body is not null and kept < ? and state in ('done', 'ignored')",
+        (before,),
+    )
+    for (number,) in found:
+        _drop(db, bodies, number)
+        db.execute("update gateway_in set why = '' where number = ?", (number,))
+    return len(found)

@@ -1,0 +1,236 @@
+"""What is to be sent: a row each, from `waiting` to `sent` or `dead`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.gateway import Chat, Delivery, DeliveryState, NewDelivery, Outgoing
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.engine.database import rows
+from hermes_agent.store.gateway import media
+
+_outgoing = msgspec.json.Decoder(Outgoing)
+_COLUMNS = (
+    "id, key, state, created, attempts, due, receipt, sent, error, doubtful, part, tried, unsure, "
+    "channel, body"
+)
+_UNSENT = "state in ('waiting', 'sending')"
+MOST_BYTES = 32_000_000
+"""What one look at those that are due may bring, but for the first of them."""
+
+LONGEST_WAIT = 3_600.0
+"""Whatever waits for longer does so by a clock that was set back since."""
+
+# One step per chat that has something unsent, however much that is.
+_DUE = f"""
+with recursive chats (chat) as (
+  select min(chat) from gateway_out where channel = ?1 and {_UNSENT}
+  union all
+  select (select min(chat) from gateway_out where channel = ?1 and {_UNSENT} and chat > chats.chat)
+  from chats where chats.chat is not null
+), firsts (id) as (
+  select (select id from gateway_out
+    where channel = ?1 and {_UNSENT} and chat = chats.chat order by id limit 1)
+  from chats where chats.chat is not null
+)
+select {_COLUMNS} from gateway_out join firsts using (id)
+where due <= ?2 or due <= created or due > ?2 + {LONGEST_WAIT} order by id limit ?3
+"""
+
+
+def owner_of(id: int) -> int:
+    return -2 * id - 1
+
+
+def enqueue(
+    db: apsw.Connection, bodies: Bodies, ids: Ids, new: Sequence[NewDelivery], now: float
+) -> Sequence[Delivery]:
+    return [_enqueue(db, bodies, ids, one, now) for one in new]
+
+
+def _enqueue(
+    db: apsw.Connection, bodies: Bodies, ids: Ids, new: NewDelivery, now: float
+) -> Delivery:
+    digest = ids("delivery", new.key)
+    found = rows(db, f"select {_COLUMNS} from gateway_out where hash = ?", (digest,))
+    if found:
+        return _delivery(db, bodies, found[0], new)
+    outgoing = new.outgoing
+    db.execute(
+        "insert into gateway_out (hash, key, channel, chat, state, created, due) "
+        "values (?, ?, ?, ?, 'waiting', ?, ?)",
+        (digest, new.key, outgoing.chat.channel, ids(outgoing.chat.target), now, now),
+    )
+    id = db.last_insert_rowid()
+    owner = owner_of(id)
+    media.put(db, bodies, owner, {"file": outgoing.files})
+    bare = msgspec.json.encode(replace(outgoing, files=()))
+    db.execute("update gateway_out set body = ? where id = ?", (bodies.pack(db, owner, bare), id))
+    return Delivery(id, new.key, outgoing, "waiting", now, due=now)
+
+
+def due(
+    db: apsw.Connection, bodies: Bodies, channel: str, now: float, limit: int
+) -> tuple[Sequence[Delivery], Mapping[int, str]]:
+    """And why others cannot be read, by their ids."""
+    found: list[Delivery] = []
+    lost: dict[int, str] = {}
+    size = 0
+    for row in rows(db, _DUE, (channel, now, limit)):
+        try:
+            delivery = _delivery(db, bodies, row, whole=True)
+        except HermesError as error:
+            lost[row[0]] = error.message
+            continue
+        size += sum(len(one.data) for one in delivery.outgoing.files)
+        if found and size > MOST_BYTES:
+            break
+        found.append(delivery)
+    return found, lost
+
+
+def give_up(db: apsw.Connection, lost: Mapping[int, str]) -> None:
+    for id, why in lost.items():
+        not_sent(db, id, why, None, doubtful=False, counted=True, unsure=False)
+
+
+def _delivery(
+    db: apsw.Connection,
+    bodies: Bodies,
+    row: tuple[Any, ...],
+    new: NewDelivery | None = None,
+    whole: bool = False,
+) -> Delivery:
+    """`new` stands in for what is gone because it is old, or lost."""
+    id, key, *_, channel, body = row
+    if body is None and new is not None:
+        return _made(row, new.key, new.outgoing)
+    try:
+        outgoing = _outgoing.decode(bodies.unpack(body))
+        found = media.get(db, bodies, owner_of(id), whole)
+    except HermesError as error:
+        if whole:
+            raise
+        lost = Outgoing(Chat(channel, ""), f"({error.message})")
+        return _made(row, key, new.outgoing if new else lost)
+    return _made(row, key, replace(outgoing, files=tuple(found["file"])) if found else outgoing)
+
+
+def _made(row: tuple[Any, ...], key: str, outgoing: Outgoing) -> Delivery:
+    id, _, state, created, attempts, due, receipt, sent, error, doubtful, part, *times = row
+    return Delivery(
+        id, key, outgoing, state, created, attempts, due, receipt, sent, error, bool(doubtful),
+        part, *times[:2],
+    )  # fmt: skip
+
+
+def sending(db: apsw.Connection, id: int, attempts: int, doubtful: bool, now: float) -> bool:
+    db.execute(
+        "update gateway_out set attempts = attempts + 1, doubtful = max(doubtful, ?), "
+        "unsure = coalesce(unsure, iif(state = 'sending', tried, null)), tried = ?, "
+        f"state = 'sending' where id = ? and attempts = ? and {_UNSENT}",
+        (int(doubtful), now, id, attempts),
+    )
+    return db.changes() > 0
+
+
+def partly_sent(db: apsw.Connection, id: int, part: int) -> None:
+    db.execute(
+        "update gateway_out set state = 'waiting', part = ?, attempts = 0, error = '', "
+        "unsure = null where id = ?",
+        (part, id),
+    )
+
+
+def sent(db: apsw.Connection, id: int, receipt: str, now: float) -> None:
+    db.execute(
+        "update gateway_out set state = 'sent', receipt = ?, sent = ?, error = '' where id = ?",
+        (receipt, now, id),
+    )
+
+
+def not_sent(
+    db: apsw.Connection, id: int, error: str, due: float | None, doubtful: bool, counted: bool,
+    unsure: bool,
+) -> None:  # fmt: skip
+    state = "dead" if due is None else "waiting"
+    db.execute(
+        f"update gateway_out set state = ?, error = ?, due = coalesce(?, due), "
+        f"doubtful = max(doubtful, ?), attempts = attempts - ?, "
+        f"unsure = coalesce(unsure, iif(?, tried, null)) where id = ? and {_UNSENT}",
+        (state, error, due, int(doubtful), int(not counted), int(unsure), id),
+    )
+
+
+def deliveries(
+    db: apsw.Connection,
+    bodies: Bodies,
+    channel: str,
+    state: DeliveryState | None,
+    key: str,
+    limit: int,
+) -> Sequence[Delivery]:
+    wanted, values = ["body is not null"], []
+    for column, value in (("channel", channel), ("state", state)):
+        if value:
+            wanted.append(f"{column} = ?")
+            values.append(value)
+    if key:
+        wanted.append("key >= ? and key < ?")
+        values += [key, key + "\U0010ffff"]
+    ask = (
+        f"select {_COLUMNS} from gateway_out where {' and '.join(wanted)} order by id desc limit ?"
+    )
+    return [_delivery(db, bodies, row) for row in rows(db, ask, (*values, limit))]
+
+
+def again(db: apsw.Connection, bodies: Bodies, id: int, now: float) -> Delivery:
+    found = rows(
+        db,
+        "update gateway_out set state = 'waiting', attempts = 0, due = ? "
+        f"where id = ? and state = 'dead' returning {_COLUMNS}",
+        (now, id),
+    )
+    if not found:
+        raise NotFound(
+            f"no delivery {id} was given up", "`hermes gateway dead` lists those that were"
+        )
+    return _delivery(db, bodies, found[0])
+
+
+def drop(db: apsw.Connection, bodies: Bodies, id: int) -> None:
+    found = rows(
+        db,
+        "update gateway_out set state = 'dropped' "
+        f"where id = ? and (state = 'dead' or {_UNSENT}) returning id",
+        (id,),
+    )
+    if not found:
+        raise NotFound(
+            f"there is no delivery {id} to drop", "`hermes gateway dead` lists what was given up"
+        )
+    _forget(db, bodies, id)
+
+
+def _forget(db: apsw.Connection, bodies: Bodies, id: int) -> None:
+    media.drop(db, bodies, owner_of(id))
+    db.execute(
+        "update gateway_out set body = null, key = null, receipt = '', error = '' where id = ?",
+        (id,),
+    )
+
+
+def tidy(db: apsw.Connection, bodies: Bodies, before: float) -> int:
+    found = rows(
+        db,
+        "select id from gateway_out where body is not null and state = 'sent' and sent < ?",
+        (before,),
+    )
+    for (id,) in found:
+        _forget(db, bodies, id)
+    return len(found)

@@ -1,0 +1,227 @@
+"""The gateway's ledgers: `core.gateway.Gateway` in the same database."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from hermes_agent.core.gateway import (
+    Arrived,
+    ArrivedState,
+    Bond,
+    Counts,
+    Delivery,
+    DeliveryState,
+    Gateway,
+    Identity,
+    Kept,
+    NewDelivery,
+    Pairing,
+    Proof,
+)
+from hermes_agent.core.protocols import Clock
+from hermes_agent.core.pseudonyms import Ids
+from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.gateway import identities, inbox, outbox
+from hermes_agent.store.knowledge.store import Read, Write
+
+
+class StoredGateway(Gateway):
+    """Made by the store, which hands in its writer and its readers."""
+
+    def __init__(
+        self,
+        write: Write,
+        read: Read,
+        clock: Clock,
+        bodies: Bodies,
+        folder: Path,
+        random: Callable[[int], bytes],
+    ) -> None:
+        self._write = write
+        self._read = read
+        self._clock = clock
+        self._bodies = bodies
+        self._folder = folder
+        self._random = random
+        self._made: Ids | None = None
+
+    def _ids(self) -> Ids:
+        if self._made is None:
+            self._made = Ids.open(self._folder, self._random)
+        return self._made
+
+    # what arrived
+    async def arrive(self, arrived: Arrived, mark: str = "") -> Kept | None:
+        return await self._write(
+            "gateway_arrive",
+            lambda db: inbox.arrive(db, self._bodies, self._ids(), arrived, mark, self._clock()),
+        )
+
+    async def mark(self, channel: str) -> str:
+        return await self._read(lambda db: inbox.mark(db, channel))
+
+    async def keep_mark(self, channel: str, mark: str) -> None:
+        await self._write("gateway_mark", lambda db: inbox.keep_mark(db, channel, mark))
+
+    async def new(self, limit: int = 100, after: int = 0) -> Sequence[Kept]:
+        while True:
+            found, lost = await self._read(lambda db: inbox.new(db, self._bodies, limit, after))
+            if not lost:
+                return found
+            await self._write("gateway_lost", partial(inbox.give_up, lost=lost))
+
+    async def dealt(self, number: int, state: ArrivedState, why: str = "") -> None:
+        left = await self._write(
+            "gateway_dealt", lambda db: inbox.dealt(db, self._bodies, number, state, why)
+        )
+        if left:
+            await self._write("sweep", self._bodies.sweep)
+
+    async def failed_to_deal(self, number: int, why: str) -> int:
+        return await self._write("gateway_failed", lambda db: inbox.failed(db, number, why))
+
+    async def set_aside(self, limit: int = 100) -> Sequence[Kept]:
+        return await self._read(lambda db: inbox.set_aside(db, self._bodies, limit))
+
+    async def deal_again(self, number: int) -> Kept:
+        return await self._write(
+            "gateway_deal_again", lambda db: inbox.again(db, self._bodies, number)
+        )
+
+    async def drop_aside(self, number: int) -> None:
+        await self._write("gateway_drop_aside", lambda db: inbox.drop(db, self._bodies, number))
+        await self._write("sweep", self._bodies.sweep)
+
+    # what is to be sent
+    async def enqueue(self, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        return await self._write("gateway_enqueue", lambda db: self._enqueue(db, deliveries))
+
+    def _enqueue(self, db: apsw.Connection, new: Sequence[NewDelivery]) -> Sequence[Delivery]:
+        return outbox.enqueue(db, self._bodies, self._ids(), new, self._clock())
+
+    async def tell(self, bond: Bond, told: int, *deliveries: NewDelivery) -> Sequence[Delivery]:
+        def work(db: apsw.Connection) -> Sequence[Delivery]:
+            identities.told(db, bond, told)
+            return self._enqueue(db, deliveries)
+
+        return await self._write("gateway_tell", work)
+
+    async def due(self, channel: str, now: float, limit: int = 100) -> Sequence[Delivery]:
+        while True:
+            found, lost = await self._read(
+                lambda db: outbox.due(db, self._bodies, channel, now, limit)
+            )
+            if not lost:
+                return found
+            await self._write("gateway_lost", partial(outbox.give_up, lost=lost))
+
+    async def sending(self, id: int, attempts: int, doubtful: bool = False) -> bool:
+        return await self._write(
+            "gateway_sending",
+            lambda db: outbox.sending(db, id, attempts, doubtful, self._clock()),
+        )
+
+    async def partly_sent(self, id: int, part: int) -> None:
+        await self._write("gateway_partly_sent", lambda db: outbox.partly_sent(db, id, part))
+
+    async def sent(self, id: int, receipt: str) -> None:
+        await self._write("gateway_sent", lambda db: outbox.sent(db, id, receipt, self._clock()))
+
+    async def not_sent(
+        self, id: int, error: str, due: float | None, doubtful: bool, counted: bool = True,
+        unsure: bool = False,
+    ) -> None:  # fmt: skip
+        await self._write(
+            "gateway_not_sent",
+            lambda db: outbox.not_sent(db, id, error, due, doubtful, counted, unsure),
+        )
+
+    async def deliveries(
+        self, *, channel: str = "", state: DeliveryState | None = None, key: str = "",
+        limit: int = 100,
+    ) -> Sequence[Delivery]:  # fmt: skip
+        return await self._read(
+            lambda db: outbox.deliveries(db, self._bodies, channel, state, key, limit)
+        )
+
+    async def again(self, id: int, now: float) -> Delivery:
+        return await self._write(
+            "gateway_again", lambda db: outbox.again(db, self._bodies, id, now)
+        )
+
+    async def drop(self, id: int) -> None:
+        await self._write("gateway_drop", lambda db: outbox.drop(db, self._bodies, id))
+        await self._write("sweep", self._bodies.sweep)
+
+    # people
+    async def identity(self, channel: str, hash: str) -> Identity | None:
+        return await self._read(lambda db: identities.identity(db, channel, hash))
+
+    async def identities(self, channel: str = "") -> Sequence[Identity]:
+        return await self._read(lambda db: identities.identities(db, channel))
+
+    async def keep_identity(self, identity: Identity) -> None:
+        await self._write("gateway_identity", lambda db: identities.keep_identity(db, identity))
+
+    async def drop_identity(self, channel: str, hash: str) -> bool:
+        return await self._write(
+            "gateway_drop_identity",
+            lambda db: identities.drop_identity(db, channel, hash),
+        )
+
+    async def keep_pairing(self, pairing: Pairing) -> None:
+        await self._write(
+            "gateway_pairing", lambda db: identities.keep_pairing(db, self._ids(), pairing)
+        )
+
+    async def use_pairing(
+        self, channel: str, code: str, now: float, let_in: Callable[[Pairing], Identity]
+    ) -> Pairing | None:
+        def work(db: apsw.Connection) -> Pairing | None:
+            used = identities.use_pairing(db, self._ids(), channel, code, now)
+            if used is not None:
+                identities.keep_identity(db, let_in(used))
+            return used
+
+        return await self._write("gateway_use_pairing", work)
+
+    async def stranger(self, channel: str, hash: str) -> None:
+        await self._write("gateway_stranger", lambda db: identities.stranger(db, channel, hash))
+
+    async def strangers(self) -> Mapping[str, int]:
+        return await self._read(identities.strangers)
+
+    # bonds
+    async def bond(self, key: str) -> Bond | None:
+        return await self._read(lambda db: identities.bond(db, key))
+
+    async def bonds(self, *, behind: bool = False) -> Sequence[Bond]:
+        return await self._read(lambda db: identities.bonds(db, behind))
+
+    async def bond_of(self, session: str) -> Bond | None:
+        return await self._read(lambda db: identities.bond_of(db, session))
+
+    async def keep_bond(self, bond: Bond) -> None:
+        await self._write("gateway_bond", lambda db: identities.keep_bond(db, bond))
+
+    # channels
+    async def counts(self) -> Mapping[str, Counts]:
+        return await self._read(identities.counts)
+
+    async def proofs(self) -> Mapping[str, Proof]:
+        return await self._read(identities.proofs)
+
+    async def keep_proof(self, proof: Proof) -> None:
+        await self._write("gateway_proof", lambda db: identities.keep_proof(db, proof))
+
+    async def tidy(self, before: float) -> int:
+        def work(db: apsw.Connection) -> int:
+            identities.tidy(db)
+            gone = inbox.tidy(db, self._bodies, before)
+            return gone + outbox.tidy(db, self._bodies, before)
+
+        count = await self._write("gateway_tidy", work)
+        await self._write("sweep", self._bodies.sweep)
+        return count

@@ -1,0 +1,191 @@
+"""Jobs and the times their schedules held for, as rows."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.jobs import Job, JobSpan, JobSpec, JobState, Outdated, Schedule
+from hermes_agent.store.engine.database import rows
+
+_specs = msgspec.json.Decoder(JobSpec)
+_schedules = msgspec.json.Decoder(Schedule)
+_JOB = (
+    "select number, spec, schedule, state, created, by, origin, planned, next, failures, version "
+    "from jobs "
+)
+
+
+def encoded(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def number_of(id: str) -> int | None:
+    """The number of a job by its id; None where it is none."""
+    digits = id.removeprefix("job-")
+    if digits == id or not (digits.isascii() and digits.isdigit() and len(digits) < 18):
+        return None
+    return int(digits)
+
+
+def _of(row: tuple[Any, ...]) -> Job:
+    number, spec, schedule, *rest = row
+    return Job(f"job-{number}", _specs.decode(spec), _schedules.decode(schedule), *rest)
+
+
+def _jobs(db: apsw.Connection, rest: str, values: Sequence[Any] = ()) -> list[Job]:
+    return [_of(row) for row in rows(db, _JOB + rest, values)]
+
+
+def job(db: apsw.Connection, reference: str) -> Job:
+    """By id or by name; a removed one by its name only when no other has it."""
+    if (number := number_of(reference)) is not None:
+        found = _jobs(db, "where number = ?", (number,))
+    else:
+        found = _jobs(
+            db,
+            "where name = ? and name <> '' order by state = 'removed', number desc limit 1",
+            (reference,),
+        )
+    if not found:
+        raise NotFound(f"no job {reference!r}", "`hermes task list` lists them")
+    return found[0]
+
+
+def jobs(db: apsw.Connection, state: JobState | None, limit: int) -> list[Job]:
+    wanted = "state <> 'removed'" if state is None else "state = ?2"
+    values = (limit,) if state is None else (limit, state)
+    return _jobs(db, f"where {wanted} order by number desc limit ?1", values)[::-1]
+
+
+def due(db: apsw.Connection, now: float, limit: int) -> list[Job]:
+    return _jobs(
+        db,
+        "where state = 'active' and next is not null and next <= ? order by next limit ?",
+        (now, limit),
+    )
+
+
+def first(db: apsw.Connection) -> float | None:
+    ask = "select min(next) from jobs where state = 'active' and next is not null"
+    found: float | None = db.execute(ask).get
+    return found
+
+
+def add(
+    db: apsw.Connection,
+    spec: JobSpec,
+    schedule: Schedule,
+    by: str,
+    origin: str,
+    next: float | None,
+    key: str,
+    now: float,
+) -> Job:
+    if key and (known := rows(db, "select number from jobs where key = ?", (key,))):
+        return job(db, f"job-{known[0][0]}")
+    refuse_name(db, spec.name, 0)
+    begin = _beginning(now, next)
+    db.execute(
+        "insert into jobs (key, name, state, spec, schedule, created, by, origin, planned, next) "
+        "values (?, ?, 'active', ?, ?, ?, ?, ?, ?, ?)",
+        (key, spec.name, encoded(spec), encoded(schedule), now, by, origin, begin, next),
+    )
+    number = db.last_insert_rowid()
+    _begin_span(db, number, schedule, begin)
+    return job(db, f"job-{number}")
+
+
+def refuse_name(db: apsw.Connection, name: str, number: int) -> None:
+    """A name means one job, and looks like no id."""
+    if number_of(name) is not None:
+        raise UsageError(f"{name!r} is the id of a job, not a name", "choose another name")
+    ask = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
+    if name and (taken := [one for (one,) in rows(db, ask, (name,)) if one != number]):
+        raise UsageError(
+            f"job-{taken[0]} is called {name!r} already",
+            f"choose another name, or change that one: `hermes task edit {name}`",
+        )
+
+
+def _beginning(now: float, next: float | None) -> float:
+    """From when on slots have rows: a first one that passed meanwhile is not lost."""
+    return now if next is None or next > now else math.nextafter(next, -math.inf)
+
+
+def _begin_span(db: apsw.Connection, number: int, schedule: Schedule, begin: float) -> None:
+    db.execute(
+        "insert into job_spans (job, begin, schedule) values (?, ?, ?)",
+        (number, begin, encoded(schedule)),
+    )
+
+
+def end_span(db: apsw.Connection, number: int, now: float) -> None:
+    db.execute(
+        "update job_spans set end = max(begin, ?) where job = ? and end is null", (now, number)
+    )
+
+
+def change(
+    db: apsw.Connection,
+    before: Job,
+    spec: JobSpec | None,
+    schedule: Schedule | None,
+    state: JobState | None,
+    next: float | None,
+    now: float,
+) -> Job:
+    """The job as it is from now on. Where another schedule is to hold, or none, each slot that was
+    due by the old one must have its row already."""
+    number = int(before.id.removeprefix("job-"))
+    if before.state == "removed":
+        raise UsageError(f"{before.id} was removed", "add it again: `hermes task add`")
+    after = msgspec.structs.replace(
+        before,
+        spec=spec or before.spec,
+        schedule=schedule or before.schedule,
+        state=state or before.state,
+        version=before.version + 1,
+    )
+    refuse_name(db, after.spec.name, number)
+    if after.schedule != before.schedule or after.state != before.state:
+        if before.state == "active" and before.next is not None and before.next <= now:
+            raise Outdated(f"{before.id} is due and not planned yet", "try again in a moment")
+        after = _turn(db, number, before, after, next, now)
+    db.execute(
+        "update jobs set name = ?, state = ?, spec = ?, schedule = ?, planned = ?, next = ?, "
+        "version = ? where number = ?",
+        (
+            after.spec.name, after.state, encoded(after.spec), encoded(after.schedule),
+            after.planned, after.next, after.version, number,
+        ),
+    )  # fmt: skip
+    return after
+
+
+def _turn(
+    db: apsw.Connection, number: int, before: Job, after: Job, next: float | None, now: float
+) -> Job:
+    """End the span of what held and begin that of what holds, if anything."""
+    if before.state == "active":
+        end_span(db, number, max(now, before.planned))
+    if after.state != "active":
+        return msgspec.structs.replace(after, next=None)
+    begin = _beginning(now, next)
+    _begin_span(db, number, after.schedule, begin)
+    return msgspec.structs.replace(after, planned=begin, next=next)
+
+
+def spans(db: apsw.Connection, job: str, after: str, count: int) -> list[JobSpan]:
+    wanted, values = "job = ?", [number_of(job)]
+    if not job:
+        wanted = "job in (select distinct job from job_spans where job > ? order by job limit ?)"
+        values = [number_of(after) or 0, count]
+    ask = f"select job, schedule, begin, end from job_spans where {wanted} order by job, begin, id"
+    return [
+        JobSpan(f"job-{number}", _schedules.decode(schedule), begin, end)
+        for number, schedule, begin, end in rows(db, ask, values)
+    ]

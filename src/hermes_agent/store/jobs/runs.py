@@ -1,0 +1,288 @@
+"""Runs of jobs, as rows: each slot of a schedule has one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.jobs import ENDED, Job, NewRun, Run, RunState
+from hermes_agent.store.engine.database import rows
+from hermes_agent.store.jobs import jobs
+
+TIDY_ROWS = 5_000
+"""So many rows go in one transaction: others want to write, too."""
+OPEN_STATES = "('due', 'claimed', 'running', 'parked')"
+
+_FIELDS = frozenset(Run.__struct_fields__) - {"id", "job", "slot", "trigger", "created", "state"}
+_RUN = (
+    "select r.id, 'job-' || r.job, r.slot, r.state, r.hand, r.created, r.claimed, r.fence, "
+    "r.heartbeat, r.attempts, r.began, r.ended, r.session, r.after, r.output, r.said, "
+    "coalesce(e.text, ''), r.cost, r.tokens, r.late, r.told "
+    "from job_runs r left join job_reasons e on e.id = r.reason "
+)
+
+
+def _of(row: tuple[Any, ...]) -> Run:
+    run = Run(*row)
+    return msgspec.structs.replace(
+        run,
+        trigger="hand" if row[4] else "schedule",
+        said=bool(run.said),
+        told=tuple(row[20].split()),
+    )
+
+
+def _runs(db: apsw.Connection, rest: str, values: Sequence[Any] = ()) -> list[Run]:
+    return [_of(row) for row in rows(db, _RUN + rest, values)]
+
+
+def run(db: apsw.Connection, id: int) -> Run:
+    found = _runs(db, "where r.id = ?", (id,))
+    if not found:
+        raise NotFound(f"no run {id}", "`hermes task history` lists them")
+    return found[0]
+
+
+def runs(
+    db: apsw.Connection,
+    job: str,
+    states: frozenset[RunState] | None,
+    limit: int,
+    since: float | None,
+) -> list[Run]:
+    wanted, values = ["1"], list[Any]()
+    if job:
+        wanted.append("r.job = ?")
+        values.append(jobs.number_of(job))
+    if states is not None:
+        wanted.append(f"r.state in ({', '.join('?' * len(states))})")
+        values.extend(sorted(states))
+    if since is not None:
+        wanted.append("r.slot >= ?")
+        values.append(since)
+    ask = f"where {' and '.join(wanted)} order by r.slot desc, r.id desc limit ?"
+    return _runs(db, ask, [*values, limit])
+
+
+def open_runs(db: apsw.Connection, limit: int, each: int | None = None) -> list[Run]:
+    rest, values = f"where r.state in {OPEN_STATES} ", list[Any]()
+    if each is not None:
+        rest += (
+            "and r.id in (select id from (select id, row_number() over "
+            "(partition by job, state order by slot, id) as place from job_runs "
+            f"where state in {OPEN_STATES}) where place <= ?) "
+        )
+        values.append(each)
+    return _runs(db, rest + "order by r.slot, r.id limit ?", [*values, limit])
+
+
+def all_slots(
+    db: apsw.Connection, first: str, last: str, since: float, until: float
+) -> dict[str, list[float]]:
+    ask = "select job, slot from job_runs where job between ? and ? and slot > ? and slot <= ? "
+    numbers = jobs.number_of(first), jobs.number_of(last)
+    found: dict[str, list[float]] = {}
+    for number, slot in rows(db, ask + "and hand = 0 order by job, slot", (*numbers, since, until)):
+        found.setdefault(f"job-{number}", []).append(slot)
+    return found
+
+
+def _reason(db: apsw.Connection, text: str) -> int | None:
+    if not text:
+        return None
+    db.execute("insert or ignore into job_reasons (text) values (?)", (text,))
+    number: int = db.execute("select id from job_reasons where text = ?", (text,)).get
+    return number
+
+
+def plan(
+    db: apsw.Connection,
+    job: Job,
+    new: Sequence[NewRun],
+    until: float,
+    next: float | None,
+    now: float,
+) -> bool:
+    number = jobs.number_of(job.id)
+    db.execute(
+        "update jobs set planned = ?, next = ? "
+        "where number = ? and state = 'active' and planned = ? and version = ?",
+        (until, next, number, job.planned, job.version),
+    )
+    if db.changes() != 1:
+        return False
+    reasons = {text: _reason(db, text) for text in {one.error for one in new}}
+    # A row that is there already was planned before the clock was set back.
+    db.executemany(
+        "insert or ignore into job_runs (job, slot, hand, state, created, ended, reason) "
+        "values (?, ?, ?, ?, ?, ?, ?)",
+        (
+            (number, one.slot, one.trigger == "hand", one.state, now,
+             now if one.state in ENDED else None, reasons[one.error])
+            for one in new
+        ),
+    )  # fmt: skip
+    if job.schedule.kind == "once" and any(one.state in ENDED for one in new):
+        _finish(db, job, now)
+    return True
+
+
+def _finish(db: apsw.Connection, job: Job, now: float) -> None:
+    """A job that was due once is over."""
+    number = int(job.id.removeprefix("job-"))
+    db.execute(
+        "update jobs set state = 'done', next = null, version = version + 1 where number = ?",
+        (number,),
+    )
+    jobs.end_span(db, number, max(now, job.planned))
+
+
+def ask(db: apsw.Connection, job: Job, now: float) -> Run:
+    if job.state == "removed":
+        raise UsageError(f"{job.id} was removed", "add it again: `hermes task add`")
+    number = jobs.number_of(job.id)
+    taken = "select max(slot) from job_runs where job = ? and slot >= ? and hand = 1"
+    last: float | None = db.execute(taken, (number, now)).get
+    db.execute(
+        "insert into job_runs (job, slot, hand, state, created) values (?, ?, 1, 'due', ?)",
+        (number, now if last is None else last + 1e-3, now),
+    )
+    return run(db, db.last_insert_rowid())
+
+
+def claim(db: apsw.Connection, id: int, fence: int, now: float) -> Run | None:
+    wanted = _runs(db, "where r.id = ? and r.state = 'due'", (id,))
+    if not wanted:
+        return None
+    job = jobs.job(db, wanted[0].job)
+    busy = "select 1 from job_runs where job = ? and state in ('claimed', 'running') limit 1"
+    number = jobs.number_of(job.id)
+    if job.spec.overlap != "parallel" and rows(db, busy, (number,)):
+        return None
+    db.execute(
+        "update job_runs set state = 'claimed', claimed = ?, fence = ?, heartbeat = null, "
+        "attempts = attempts + 1 where id = ?",
+        (now, fence, id),
+    )
+    return run(db, id)
+
+
+def change(
+    db: apsw.Connection,
+    id: int,
+    expect: frozenset[RunState],
+    state: RunState | None,
+    fields: dict[str, Any],
+    fence: int,
+    now: float,
+) -> Run | None:
+    before = run(db, id)
+    if before.state not in expect or before.fence not in (0, fence):
+        return None
+    if unknown := fields.keys() - _FIELDS:
+        raise TypeError(f"a run has no {sorted(unknown)}")
+    if state is not None:
+        fields["state"] = state
+    if state in ENDED and before.state not in ENDED:
+        fields.setdefault("ended", now)
+    if state == "due":
+        fields |= {"fence": 0, "claimed": None, "heartbeat": None}
+    _keep(db, id, fields)
+    after = run(db, id)
+    if after.state in ENDED and before.state not in ENDED:
+        _ended(db, after, now)
+    return after
+
+
+def _keep(db: apsw.Connection, id: int, fields: dict[str, Any]) -> None:
+    values = dict(fields)
+    if "error" in values:
+        values["reason"] = _reason(db, values.pop("error"))
+    if "told" in values:
+        values["told"] = " ".join(values["told"])
+    if values:
+        names = ", ".join(f"{name} = ?" for name in values)
+        db.execute(f"update job_runs set {names} where id = ?", (*values.values(), id))
+
+
+def _ended(db: apsw.Connection, run: Run, now: float) -> None:
+    """Count what failed in a row, and end a job that was due once."""
+    count = {"done": "0", "failed": "failures + 1"}.get(run.state, "failures")
+    number = jobs.number_of(run.job)
+    db.execute(f"update jobs set failures = {count} where number = ?", (number,))
+    job = jobs.job(db, run.job)
+    if job.schedule.kind == "once" and run.trigger == "schedule" and job.state == "active":
+        _finish(db, job, now)
+
+
+def miss_unbegun(db: apsw.Connection, job: str, reason: str, now: float) -> None:
+    db.execute(
+        "update job_runs set state = 'missed', ended = ?, reason = ? "
+        "where job = ? and state = 'due'",
+        (now, _reason(db, reason), jobs.number_of(job)),
+    )
+
+
+def take_over(db: apsw.Connection, fence: int) -> list[Run]:
+    begun = "state in ('claimed', 'running', 'parked')"
+    found = _runs(db, f"where r.{begun} and r.fence <> ? order by r.slot, r.id", (fence,))
+    db.execute(f"update job_runs set fence = ?1 where {begun} and fence <> ?1", (fence,))
+    return [msgspec.structs.replace(one, fence=fence) for one in found]
+
+
+def rewind(db: apsw.Connection, now: float, beyond: float) -> list[Job]:
+    """Take back what was planned for a time that is still to come and was never begun. What an
+    earlier schedule of the job asked for stays as it was decided."""
+    ahead = rows(db, "select number from jobs where state = 'active' and planned > ?", (beyond,))
+    for (number,) in ahead:
+        db.execute(
+            "delete from job_runs where job = ?1 and hand = 0 and state in ('due', 'missed') "
+            "and slot > (select max(?2, coalesce(max(end), ?2)) from job_spans where job = ?1)",
+            (number, now),
+        )
+        db.execute(
+            "update job_spans set begin = min(begin, ?) where job = ? and end is null",
+            (now, number),
+        )
+        db.execute(
+            "update jobs set planned = ?1, next = ?1, version = version + 1 where number = ?2",
+            (now, number),
+        )
+    return [jobs.job(db, f"job-{number}") for (number,) in ahead]
+
+
+def tidy(db: apsw.Connection, keep: int) -> int:
+    """Remove some of the rows beyond the newest `keep` of each job; says how many."""
+    crowded = rows(
+        db, "select job from job_runs group by job having count(*) > ? order by job", (keep,)
+    )
+    gone = 0
+    for (number,) in crowded:
+        if gone >= TIDY_ROWS:
+            break
+        # Below this slot nothing is kept, so the rows from there on are the ones to be checked.
+        least: float = db.execute(
+            "select slot from job_runs where job = ? order by slot desc limit 1 offset ?",
+            (number, keep - 1),
+        ).get
+        old = rows(
+            db,
+            "select id, slot from job_runs where job = ? and slot < ? "
+            f"and state not in {OPEN_STATES} order by slot limit ?",
+            (number, least, TIDY_ROWS - gone),
+        )
+        if not old:
+            continue
+        db.executemany("delete from job_runs where id = ?", ((id,) for id, _ in old))
+        last = old[-1][1]
+        db.execute("delete from job_spans where job = ? and end <= ?", (number, last))
+        db.execute(
+            "update job_spans set begin = ? where job = ? and begin < ?", (last, number, last)
+        )
+        gone += len(old)
+    if gone:
+        db.execute("delete from job_reasons where id not in "
+                   "(select reason from job_runs where reason is not null)")  # fmt: skip
+    return gone

@@ -1,0 +1,177 @@
+"""The audit log: what was asked of the gate, what it said, who agreed, what ran. Each entry is
+hashed with the one before, so that none can be changed, moved or removed unseen; the end can only
+be cut off, which whoever has kept an earlier head notices."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import msgspec
+
+from hermes_agent.core.events.journal import (
+    Agreed,
+    Answered,
+    Asked,
+    CallFinished,
+    CallIntended,
+    CallJudged,
+    Event,
+    ParkDecided,
+    encode,
+    kind_of,
+)
+from hermes_agent.core.records import AuditEntry, AuditReport
+from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.engine.database import rows
+
+START = "0" * 64
+"""What the first entry is hashed with."""
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def _judged(event: CallJudged) -> dict[str, Any]:
+    return {
+        "effect": event.effect,
+        "tool": event.tool,
+        "call": event.text,
+        "action": event.action,
+        "rule": event.rule,
+        "reason": event.reason,
+        "terminal": event.facts.terminal,
+        "actor": event.facts.actor,
+        "audits": event.audits,
+        "secrets": event.secrets,
+        "runs": None if event.input is None else _encoder.encode(event.input)[:500].decode(),
+    }
+
+
+def _consent(answer: str | None) -> str | None:
+    """The words of an answer to the model are the session's and go with it."""
+    return answer if answer in {None, "yes", "no", "session", "always"} else "words"
+
+
+_TOLD: dict[type[Event], Callable[[Any], dict[str, Any]]] = {
+    CallJudged: _judged,
+    Asked: lambda asked: {"id": asked.id, "effect": asked.effect, "consent": asked.consent},
+    Agreed: lambda agreed: {"id": agreed.id, "by": agreed.by},
+    Answered: lambda answered: {
+        "id": answered.id, "answer": _consent(answered.answer), "by": answered.by,
+    },
+    CallIntended: lambda call: {
+        "effect": call.effect, "tool": call.tool, "attempt": call.attempt,
+    },
+    CallFinished: lambda call: {"effect": call.effect, "tool": call.tool, "ok": call.ok},
+    ParkDecided: lambda park: {
+        "effect": park.effect, "decision": park.decision, "by": park.by,
+    },
+}  # fmt: skip
+
+
+def note(db: apsw.Connection, session: str, number: int, now: float, event: Event) -> None:
+    """Add an entry for an event that belongs in the log; others are passed over."""
+    told = _TOLD.get(type(event))
+    if told is None:
+        return
+    row = db.execute("select number, hash from audit order by number desc limit 1").fetchone()
+    last, before = row or (0, START)
+    details = told(event)
+    body = _encoder.encode(
+        {
+            "number": last + 1,
+            "time": now,
+            "session": session,
+            "event": number,
+            "digest": hashlib.sha256(encode(event)).hexdigest(),
+            "kind": kind_of(event),
+            **details,
+        }
+    )
+    db.execute(
+        "insert into audit values (?, ?, ?, ?, ?, ?)",
+        (last + 1, now, session, number, body.decode(), chained(before, body)),
+    )
+
+
+def chained(before: str, body: bytes) -> str:
+    return hashlib.sha256(before.encode() + b"\n" + body).hexdigest()
+
+
+def entries(
+    db: apsw.Connection, since: float, session: str, limit: int, after: int
+) -> list[AuditEntry]:
+    """The newest `limit` entries that fit, oldest first."""
+    found = rows(
+        db,
+        "select number, time, session, body, hash from audit where time >= ?1 and number > ?2 "
+        "and (?3 = '' or session = ?3) order by number desc limit ?4",
+        (since, after, session, limit),
+    )
+    return [AuditEntry(*row) for row in found][::-1]
+
+
+def verify(db: apsw.Connection, bodies: Bodies, head: str) -> AuditReport:
+    """Recompute the whole chain, and compare it with the journal where that still is, both ways.
+    `head`, as an earlier report gave it, must be in it."""
+    troubles: list[str] = []
+    before, last = START, 0
+    wanted = _head(head)
+    found_head = not head
+    for number, time, session, event, body, hash in rows(
+        db, "select number, time, session, event, body, hash from audit order by number"
+    ):
+        if number != last + 1:
+            troubles.append(f"entries {last + 1} to {number - 1} are missing")
+        if chained(before, body.encode()) != hash:
+            troubles.append(f"entry {number} was changed, or the one before it")
+        elif (trouble := _against_journal(db, bodies, (number, time, session, event), body)) != "":
+            troubles.append(f"entry {number}: {trouble}")
+        found_head = found_head or (number, hash) == wanted
+        before, last = hash, number
+    if not found_head:
+        troubles.append(f"the log does not hold {head}: its end was cut off or it was rewritten")
+    troubles += _not_in_the_log(db)
+    return AuditReport(last, f"{last}:{before}", tuple(troubles))
+
+
+def _not_in_the_log(db: apsw.Connection) -> list[str]:
+    """Events of the journal that should have an entry and have none."""
+    kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _TOLD)
+    found = rows(
+        db,
+        "select s.id, e.number from events e join sessions s on s.key = e.session "
+        f"where e.kind in ({kinds}) "
+        "and e.time >= (select value from meta where name = 'audit_since') "
+        "and not exists (select 1 from audit a where a.session = s.id and a.event = e.number) "
+        "limit 20",
+    )
+    return [f"event {number} of session {id} has no entry" for id, number in found]
+
+
+def _head(text: str) -> tuple[int, str] | None:
+    number, _, hash = text.partition(":")
+    return (int(number), hash) if number.isdigit() else None
+
+
+def _against_journal(
+    db: apsw.Connection, bodies: Bodies, columns: tuple[int, float, str, int], body: str
+) -> str:
+    """What an entry says that its columns or the journal do not; empty when all agree."""
+    entry = msgspec.json.decode(body)
+    if tuple(entry[name] for name in ("number", "time", "session", "event")) != columns:
+        return "its columns were changed"
+    session, event = columns[2:]
+    row = db.execute(
+        "select coalesce(e.body, m.body) from sessions s join events e on e.session = s.key "
+        "left join messages m on m.id = e.message where s.id = ? and e.number = ?",
+        (session, event),
+    ).fetchone()
+    if row is None:
+        gone = db.execute("select 1 from sessions where id = ?", (session,)).fetchone() is None
+        return "" if gone else f"event {event} of session {session} is gone"
+    stored = b"" if row[0] is None else bodies.unpack(row[0])
+    data = stored.encode() if isinstance(stored, str) else stored
+    if hashlib.sha256(data).hexdigest() != entry["digest"]:
+        return f"event {event} of session {session} was changed"
+    return ""

@@ -1,0 +1,62 @@
+"""What was spent: sums over the rows that every priced call leaves behind."""
+
+import apsw
+
+from hermes_agent.core.messages import Usage
+from hermes_agent.core.records import Cost, CostKey
+from hermes_agent.store.engine.database import rows
+
+_NAMES: dict[CostKey, str] = {
+    "day": "strftime('%Y-%m-%d', time, 'unixepoch')",
+    "session": "session",
+    "job": "case when belongs like 'job:%' then substr(belongs, 5, "
+    "instr(substr(belongs, 5) || '/', '/') - 1) else '' end",
+    "model": "model",
+    "service": "substr(model, 1, instr(model || '/', '/') - 1)",
+    "use": "use",
+}
+
+
+def spent(db: apsw.Connection, since: float) -> float:
+    return float(db.execute("select total(cost) from costs where time >= ?", (since,)).get)
+
+
+def spent_by(db: apsw.Connection, session: str) -> tuple[float, int]:
+    """Dollars and tokens of a session and of all below it."""
+    dollars, tokens = db.execute(
+        "with recursive family (id) as (select ? union select s.id from sessions s "
+        "join family f on s.parent = f.id where s.parent <> '') "
+        "select total(cost), total(input + output) from costs where session in family",
+        (session,),
+    ).get
+    return float(dollars), int(tokens)
+
+
+def remove(db: apsw.Connection, id: int) -> None:
+    db.execute("delete from costs where id = ?", (id,))
+
+
+def listed(
+    db: apsw.Connection, by: CostKey, since: float, until: float | None, session: str
+) -> list[Cost]:
+    order = "name desc" if by == "day" else "dollars desc, calls desc, name"
+    title = "(select title from sessions where id = paid.name)" if by == "session" else "null"
+    found = rows(
+        db,
+        f"select *, {title} from (select {_NAMES[by]} as name, count(*) as calls, sum(input), "
+        "sum(output), sum(cached), sum(written), sum(reasoning), total(cost) as dollars, "
+        "sum(cost is null) from costs where time >= ?1 and (?2 is null or time < ?2) "
+        f"and (?3 = '' or session = ?3) group by 1) as paid order by {order}",
+        (since, until, session),
+    )
+    return [
+        Cost(
+            name,
+            calls,
+            Usage(input, output, cached, written, reasoning),
+            cost,
+            unpriced,
+            title or "",
+        )
+        for name, calls, input, output, cached, written, reasoning, cost, unpriced, title in found
+    ]

@@ -1,0 +1,211 @@
+"""Skills: every version of each, what became of them, and how they did."""
+
+import difflib
+import zlib
+from collections.abc import Mapping, Sequence
+
+import apsw
+import msgspec
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.knowledge import (
+    Case,
+    SkillChange,
+    SkillRecord,
+    SkillUse,
+    Trial,
+    Version,
+)
+from hermes_agent.core.skills import SkillState
+from hermes_agent.store.engine.database import rows
+
+_SKILL = "select name, state, version, digest, created, changed, by, model, reason from skills "
+_VERSION = "select skill, number, digest, time, by, model, why, good from skill_versions "
+
+
+def skills(db: apsw.Connection) -> list[SkillRecord]:
+    return [SkillRecord(*row) for row in rows(db, _SKILL + "order by name")]
+
+
+def skill(db: apsw.Connection, name: str) -> SkillRecord:
+    found = rows(db, _SKILL + "where name = ?", (name,))
+    if found:
+        return SkillRecord(*found[0])
+    near = difflib.get_close_matches(
+        name, [known for (known,) in rows(db, "select name from skills")]
+    )
+    hint = f"there is {', '.join(near)}" if near else "`hermes skills list` shows them"
+    raise NotFound(f"no skill called {name!r}", hint)
+
+
+def versions(db: apsw.Connection, name: str) -> list[Version]:
+    found = rows(db, _VERSION + "where skill = ? order by number", (name,))
+    return [Version(*[*row[:7], bool(row[7])]) for row in found]
+
+
+def version(db: apsw.Connection, name: str, number: int) -> Version:
+    found = rows(db, _VERSION + "where skill = ? and number = ?", (name, number))
+    if not found:
+        raise NotFound(
+            f"no version {number} of the skill {name!r}", f"`hermes skills log {name}` shows them"
+        )
+    return Version(*[*found[0][:7], bool(found[0][7])])
+
+
+def files(db: apsw.Connection, name: str, number: int) -> dict[str, bytes]:
+    version(db, name, number)
+    ask = "select files from skill_versions where skill = ? and number = ?"
+    data = zlib.decompress(db.execute(ask, (name, number)).get)
+    return msgspec.msgpack.decode(data, type=dict[str, bytes])
+
+
+def _log(db: apsw.Connection, name: str, now: float, what: str, why: str, by: str) -> None:
+    db.execute(
+        "insert into skill_changes (skill, time, what, why, by) values (?, ?, ?, ?, ?)",
+        (name, now, what, why, by),
+    )
+
+
+def keep(
+    db: apsw.Connection, new: Version, contents: Mapping[str, bytes], state: SkillState
+) -> Version:
+    """Make it the current version. `new` comes without its number."""
+    known = rows(db, _SKILL + "where name = ?", (new.skill,))
+    before = SkillRecord(*known[0]) if known else None
+    if before is not None and before.digest == new.digest:
+        return version(db, new.skill, before.version)
+    number = _add_version(db, new, contents)
+    db.execute(
+        "insert into skills values (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8) on conflict (name) "
+        "do update set state = ?2, version = ?3, digest = ?4, changed = ?5, by = ?6, model = ?7, "
+        "reason = ?8",
+        (new.skill, state, number, new.digest, new.time, new.by, new.model, new.why),
+    )
+    _log(db, new.skill, new.time, f"version {number}", new.why, new.by)
+    if before is None or before.state != state:
+        _log(db, new.skill, new.time, state, new.why, new.by)
+    return version(db, new.skill, number)
+
+
+def keep_pending(db: apsw.Connection, new: Version, contents: Mapping[str, bytes]) -> Version:
+    """Keep it beside the current version, once."""
+    skill(db, new.skill)
+    same = [one for one in versions(db, new.skill) if one.digest == new.digest]
+    if same:
+        return same[-1]
+    number = _add_version(db, new, contents)
+    _log(db, new.skill, new.time, f"version {number} (pending)", new.why, new.by)
+    return version(db, new.skill, number)
+
+
+def _add_version(db: apsw.Connection, new: Version, contents: Mapping[str, bytes]) -> int:
+    ask = "select 1 + coalesce(max(number), 0) from skill_versions where skill = ?"
+    number: int = db.execute(ask, (new.skill,)).get
+    packed = zlib.compress(msgspec.msgpack.encode(dict(contents)))
+    db.execute(
+        "insert into skill_versions values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            new.skill, number, new.digest, new.time, new.by, new.model, new.why, new.good, packed,
+        ),
+    )  # fmt: skip
+    return number
+
+
+def set_skill(
+    db: apsw.Connection,
+    name: str,
+    state: SkillState,
+    why: str,
+    by: str,
+    now: float,
+    to: int,
+    good: bool | None,
+) -> SkillRecord:
+    before = skill(db, name)
+    chosen = version(db, name, to or before.version)
+    if good is not None:
+        db.execute(
+            "update skill_versions set good = ? where skill = ? and number = ?",
+            (good, name, chosen.number),
+        )
+    db.execute(
+        "update skills set state = ?, version = ?, digest = ?, changed = ?, by = ?, model = ?, "
+        "reason = ? where name = ?",
+        (state, chosen.number, chosen.digest, now, chosen.by, chosen.model, why, name),
+    )
+    if chosen.number != before.version:
+        went = "reverted to " if chosen.number < before.version else ""
+        _log(db, name, now, f"{went}version {chosen.number}", why, by)
+    if state != before.state or chosen.number == before.version:
+        _log(db, name, now, state, why, by)
+    return skill(db, name)
+
+
+def changes(db: apsw.Connection, name: str) -> list[SkillChange]:
+    """The newest first."""
+    ask = "select skill, time, what, why, by from skill_changes where skill = ? order by id desc"
+    return [SkillChange(*row) for row in rows(db, ask, (name,))]
+
+
+def add_uses(db: apsw.Connection, uses: Sequence[SkillUse]) -> None:
+    for use in uses:
+        db.execute(
+            "insert into skill_uses (skill, digest, session, turn, time, opened, outcome, steps, "
+            "seconds, tokens, dollars, model, why) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "on conflict (skill, session, turn) do update set digest = excluded.digest, "
+            "time = excluded.time, opened = excluded.opened, outcome = excluded.outcome, "
+            "steps = excluded.steps, seconds = excluded.seconds, tokens = excluded.tokens, "
+            "dollars = excluded.dollars, model = excluded.model, why = excluded.why",
+            msgspec.structs.astuple(use),
+        )
+
+
+def uses(db: apsw.Connection, name: str, limit: int) -> list[SkillUse]:
+    found = rows(
+        db,
+        "select skill, digest, session, turn, time, opened, outcome, steps, seconds, tokens, "
+        "dollars, model, why from skill_uses where ?1 = '' or skill = ?1 "
+        "order by time desc, id desc limit ?2",
+        (name, limit),
+    )
+    return [SkillUse(*[*row[:5], bool(row[5]), *row[6:]]) for row in found]
+
+
+def add_cases(db: apsw.Connection, cases: Sequence[Case]) -> None:
+    for case in cases:
+        db.execute(
+            "insert or replace into cases values (?, ?, ?, ?, ?, ?, ?)",
+            msgspec.structs.astuple(case),
+        )
+
+
+def cases(db: apsw.Connection, name: str) -> list[Case]:
+    found = rows(
+        db,
+        'select id, skill, task, setup, "check", held, source from cases where skill = ? '
+        "order by rowid",
+        (name,),
+    )
+    return [Case(*[*row[:5], bool(row[5]), row[6]]) for row in found]
+
+
+def add_trials(db: apsw.Connection, trials: Sequence[Trial]) -> None:
+    """A case that is played again counts as it went the last time."""
+    for trial in trials:
+        db.execute(
+            'insert or replace into trials (skill, digest, "case", arm, round, time, ok, steps, '
+            "seconds, tokens, dollars, model, session, opened) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            msgspec.structs.astuple(trial),
+        )
+
+
+def trials(db: apsw.Connection, name: str, digest: str) -> list[Trial]:
+    found = rows(
+        db,
+        'select skill, digest, "case", arm, round, time, ok, steps, seconds, tokens, dollars, '
+        "model, session, opened from trials where (?1 = '' or skill = ?1) "
+        "and (?2 = '' or digest = ?2) order by id",
+        (name, digest),
+    )
+    return [Trial(*[*row[:6], bool(row[6]), *row[7:13], bool(row[13])]) for row in found]

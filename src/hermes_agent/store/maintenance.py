@@ -1,0 +1,69 @@
+"""Looking after the database: a checked copy of it, and what is wrong with it."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import apsw
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.store.blobs import Bodies
+
+
+def back_up(db: apsw.Connection, target: Path) -> None:
+    """Copy the database as this connection sees it into one new file."""
+    if target.exists():
+        raise UsageError(f"{target} exists already", "name a file that does not")
+    draft = target.with_name(target.name + ".new")
+    try:
+        draft.unlink(missing_ok=True)
+        copy = apsw.Connection(str(draft))
+        try:
+            with copy.backup("main", db, "main") as copying:
+                copying.step(-1)
+            copy.pragma("journal_mode", "delete")  # one file, with nothing beside it
+            verdict = copy.pragma("quick_check")
+        finally:
+            copy.close()
+        if verdict != "ok":
+            raise HermesError(f"the copy is not sound: {verdict}", "`hermes doctor` says more")
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        draft.replace(target)
+    except (apsw.FullError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, OSError) as error:
+        raise HermesError(
+            f"the backup could not be written to {target}: {error}",
+            "choose a folder that exists, can be written and has room",
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def faults(db: apsw.Connection, bodies: Bodies) -> list[str]:
+    """What does not fit together, a line each."""
+    found = [line for (line,) in db.execute("pragma quick_check(20)") if line != "ok"]
+    if found:
+        return found
+    gaps = db.execute(
+        "select s.id from sessions s left join (select session, count(*) as n, max(number) as top "
+        "from events group by session) e on e.session = s.key "
+        "where s.last is not coalesce(e.n, 0) or s.last is not coalesce(e.top, 0)"
+    )
+    found += [f"session {id} has gaps in its events" for (id,) in gaps]
+    lost = db.execute(
+        "select count(*) from events e left join messages m on m.id = e.message "
+        "where e.body is null and m.id is null"
+    ).get
+    if lost:
+        found.append(f"{lost} events have lost their text")
+    messages = db.execute("select count(*) from messages").get
+    indexed = db.execute("select count(*) from words_docsize").get
+    if messages != indexed:
+        found.append(f"{messages} messages, but {indexed} in the search index")
+    docs = db.execute("select count(*) from docs").get
+    indexed = db.execute("select count(*) from doc_words_docsize").get
+    if docs != indexed:
+        found.append(f"{docs} texts to recall, but {indexed} in their index")
+    found += [f"the stored text {digest} is missing" for digest in bodies.missing(db)]
+    return found

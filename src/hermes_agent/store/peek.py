@@ -1,0 +1,42 @@
+"""A look into a store that no runtime has open. Nothing is made or changed."""
+
+from pathlib import Path
+
+import apsw
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.store.engine.database import DATABASE, connect_reader, rows
+
+
+class Waiting(Struct, frozen=True):
+    """Jobs that wait for a runtime."""
+
+    active: int
+    paused: int
+    next: float | None
+    """When the first of them was, or is, due."""
+
+
+_JOBS = """
+select count(*) filter (where state = 'active'), count(*) filter (where state = 'paused'),
+  min(next) filter (where state = 'active')
+from jobs
+"""
+
+
+def waiting_jobs(home: Path) -> Waiting | None:
+    """None where nothing can be known."""
+    if not (home / DATABASE).exists():
+        return None
+    try:
+        db = connect_reader(home)
+    except (HermesError, apsw.Error, OSError):
+        return None
+    try:
+        ((active, paused, next),) = rows(db, _JOBS)
+    except apsw.Error:
+        return None
+    finally:
+        db.close()
+    return Waiting(active, paused, next)

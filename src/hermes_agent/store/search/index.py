@@ -1,0 +1,263 @@
+"""Full-text search with bounded work: the newest messages that fit are ranked, however many
+there are. What messages are filtered by lies in the same index, as words nobody can type."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from hermes_agent.core.errors import NotFound
+from hermes_agent.core.events.journal import (
+    CallFinished,
+    Compacted,
+    Event,
+    MessageTaken,
+    Replied,
+    Summarised,
+    decode,
+)
+from hermes_agent.core.records import Found, FoundMessage, SearchFilter
+from hermes_agent.store.blobs import Bodies
+from hermes_agent.store.engine.database import rows
+from hermes_agent.store.search.text import Term, for_index, match_of, parse_query, snippet
+
+CANDIDATES = 400
+INDEXED_CHARS = 200_000
+AROUND_CHARS = 2_000
+_MONTH = 30 * 86_400.0
+_CLOCK_SLACK = 3_600.0
+
+# Marks from the private-use area: a fixed one for each role and outcome, and for sessions, tools
+# and sources a letter that says which, followed by the number.
+_ROLE = {"user": "\ue001", "assistant": "\ue002", "tool": "\ue003", "summary": "\ue004"}
+_OK = {False: "\ue005", True: "\ue006"}
+_SESSION, _TOOL, _SOURCE = "\ue010", "\ue011", "\ue012"
+_DIGITS, _FIRST_DIGIT = 6_000, 0xE100
+
+
+class Spoken(NamedTuple):
+    """The message in an event."""
+
+    role: str
+    text: str
+    tool: str | None = None
+    ok: bool | None = None
+    source: str | None = None
+
+
+def spoken(event: Event) -> Spoken | None:
+    match event:
+        case MessageTaken():
+            return Spoken("user", event.text, source=event.source)
+        case Replied():
+            calls = [f"{call.name} {call.arguments}" for call in event.calls]
+            return Spoken("assistant", "\n".join([event.text, *calls] if event.text else calls))
+        case CallFinished():
+            return Spoken("tool", event.text, event.tool, event.ok)
+        case Compacted() | Summarised():
+            return Spoken("summary", event.summary)
+    return None
+
+
+def _mark(letter: str, number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, _DIGITS)
+        digits = chr(_FIRST_DIGIT + digit) + digits
+        if not number:
+            return letter + digits
+
+
+def _name(db: apsw.Connection, name: str) -> int | None:
+    row = db.execute("select id from names where name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def _new_name(db: apsw.Connection, name: str) -> int:
+    known = _name(db, name)
+    if known is not None:
+        return known
+    db.execute("insert into names (name) values (?)", (name,))
+    return db.last_insert_rowid()
+
+
+def index(db: apsw.Connection, id: int, session: int, source: str, message: Spoken) -> None:
+    marks = [
+        _ROLE[message.role],
+        _mark(_SESSION, session),
+        _mark(_SOURCE, _new_name(db, message.source or source)),
+    ]
+    if message.tool is not None:
+        marks.append(_mark(_TOOL, _new_name(db, message.tool)))
+    if message.ok is not None:
+        marks.append(_OK[message.ok])
+    text = f"{for_index(message.text[:INDEXED_CHARS])} {' '.join(marks)}"
+    db.execute("insert into words (rowid, text) values (?, ?)", (id, text))
+
+
+def tidy(db: apsw.Connection) -> bool:
+    """Merge a little of the index; whether there is more to merge."""
+    before = db.total_changes()
+    db.execute("insert into words (words, rank) values ('merge', 16)")
+    return db.total_changes() - before >= 2
+
+
+def add_ranking(db: apsw.Connection) -> None:
+    db.register_fts5_function("closeness", _closeness)
+
+
+def _closeness(row: apsw.FTS5ExtensionApi, *values: Any) -> float:
+    """How much of a message its first phrases are (as many as the value says): often said in
+    few words."""
+    length = row.column_size(0)
+    scores = []
+    for phrase in range(values[0]):
+        times = len(row.phrase_column_offsets(phrase, 0))
+        if times:
+            scores.append(times / (times + 0.4 + 0.012 * length))
+    return sum(scores) / max(1, len(scores))
+
+
+def search(
+    db: apsw.Connection, bodies: Bodies, query: str, wanted: SearchFilter, now: float
+) -> list[Found]:
+    terms = parse_query(query)
+    marks = _marks(db, wanted)
+    if not terms or marks is None:
+        return []
+    match = match_of(terms)
+    expression = " AND ".join([match.expression, *marks])
+    first, last = _range(db, wanted)
+    # Newest first is the order the index is stored in, so this reads no more than it returns.
+    newest = rows(
+        db,
+        "select rowid, closeness(words, ?) from words where words match ? "
+        "and rowid between ? and ? order by rowid desc limit ?",
+        (match.phrases, expression, first, last, max(CANDIDATES, wanted.limit)),
+    )
+    best = _best(db, wanted, newest, now)
+    return [_found(db, bodies, row, terms, wanted.around) for row in best]
+
+
+def _marks(db: apsw.Connection, wanted: SearchFilter) -> list[str] | None:
+    """The filter as words of the index; None when nothing can fit it."""
+    marks = []
+    if wanted.session:
+        row = db.execute("select key from sessions where id = ?", (wanted.session,)).fetchone()
+        if row is None:
+            raise NotFound(f"no session {wanted.session!r}", "`hermes sessions list` shows them")
+        marks.append(_mark(_SESSION, row[0]))
+    if wanted.role:
+        marks.append(_ROLE[wanted.role])
+    if wanted.ok is not None:
+        marks.append(_OK[wanted.ok])
+    for letter, name in ((_TOOL, wanted.tool), (_SOURCE, wanted.source)):
+        if name:
+            number = _name(db, name)
+            if number is None:
+                return None
+            marks.append(_mark(letter, number))
+    return [f'"{mark}"' for mark in marks]
+
+
+def _range(db: apsw.Connection, wanted: SearchFilter) -> tuple[int, int]:
+    """The ids of the messages in the filter's time. Messages are numbered as they come, so the
+    ends are found by halving; the slack is for clocks that were put back a little."""
+    first, last = 1, db.execute("select max(id) from messages").get or 0
+    if wanted.since is not None:
+        since = wanted.since - _CLOCK_SLACK
+        first = _halve(db, first, last, lambda time: time >= since)
+    if wanted.until is not None:
+        until = wanted.until + _CLOCK_SLACK
+        last = _halve(db, first, last, lambda time: time > until)
+    return first, last
+
+
+def _halve(db: apsw.Connection, low: int, high: int, past: Callable[[float], bool]) -> int:
+    """The first id in the range whose time is `past`, or the last id when none is."""
+    while low < high:
+        middle = (low + high) // 2
+        row = db.execute(
+            "select id, time from messages where id between ? and ? order by id limit 1",
+            (middle, high),
+        ).fetchone()
+        if row is None or past(row[1]):
+            high = middle
+        else:
+            low = row[0] + 1
+    return low
+
+
+class _Row(NamedTuple):
+    score: float
+    key: int
+    session: str
+    title: str
+    number: int
+    time: float
+    role: str
+    tool: str | None
+    body: str | bytes
+
+
+def _best(
+    db: apsw.Connection, wanted: SearchFilter, newest: Sequence[tuple[Any, ...]], now: float
+) -> list[_Row]:
+    """The best of the candidates, whole. A month halves what age is worth."""
+    scored = []
+    for id, closeness in newest:
+        time: float = db.execute("select time from messages where id = ?", (id,)).get
+        if (wanted.since is not None and time < wanted.since) or (
+            wanted.until is not None and time > wanted.until
+        ):
+            continue
+        age = max(0.0, now - time) / _MONTH
+        scored.append((closeness + 0.3 * math.exp2(-age), id))
+    scored.sort(reverse=True)
+    found = []
+    for score, id in scored[: wanted.limit]:
+        (row,) = rows(
+            db,
+            "select s.key, s.id, coalesce(nullif(s.name, ''), s.title), m.number, m.time, m.role, "
+            "m.tool, m.body from messages m join sessions s on s.key = m.session where m.id = ?",
+            (id,),
+        )
+        found.append(_Row(score, *row))
+    return found
+
+
+def _found(
+    db: apsw.Connection, bodies: Bodies, row: _Row, terms: Sequence[Term], around: int
+) -> Found:
+    return Found(
+        session=row.session,
+        title=row.title,
+        number=row.number,
+        time=row.time,
+        role=row.role,
+        tool=row.tool or "",
+        snippet=snippet(_text(bodies, row.body), terms),
+        score=row.score,
+        around=_around(db, bodies, row, around) if around else (),
+    )
+
+
+def _text(bodies: Bodies, body: str | bytes) -> str:
+    message = spoken(decode(bodies.unpack(body)))
+    assert message is not None
+    return message.text
+
+
+def _around(db: apsw.Connection, bodies: Bodies, row: _Row, count: int) -> tuple[FoundMessage, ...]:
+    ask = (
+        "select m.number, m.role, m.body from events e join messages m on m.id = e.message "
+        "where e.session = ? and e.number {} ? and e.message is not null "
+        "order by e.number {} limit ?"
+    )
+    before = rows(db, ask.format("<", "desc"), (row.key, row.number, count))
+    after = rows(db, ask.format(">", "asc"), (row.key, row.number, count))
+    return tuple(
+        FoundMessage(number, role, _text(bodies, body)[:AROUND_CHARS])
+        for number, role, body in [*reversed(before), *after]
+    )

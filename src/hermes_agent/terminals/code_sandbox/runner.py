@@ -1,0 +1,260 @@
+"""Python that nobody trusts, each time in a new sandbox that dies with this process at the latest.
+Where none can be made, nothing is run."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import resource
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import Limits, SandboxPlace
+from hermes_agent.core.tool_services import Call, Worked, WorkLimits
+from hermes_agent.terminals.code_sandbox import mounts
+from hermes_agent.terminals.code_sandbox.guest import TROUBLE_CHARS
+from hermes_agent.terminals.code_sandbox.protocol import Talk
+from hermes_agent.terminals.sandbox import limits as limits_of
+from hermes_agent.terminals.sandbox.landlock import below
+from hermes_agent.terminals.sandbox.launch import PYTHON, find_way
+from hermes_agent.terminals.sandbox.sandbox import Sandbox
+
+OWN_MB = 64
+"""Memory that the sandbox itself needs, and the program to tell that it has none."""
+OWN_PROCESSES = 2
+SCRATCH_SHARE = 4
+"""The part of its memory, one in so many, that a program may fill with files."""
+LOOK_SECONDS = 0.1
+LOCK_PAUSE, LOCK_LOOKS = 0.02, 50
+"""How long another process may tidy up where a program is to run: a second in which we are awake;
+had this machine stood still for that long, so had the other process."""
+START = ("/usr/bin/env", "PYTHONHASHSEED=0", PYTHON, "-P", "-s", "-S")
+"""Python with nothing of the user's, as `-I` is, but for the seed: sets have the same order in a
+program that is run again. The sandbox has no other variables of Python's."""
+MOST_FILES = 10_000
+TOO_LARGE = 1 << 62
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A sandbox for one run."""
+
+    sandbox: Sandbox
+    folder: Path
+    scratch_mb: int
+    on_disk: bool
+    """Its files are on the disk, and somebody must look how large they are."""
+
+
+class Workshop:
+    """Makes the sandboxes in a folder that it has to itself."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder = Path(os.path.realpath(folder))
+        self._environ = environ
+        self._tidied = False
+        self._tidying = asyncio.Lock()
+
+    async def run(
+        self,
+        name: str,
+        source: str,
+        *,
+        function: str = "",
+        arguments: Mapping[str, Any] | None = None,
+        tools: Sequence[str] = (),
+        call: Call | None = None,
+        limits: WorkLimits | None = None,
+        output: Callable[[str], None] | None = None,
+    ) -> Worked:
+        limits = limits or WorkLimits()
+        began = time.monotonic()
+        job = {
+            "seed": name,
+            "source": source,
+            "function": function,
+            "arguments": dict(arguments or {}),
+            "tools": list(tools),
+            "packages": mounts.packages(),
+            "memory_mb": limits.memory_mb,
+        }
+        talk: Talk | None = None
+        try:
+            async with self._box(name, limits) as box:
+                program = await box.sandbox.begin([*START, str(mounts.PROGRAM)])
+                talk = Talk(program, tools, call, limits, output)
+                watch = _watch(box, talk, limits)
+                await talk.follow({**job, "scratch_mb": box.scratch_mb}, watch)
+                reached = limits_of.reached(box.folder)
+            await talk.settle()
+        finally:
+            if talk is not None:
+                await talk.close()
+        return _worked(talk, limits, reached, time.monotonic() - began)
+
+    async def tidy(self) -> None:
+        """Remove what a process that was killed has left. Others may be at work."""
+        for lock in self._folder.glob("*.lock"):
+            with contextlib.suppress(FileNotFoundError), lock.open("rb") as file:
+                if _locked(lock, file):
+                    folder = lock.with_suffix("")
+                    await self._remove(Sandbox(SandboxPlace(), "/", folder, self._environ), folder)
+
+    @contextlib.asynccontextmanager
+    async def _box(self, name: str, limits: WorkLimits) -> AsyncIterator[_Box]:
+        """A new sandbox. Made and removed to the end, whoever is cancelled meanwhile."""
+        way = await asyncio.to_thread(find_way, self._environ)
+        async with self._tidying:  # it holds the locks of others for a while
+            if not self._tidied:
+                await self.tidy()
+                self._tidied = True
+        folder = self._folder / hashlib.sha256(name.encode()).hexdigest()[:24]
+        scratch = folder / "tmp"
+        scratch_mb = max(1, limits.memory_mb // SCRATCH_SHARE)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with await _lock(folder.with_suffix(".lock")):
+            scratch.mkdir(parents=True, exist_ok=True)
+            leash, held = os.pipe()
+            cell = mounts.cell(scratch_mb, leash)
+            sandbox = Sandbox(_place(limits), str(scratch), folder, self._environ, cell)
+            making = asyncio.ensure_future(sandbox.ready())
+            try:
+                await asyncio.shield(making)
+                yield _Box(sandbox, folder, scratch_mb, on_disk=not way)
+            finally:
+                ending = asyncio.ensure_future(self._end(sandbox, folder, making, (leash, held)))
+                await asyncio.shield(ending)
+
+    async def _end(
+        self, sandbox: Sandbox, folder: Path, making: asyncio.Future[None], files: tuple[int, int]
+    ) -> None:
+        await asyncio.gather(making, return_exceptions=True)
+        for file in files:
+            os.close(file)
+        await self._remove(sandbox, folder)
+
+    async def _remove(self, sandbox: Sandbox, folder: Path) -> None:
+        await sandbox.destroy()
+        if folder.is_dir():
+            folder.rmdir()
+        folder.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _place(limits: WorkLimits) -> SandboxPlace:
+    return SandboxPlace(
+        limits=Limits(
+            memory_mb=limits.memory_mb + OWN_MB, processes=limits.processes + OWN_PROCESSES
+        )
+    )
+
+
+async def _lock(path: Path) -> BinaryIO:
+    """The file, locked. Another process that tidies up holds it for a moment only."""
+    for _ in range(LOCK_LOOKS):
+        file = path.open("wb")
+        if _locked(path, file):
+            return file
+        file.close()
+        await asyncio.sleep(LOCK_PAUSE)
+    raise HermesError(
+        "the same program runs already, in another process",
+        f"wait for its end, or end the process that has {path} open",
+    )
+
+
+def _locked(path: Path, file: BinaryIO) -> bool:
+    """Lock an open file, unless somebody else has, or has removed it meanwhile."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+async def _watch(box: _Box, talk: Talk, limits: WorkLimits) -> None:
+    """Stop a program that takes what nothing else keeps it from: all of its processes together
+    the memory, where there are no control groups; the disk, where it has no folder in memory."""
+    door = 0
+    while await talk.lasts(LOOK_SECONDS):
+        door = door or await asyncio.to_thread(box.sandbox.door)
+        most = limits.memory_mb + OWN_MB << 20
+        killed = "memory" in limits_of.reached(box.folder)  # one of them: it is over
+        if killed or await asyncio.to_thread(_memory, door) > most:
+            talk.stop("memory", _words("memory", limits))
+        size = await asyncio.to_thread(_size, box.folder / "tmp") if box.on_disk else 0
+        if size > box.scratch_mb << 20:
+            talk.stop("disk", f"it kept more than {box.scratch_mb} MB of files")
+
+
+def _memory(door: int) -> int:
+    """Bytes that the processes of a sandbox have mapped; what they share counts once."""
+    found = 0
+    for pid in below(door):
+        with contextlib.suppress(OSError):  # it has ended
+            try:
+                lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+                found += sum(int(line.split()[1]) << 10 for line in lines if line[:4] == "Pss:")
+            except PermissionError:  # it hides; then nothing of it is taken for shared
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                found += pages * resource.getpagesize()
+    return found
+
+
+def _size(folder: Path) -> int:
+    """Of its files, in bytes. Those that are too many to count count as too large."""
+    size = count = 0
+    waiting = [folder]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(Path(entry.path))
+        except (FileNotFoundError, PermissionError):  # gone again, or closed: that is no size
+            continue
+        except OSError:  # so deep that it has no name any more
+            return TOO_LARGE
+        if count > MOST_FILES:
+            return TOO_LARGE
+    return size
+
+
+def _words(limit: str, limits: WorkLimits) -> str:
+    return {
+        "memory": f"it needed more than {limits.memory_mb} MB of memory",
+        "processes": f"it started more than {limits.processes} processes",
+        "calls": f"it made more than {limits.calls} calls",
+        "output": f"it printed more than {limits.output_bytes} bytes",
+    }.get(limit, "")
+
+
+def _worked(talk: Talk, limits: WorkLimits, reached: frozenset[str], seconds: float) -> Worked:
+    limit, trouble = talk.stopped
+    ok = False
+    if limit:
+        pass
+    elif talk.ended is None:
+        limit = "memory" if "memory" in reached else "died"
+        code = "" if talk.code is None else f" (exit code {talk.code})"
+        trouble = _words(limit, limits) or f"it died without a word{code}"
+    elif talk.ended.ok:
+        ok = True
+        limit = "output" if talk.cut else ""
+    else:
+        hit = reached | ({"calls"} if talk.refused else set()) | ({"output"} if talk.cut else set())
+        counted = [name for name in ("memory", "processes", "calls", "output") if name in hit]
+        limit = talk.ended.limit or next(iter(counted), "")
+        said = [_words(limit, limits)] if limit else []
+        trouble = "\n".join([*said, talk.ended.trouble[-TROUBLE_CHARS:].rstrip()])
+    output = talk.output
+    if talk.cut:
+        output += f"\n[the rest is thrown away: {_words('output', limits)}]"
+    value = talk.ended.value if ok and talk.ended else None
+    return Worked(output, ok, value, trouble, limit, seconds)

@@ -1,0 +1,221 @@
+"""Containers of Docker, Podman or any engine with Docker's API: one for each session, confined,
+asleep between commands, its files in volumes."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.settings.terminals import ContainerPlace
+from hermes_agent.terminals.container.address import START, locate
+from hermes_agent.terminals.container.engine import Engine
+from hermes_agent.terminals.container.spec import SEED, Spec, owner
+from hermes_agent.terminals.container.stream import ExecStream, attach
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+FIRST_LOOK = 0.005
+LONGEST_LOOK = 0.2
+FED = (
+    'n=$1; shift; head -c "$n" | { (exec "$@"); code=$?; cat >/dev/null; exit "$code"; }'
+)  # fmt: skip
+"""Ends a program's input after so many bytes: not every engine can close one direction alone. What
+the program leaves is read, for Docker does not let go of a stream that is full."""
+TROUBLED = 126
+"""From here on an exit code may be the engine's own: not started, or killed with its container."""
+
+
+class ContainerTransport:
+    def __init__(self, spec: Spec, environ: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._environ = environ
+        self._engine: Engine | None = None
+        self._connecting = asyncio.Lock()
+        self._waking = asyncio.Lock()
+        self._streams: set[ExecStream] = set()
+
+    async def ready(self) -> None:
+        async with self._waking:
+            with _said():
+                woken = await asyncio.to_thread(self._wake, await self._connected())
+                if woken and self._spec.place.mount:
+                    await self._check_writable()
+
+    def _wake(self, engine: Engine) -> bool:
+        """True when it did not run before."""
+        spec, name = self._spec, self._spec.name
+        status = engine.status(name, spec.labels)
+        if status == "running":
+            return False
+        if status == "paused":
+            engine.unpause(name)
+            return False
+        if status in ("dead", "removing"):
+            engine.remove(name)
+            status = ""
+        if not status:
+            self._make(engine)
+        if status in ("", "created"):  # until it has run once, nobody knows how far this came
+            self._give_volumes(engine)
+        engine.start(name)
+        return True
+
+    def _make(self, engine: Engine) -> None:
+        spec = self._spec
+        if spec.place.mount:
+            _check_mount(engine, spec.source)
+        if not engine.has_image(spec.place.image):
+            engine.pull(spec.place.image)
+        for volume in spec.volumes.values():
+            engine.make_volume(volume, spec.labels)
+        engine.create(spec.options())
+
+    def _give_volumes(self, engine: Engine) -> None:
+        """The volumes belong to root until a container that never runs has given them away."""
+        spec, user = self._spec, self._spec.place.user
+        options = spec.seed_options()
+        seed = str(options["name"])
+        engine.remove(seed)  # left by a crash
+        engine.create(options)
+        numbers = user.replace(":", "", 1).isdecimal() and ":" in user
+        files = ("/etc/passwd", "/etc/group")
+        passwd, group = (b"" if numbers else engine.file(seed, path) for path in files)
+        engine.give(seed, SEED, spec.volumes.values(), owner(user, passwd, group))
+        engine.remove(seed)
+
+    async def _check_writable(self) -> None:
+        spec = self._spec
+        if (await self.call(["test", "-w", spec.folder])).code:
+            await self.rest()  # so that the next one who wants it is told, too
+            facts = Path(spec.source).stat()
+            raise HermesError(
+                f"user {spec.place.user} of the container may not write to {spec.source!r}",
+                f"set `user: {facts.st_uid}:{facts.st_gid}`, its owner, or leave `mount:` out",
+            )
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        if stdin:
+            argv = ("bash", "-c", FED, "bash", str(len(stdin)), *argv)
+        id, stream = await self._exec(argv, stdin=bool(stdin), stderr=True)
+        try:
+            stdout, stderr = await stream.collect(stdin)
+        finally:
+            await stream.close()
+        return Done(await self._code(id), stdout, stderr)
+
+    async def start(self, argv: Sequence[str]) -> Channel | None:
+        _, stream = await self._exec(argv, stdin=True, stderr=False)
+        return stream
+
+    async def _exec(
+        self, argv: Sequence[str], *, stdin: bool, stderr: bool
+    ) -> tuple[str, ExecStream]:
+        engine = await self._connected()
+        id = await asyncio.to_thread(
+            engine.new_exec, self._spec.name, argv, stdin=stdin, stderr=stderr
+        )
+        path = f"/v{engine.version}/exec/{id}/start"
+        try:
+            stream = await attach(engine.address, path, self._streams.discard)
+        except OSError as error:
+            raise ConnectionError(str(error)) from None
+        self._streams.add(stream)
+        return id, stream
+
+    async def _code(self, id: str) -> int:
+        engine = await self._connected()
+        pause = FIRST_LOOK
+        while (code := await asyncio.to_thread(engine.exec_code, id)) is None:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_LOOK)
+        if code >= TROUBLED:
+            status = await asyncio.to_thread(engine.status, self._spec.name)
+            if status != "running":
+                raise ConnectionError("the container has stopped")
+        return code
+
+    async def rest(self) -> None:
+        engine = await self._connected()
+        with _said():
+            await asyncio.to_thread(engine.stop, self._spec.name)
+
+    async def close(self) -> None:
+        for stream in tuple(self._streams):
+            await stream.close()
+        async with self._connecting:
+            engine, self._engine = self._engine, None
+        if engine:
+            await asyncio.to_thread(engine.close)
+
+    async def destroy(self) -> None:
+        engine = await self._connected()
+        with _said():
+            await asyncio.to_thread(engine.sweep, self._spec.label)
+        await self.close()
+
+    async def _connected(self) -> Engine:
+        async with self._connecting:
+            if self._engine is None:
+                self._engine = await asyncio.to_thread(
+                    _connect, self._spec.place.engine, self._environ
+                )
+            return self._engine
+
+
+@contextmanager
+def _said() -> Iterator[None]:
+    """An engine that does not answer, as a sentence with the way out."""
+    try:
+        yield
+    except ConnectionError as error:
+        raise HermesError(str(error), START) from None
+
+
+def transport(
+    place: ContainerPlace, *, session: str, workspace: str, folder: Path, environ: Mapping[str, str]
+) -> Transport:
+    """The container of a session. `folder` is not needed: the engine is asked for what is there."""
+    del folder
+    return ContainerTransport(Spec(place, session, workspace), environ)
+
+
+async def check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
+    """Empty when containers can be used now, else what is missing and the way out."""
+    try:
+        with _said():
+            return await asyncio.to_thread(_check, place, environ)
+    except HermesError as error:
+        return "; ".join(filter(None, (error.message, error.hint)))
+
+
+def _check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
+    engine = _connect(place.engine if place else "", environ)
+    try:
+        if place is None or engine.has_image(place.image):
+            return ""
+        return (
+            f"the image {place.image!r} is not there yet and would be pulled at the first use; "
+            f"docker pull {place.image} does so now, docker load or docker import bring it as a "
+            "file"
+        )
+    finally:
+        engine.close()
+
+
+def _connect(named: str, environ: Mapping[str, str]) -> Engine:
+    return Engine(locate(named, environ))
+
+
+def _check_mount(engine: Engine, workspace: str) -> None:
+    """Refuse a folder that the engine does not have, or that would hand over the engine."""
+    if not engine.address.near:
+        raise UsageError(
+            "a folder of this machine cannot be mounted by an engine on another",
+            "leave `mount:` out, or use an engine of this machine",
+        )
+    folder = Path(workspace).resolve()
+    if Path(engine.address.path).resolve().is_relative_to(folder):
+        raise UsageError(
+            f"the workspace {str(folder)!r} holds the engine's own socket and cannot be mounted",
+            "work in a folder further down",
+        )

@@ -1,0 +1,375 @@
+"""A sandbox at E2B through its SDK. Paused with its memory while nothing is wanted of it, also when
+Hermes dies: the service pauses it when its time runs out, and asking for it wakes it."""
+
+import asyncio
+import hashlib
+import uuid
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import httpx
+from connectrpc.errors import ConnectError
+from e2b import (
+    AsyncSandbox,
+    AuthenticationException,
+    GuestUnresponsiveException,
+    NotFoundException,
+    RateLimitException,
+    SandboxException,
+    SandboxNotFoundException,
+    SandboxQuery,
+    ServiceBusyException,
+    TimeoutException,
+)
+from e2b.connection_config import (
+    KEEPALIVE_PING_HEADER,
+    KEEPALIVE_PING_INTERVAL_SEC,
+    ApiParams,
+)
+from e2b.envd.client_async import as_stream, create_rpc_client
+from e2b.envd.process.process_connect import ProcessClient
+from e2b.envd.process.process_pb import (
+    CloseStdinRequest,
+    ProcessConfig,
+    ProcessEvent,
+    ProcessInput,
+    ProcessSelector,
+    SendInputRequest,
+    StartRequest,
+)
+from e2b.envd.rpc import handle_rpc_exception
+from msgspec import structs
+from protobuf import Oneof
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import E2bPlace
+from hermes_agent.terminals.hosted.base import (
+    Channels,
+    Note,
+    Notes,
+    Pumped,
+    log,
+    name_of,
+    plain,
+    reached,
+)
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+LIFE = 900
+"""Seconds until the service pauses a sandbox that nobody has asked to keep awake."""
+PIPE = 32_000
+"""Input that a pipe takes whole, so that a program that does not read holds nobody up."""
+CHUNK = 256 * 1024
+LABEL = "hermes-session"
+PAUSES = (0.01, 0.1, 0.5)
+"""Seconds before what may be asked again is asked again."""
+RUN = 'exec "$@"'
+
+T = TypeVar("T")
+Event = ProcessEvent.StartEvent | ProcessEvent.DataEvent | ProcessEvent.EndEvent
+SDK_ERRORS = (
+    SandboxException, AuthenticationException, ServiceBusyException, httpx.TransportError
+)  # fmt: skip
+
+
+class E2bTransport:
+    def __init__(
+        self,
+        place: E2bPlace,
+        session: str,
+        folder: Path,
+        environ: Mapping[str, str],
+        every: float = LIFE / 3,
+    ) -> None:
+        """`every`: seconds between two requests to keep the sandbox awake."""
+        self._place, self._every = place, every
+        self._name = name_of(session)
+        self._notes = Notes(folder, "e2b")
+        self._options = _options(environ)
+        self._lock = asyncio.Lock()
+        self._sandbox: AsyncSandbox | None = None
+        self._waking: asyncio.Task[None] | None = None
+        self._channels = Channels()
+
+    async def ready(self) -> None:
+        async with self._lock:
+            if self._sandbox is None:
+                with reached("E2B"), _told():
+                    self._sandbox = await self._have()
+                self._waking = asyncio.create_task(self._keep_awake(self._sandbox))
+
+    async def _have(self) -> AsyncSandbox:
+        """The session's sandbox, awake: the one noted, one that a crash left unnoted, or new."""
+        note = self._notes.read()
+        if note.id:
+            try:
+                return await self._wake(note)
+            except SandboxNotFoundException:
+                log.warning("sandbox %s of E2B is gone with its files; making another", note.id)
+        for known in await _insist(self._known):
+            if known != note.id:
+                sandbox = await self._connect(known)
+                await self._set_network(sandbox)
+                return self._settle(note, sandbox)
+        return self._settle(note, await self._make(note))
+
+    async def _wake(self, note: Note) -> AsyncSandbox:
+        sandbox = await _insist(lambda: self._connect(note.id))
+        if note.network != self._place.network:
+            await self._set_network(sandbox)
+            self._notes.write(structs.replace(note, network=self._place.network))
+        return sandbox
+
+    async def _connect(self, id: str) -> AsyncSandbox:
+        try:
+            return await AsyncSandbox.connect(id, timeout=LIFE, **self._options)
+        except GuestUnresponsiveException:
+            log.warning("sandbox %s of E2B wakes with its files but not what ran there", id)
+            return await AsyncSandbox.connect(id, timeout=LIFE, on_resume="reboot", **self._options)
+
+    async def _known(self) -> Sequence[str]:
+        """The ids of sandboxes that carry the session's name, awake or paused."""
+        query = SandboxQuery(metadata={LABEL: self._name})
+        pages, found = AsyncSandbox.list(query, **self._options), list[str]()
+        while pages.has_next:
+            found += [sandbox.sandbox_id for sandbox in await pages.next_items()]
+        return found
+
+    async def _set_network(self, sandbox: AsyncSandbox) -> None:
+        await sandbox.update_network({"allow_internet_access": self._place.network})
+
+    async def _make(self, note: Note) -> AsyncSandbox:
+        key = hashlib.sha256(f"{self._name}/{note.made}".encode()).hexdigest()
+        return await AsyncSandbox.create(
+            self._place.template,
+            timeout=LIFE,
+            metadata={LABEL: self._name},
+            allow_internet_access=self._place.network,
+            lifecycle={"on_timeout": "pause", "auto_resume": False},
+            idempotency_key=key,
+            **self._options,
+        )
+
+    def _settle(self, note: Note, sandbox: AsyncSandbox) -> AsyncSandbox:
+        """Note a sandbox that was not noted yet."""
+        self._notes.write(Note(sandbox.sandbox_id, note.made + 1, network=self._place.network))
+        return sandbox
+
+    async def _keep_awake(self, sandbox: AsyncSandbox) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            try:
+                with _told():
+                    await sandbox.set_timeout(LIFE)
+            except (HermesError, ConnectionError) as error:
+                log.warning("sandbox %s may be paused soon: %s", sandbox.sandbox_id, error)
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        try:
+            with _told():
+                return await self._run(self._at_hand(), argv, stdin)
+        except ConnectionError:
+            await self.close()  # so that `ready` looks again
+            raise
+
+    async def _run(self, sandbox: AsyncSandbox, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        """A program to its end. Its input goes by a pipe or, when it is large, by a file."""
+        script, piped = RUN, bool(stdin)
+        if len(stdin) > PIPE:
+            file = f"/tmp/hermes-{uuid.uuid4().hex}"  # noqa: S108 - nobody else is in there
+            await sandbox.files.write(file, stdin)
+            script, piped = f"exec <{file} && rm -f {file} && {RUN}", False
+        rpc = _client(sandbox)
+        out, err = bytearray(), bytearray()
+        async with aclosing(_events(rpc, script, argv, stdin=piped)) as events:
+            async for event in events:
+                match event:
+                    case ProcessEvent.StartEvent() if piped:
+                        await _send_all(rpc, event.pid, stdin)
+                    case ProcessEvent.DataEvent(output=output) if output is not None:
+                        (err if output.field == "stderr" else out).extend(output.value)
+                    case ProcessEvent.EndEvent():
+                        return Done(event.exit_code, bytes(out), bytes(err))
+        raise ConnectionError("E2B broke off before the program had ended")
+
+    async def start(self, argv: Sequence[str]) -> Channel | None:
+        rpc = _client(self._at_hand())
+        events = _events(rpc, RUN, argv, stdin=True)
+        with _told():
+            began = await anext(events, None)
+        if not isinstance(began, ProcessEvent.StartEvent):
+            raise ConnectionError("E2B did not start the program")
+        pid = began.pid
+
+        async def send(data: bytes) -> None:
+            with _told():
+                await _send(rpc, pid, data)
+
+        async def end() -> None:
+            with _told():
+                await _end_input(rpc, pid)
+
+        return self._channels.add(Pumped(_output(events), send, end))
+
+    def _at_hand(self) -> AsyncSandbox:
+        if self._sandbox is None:
+            raise ConnectionError("the sandbox at E2B is not awake")
+        return self._sandbox
+
+    async def rest(self) -> None:
+        async with self._lock:
+            await self.close()
+            id = self._notes.read().id
+            if not id:
+                return
+            try:
+                with _told():
+                    await AsyncSandbox.pause(id, **self._options)
+            except ConnectionError as error:
+                # Its time is bounded: the service pauses it by itself, if it is still there.
+                log.warning("sandbox %s was not paused: %s", id, error)
+
+    async def close(self) -> None:
+        self._sandbox = None
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        await self._channels.cut()
+
+    async def destroy(self) -> None:
+        async with self._lock:
+            await self.close()
+            note = self._notes.read()
+            with _told():
+                for id in {*await self._known(), *filter(None, (note.id,))}:
+                    await AsyncSandbox.kill(id, **self._options)
+            self._notes.remove()
+
+
+def _options(environ: Mapping[str, str]) -> ApiParams:
+    """Where the service is and the key, from the environment that was handed in."""
+    options = ApiParams(api_key=environ["E2B_API_KEY"], debug=False)
+    if domain := environ.get("E2B_DOMAIN"):
+        options["domain"] = domain
+    if url := environ.get("E2B_API_URL"):
+        options["api_url"] = url
+    if url := environ.get("E2B_SANDBOX_URL"):
+        options["sandbox_url"] = url
+    return options
+
+
+def _client(sandbox: AsyncSandbox) -> ProcessClient:
+    """The SDK's own client of the sandbox's processes. `sandbox.commands` is built on it, but
+    takes shell text and decodes what comes back, which spoils bytes."""
+    return create_rpc_client(ProcessClient, sandbox.envd_api_url, sandbox.connection_config)
+
+
+async def _events(
+    rpc: ProcessClient, script: str, argv: Sequence[str], *, stdin: bool
+) -> AsyncGenerator[Event, None]:
+    """What happens to a program. A login shell starts it, as it does everywhere at E2B."""
+    config = ProcessConfig(cmd="/bin/bash", args=["-l", "-c", script, "hermes", *plain(argv)])
+    headers = {KEEPALIVE_PING_HEADER: str(KEEPALIVE_PING_INTERVAL_SEC)}
+    stream = rpc.start(StartRequest(process=config, stdin=stdin), headers=headers)
+    async with aclosing(as_stream(stream)) as responses:
+        async for response in responses:
+            if response.event is not None and response.event.event is not None:
+                value = response.event.event.value
+                if not isinstance(value, ProcessEvent.KeepAlive):
+                    yield value
+
+
+async def _output(events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
+    with _told():
+        async with aclosing(events):
+            async for event in events:
+                match event:
+                    case ProcessEvent.DataEvent(output=output) if output is not None:
+                        if output.field == "stdout":
+                            yield output.value
+                    case ProcessEvent.EndEvent():
+                        return
+
+
+def _selected(pid: int) -> ProcessSelector:
+    field: Literal["pid"] = "pid"
+    return ProcessSelector(selector=Oneof(field, pid))
+
+
+async def _send(rpc: ProcessClient, pid: int, data: bytes) -> None:
+    field: Literal["stdin"] = "stdin"
+    for at in range(0, len(data), CHUNK):
+        piece = ProcessInput(input=Oneof(field, data[at : at + CHUNK]))
+        await rpc.send_input(SendInputRequest(process=_selected(pid), input=piece))
+
+
+async def _send_all(rpc: ProcessClient, pid: int, data: bytes) -> None:
+    try:
+        await _send(rpc, pid, data)
+        await _end_input(rpc, pid)
+    except ConnectError as error:
+        # It may have ended without reading; if the way is cut, its events break off as well.
+        log.info("a program at E2B did not take its input: %s", error)
+
+
+async def _end_input(rpc: ProcessClient, pid: int) -> None:
+    await rpc.close_stdin(CloseStdinRequest(process=_selected(pid)))
+
+
+async def _insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask what may be asked again: connections that were kept may be dead without our knowing, and
+    the SDK keeps several."""
+    for pause in PAUSES:
+        try:
+            return await ask()
+        except httpx.TransportError as error:
+            log.info("asking E2B again over another connection: %s", error)
+            await asyncio.sleep(pause)
+    return await ask()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The SDK's errors as ours."""
+    try:
+        yield
+    except ConnectError as error:
+        raise _ours(handle_rpc_exception(error)) from error
+    except SDK_ERRORS as error:
+        raise _ours(error) from error
+
+
+def _ours(error: BaseException) -> BaseException:
+    match error:
+        case AuthenticationException():
+            return HermesError(f"E2B refused the key: {error}", "check E2B_API_KEY")
+        case RateLimitException():
+            return HermesError(f"E2B refused for now: {error}", "wait, or end other sandboxes")
+        case ServiceBusyException():
+            return HermesError(f"E2B has no room now: {error}", "try again in a while")
+        case TimeoutException() | httpx.TransportError() | ConnectError() | NotFoundException():
+            return ConnectionError(f"the way to E2B is cut: {error}")
+        case SandboxException():
+            return HermesError(f"E2B: {error}", "`hermes terminals` shows what is set up")
+    return error
+
+
+def transport(
+    place: E2bPlace,
+    *,
+    session: str,
+    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
+    folder: Path,
+    environ: Mapping[str, str],
+) -> Transport:
+    return E2bTransport(place, session, folder, environ)

@@ -1,0 +1,311 @@
+"""A sandbox at Modal through its SDK. Modal forgets the files of a sandbox that ends, so they are
+kept as an image: when it rests, and every hour while it is used, since none lives longer than a
+day."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import modal
+from modal import exception as trouble
+from modal.container_process import ContainerProcess
+from modal.experimental import image_delete
+from msgspec import structs
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import ModalPlace
+from hermes_agent.core.timeouts import awake
+from hermes_agent.terminals.hosted.base import (
+    Channels,
+    Note,
+    Notes,
+    Pumped,
+    log,
+    name_of,
+    plain,
+    reached,
+)
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+DAY = 24 * 60 * 60
+"""The longest that Modal lets a sandbox live."""
+HOUR = 60 * 60.0
+REACH = 15
+"""Seconds to get through to the service; left to itself the SDK tries for a minute."""
+CHUNK = 1024 * 1024
+
+
+class ModalTransport:
+    def __init__(
+        self,
+        place: ModalPlace,
+        session: str,
+        folder: Path,
+        environ: Mapping[str, str],
+        every: float = HOUR,
+    ) -> None:
+        """`every`: seconds between two images of the files while the sandbox is used."""
+        self._place, self._every = place, every
+        self._name = name_of(session)
+        self._notes = Notes(folder, "modal")
+        self._keys = environ["MODAL_TOKEN_ID"], environ["MODAL_TOKEN_SECRET"]
+        self._lock = asyncio.Lock()
+        self._client: modal.Client | None = None
+        self._sandbox: modal.Sandbox | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._channels = Channels()
+
+    async def ready(self) -> None:
+        async with self._lock:
+            if self._sandbox is None:
+                with reached("Modal"), _told():
+                    self._sandbox = await self._have()
+                self._keeping = asyncio.create_task(self._keep_files())
+
+    async def _have(self) -> modal.Sandbox:
+        """The session's sandbox: the one noted, one that a crash left unnoted, or new with the
+        files that were kept."""
+        note = self._notes.read()
+        sandbox = await self._noted(note) or await self._unnoted()
+        if sandbox is None:
+            if note.id:
+                after = "as they were kept last" if note.image else "lost"
+                log.warning("sandbox %s of Modal is gone; its files are %s", note.id, after)
+            return self._settle(note, await self._make(note))
+        if note.id == sandbox.object_id and note.network == self._place.network:
+            return sandbox
+        if note.id == sandbox.object_id:
+            # What it may reach is settled at its birth, so its files move to another.
+            note = await self._put_by(sandbox)
+            sandbox = await self._make(note)
+        return self._settle(note, sandbox)
+
+    async def _noted(self, note: Note) -> modal.Sandbox | None:
+        if not note.id:
+            return None
+        try:
+            sandbox = await modal.Sandbox.from_id.aio(note.id, client=await self._service())
+            return sandbox if await sandbox.poll.aio() is None else None
+        except trouble.NotFoundError:
+            return None
+
+    async def _unnoted(self) -> modal.Sandbox | None:
+        try:
+            return await modal.Sandbox.from_name.aio(
+                self._place.app, self._name, client=await self._service()
+            )
+        except trouble.NotFoundError:
+            return None
+
+    async def _make(self, note: Note) -> modal.Sandbox:
+        """A new one; Modal refuses a second of the same name."""
+        client, limits = await self._service(), self._place.limits
+        app = await modal.App.lookup.aio(self._place.app, create_if_missing=True, client=client)
+        image = modal.Image.debian_slim()
+        if kept := note.image or self._place.image:
+            image = modal.Image.from_id(kept, client=client)
+        return await modal.Sandbox.create.aio(
+            "sleep",
+            "infinity",
+            app=app,
+            name=self._name,
+            image=image,
+            timeout=DAY,
+            cpu=(min(0.25, limits.cpus), limits.cpus),
+            memory=(min(256, limits.memory_mb), limits.memory_mb),
+            block_network=not self._place.network,
+            client=client,
+        )
+
+    def _settle(self, note: Note, sandbox: modal.Sandbox) -> modal.Sandbox:
+        """Note a sandbox that was not noted yet."""
+        self._notes.write(Note(sandbox.object_id, note.made + 1, note.image, self._place.network))
+        return sandbox
+
+    async def _service(self) -> modal.Client:
+        if self._client is None:
+            try:
+                async with awake(REACH):
+                    self._client = await modal.Client.from_credentials.aio(*self._keys)
+            except TimeoutError:
+                raise ConnectionError("Modal does not answer") from None
+        return self._client
+
+    async def _keep_files(self) -> None:
+        while True:
+            await asyncio.sleep(self._every)
+            async with self._lock:
+                if self._sandbox is None:
+                    return
+                try:
+                    with _told():
+                        await self._picture(self._sandbox)
+                except (HermesError, ConnectionError) as error:
+                    log.warning("the files at Modal could not be kept: %s", error)
+
+    async def _picture(self, sandbox: modal.Sandbox) -> Note:
+        """Keep the files as an image, and note it before the one it replaces is removed."""
+        old = self._notes.read()
+        image = await sandbox.snapshot_filesystem.aio(timeout=300, ttl=None)
+        note = structs.replace(old, image=image.object_id)
+        self._notes.write(note)
+        if old.image:
+            await self._discard(old.image)
+        return note
+
+    async def _discard(self, image: str) -> None:
+        try:
+            await image_delete.aio(image, client=await self._service())
+        except trouble.NotFoundError:
+            log.info("image %s of Modal was removed already", image)
+
+    async def _put_by(self, sandbox: modal.Sandbox) -> Note:
+        """End a sandbox with its files kept. It is forgotten before it ends: until then its name
+        finds it."""
+        note = structs.replace(await self._picture(sandbox), id="")
+        self._notes.write(note)
+        await sandbox.terminate.aio(wait=True)
+        return note
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        try:
+            with _told():
+                return await _run(self._at_hand(), argv, stdin)
+        except ConnectionError:
+            await self._let_go()  # so that `ready` looks again
+            raise
+
+    async def start(self, argv: Sequence[str]) -> Channel | None:
+        with _told():
+            process = await _begin(self._at_hand(), argv)
+
+        async def send(data: bytes) -> None:
+            with _told():
+                await _feed(process, data)
+
+        async def end() -> None:
+            with _told():
+                process.stdin.write_eof()
+                await process.stdin.drain.aio()
+
+        return self._channels.add(Pumped(_output(process), send, end))
+
+    def _at_hand(self) -> modal.Sandbox:
+        if self._sandbox is None:
+            raise ConnectionError("the sandbox at Modal does not run")
+        return self._sandbox
+
+    async def rest(self) -> None:
+        async with self._lock:
+            try:
+                with _told():
+                    if sandbox := self._sandbox or await self._noted(self._notes.read()):
+                        await self._put_by(sandbox)
+            except ConnectionError as error:
+                log.warning("the sandbox at Modal goes on for up to a day: %s", error)
+            finally:
+                await self._leave()
+
+    async def _let_go(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            self._keeping = None
+        await self._channels.cut()
+        sandbox, self._sandbox = self._sandbox, None
+        if sandbox is not None:
+            await sandbox.detach.aio()  # type: ignore[no-untyped-call]  # the stub has no types
+
+    async def close(self) -> None:
+        async with self._lock:  # an image that is being made replaces the old one first
+            await self._leave()
+
+    async def _leave(self) -> None:
+        await self._let_go()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.__aexit__(None, None, None)  # type: ignore[no-untyped-call]  # as above
+
+    async def destroy(self) -> None:
+        async with self._lock:
+            note = self._notes.read()
+            with _told():
+                while sandbox := await self._noted(note) or await self._unnoted():
+                    await sandbox.terminate.aio(wait=True)
+                if note.image:
+                    await self._discard(note.image)
+            self._notes.remove()
+            await self._leave()
+
+
+async def _begin(sandbox: modal.Sandbox, argv: Sequence[str]) -> ContainerProcess[bytes]:
+    """Bash starts it, so that a program that is not there is told as everywhere."""
+    return await sandbox.exec.aio("bash", "-c", 'exec "$@"', "hermes", *plain(argv), text=False)
+
+
+async def _run(sandbox: modal.Sandbox, argv: Sequence[str], stdin: bytes = b"") -> Done:
+    process = await _begin(sandbox, argv)
+    feeding = asyncio.create_task(_feed_all(process, stdin))
+    try:
+        out, err = await asyncio.gather(process.stdout.read.aio(), process.stderr.read.aio())
+        return Done(await process.wait.aio(), out, err)
+    finally:
+        feeding.cancel()
+
+
+async def _feed_all(process: ContainerProcess[bytes], data: bytes) -> None:
+    try:
+        await _feed(process, data)
+        process.stdin.write_eof()
+        await process.stdin.drain.aio()
+    except trouble.Error as error:
+        log.info("a program at Modal did not take its input: %s", error)
+
+
+async def _feed(process: ContainerProcess[bytes], data: bytes) -> None:
+    for at in range(0, len(data), CHUNK):
+        process.stdin.write(data[at : at + CHUNK])
+        await process.stdin.drain.aio()
+
+
+async def _output(process: ContainerProcess[bytes]) -> AsyncIterator[bytes]:
+    with _told():
+        async for piece in process.stdout:
+            yield piece
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The SDK's errors as ours."""
+    try:
+        yield
+    except trouble.Error as error:
+        raise _ours(error) from error
+
+
+def _ours(error: trouble.Error) -> Exception:
+    match error:
+        case trouble.AuthError() | trouble.PermissionDeniedError():
+            return HermesError(
+                f"Modal refused the token: {error}", "check MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
+            )
+        case trouble.ResourceExhaustedError():
+            return HermesError(f"Modal refused for now: {error}", "wait, or end other sandboxes")
+        case (
+            trouble.ConnectionError() | trouble.ServiceError() | trouble.InternalError()
+            | trouble.TimeoutError() | trouble.ClientClosed() | trouble.NotFoundError()
+            | trouble.ConflictError() | trouble.SandboxTerminatedError()
+        ):  # fmt: skip
+            return ConnectionError(f"the way to Modal is cut: {error}")
+    return HermesError(f"Modal: {error}", "`hermes terminals` shows what is set up")
+
+
+def transport(
+    place: ModalPlace,
+    *,
+    session: str,
+    workspace: str,  # noqa: ARG001 - the session's folder on this machine is not there
+    folder: Path,
+    environ: Mapping[str, str],
+) -> Transport:
+    return ModalTransport(place, session, folder, environ)

@@ -1,0 +1,265 @@
+"""A cluster as far as terminals need it: pods, policies, events, permissions and programs, with
+its refusals as sentences."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+import yaml
+from kubernetes_asyncio import client, config
+from kubernetes_asyncio.stream import WsApiClient
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import KubernetesPlace
+from hermes_agent.terminals.hosted.base import plain
+from hermes_agent.terminals.kubernetes.pod import Made, Pod, pod_seen
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 30.0
+HEARTBEAT_SECONDS = 60.0
+"""A program's connection that is idle is kept alive by pings, and found dead by their lack."""
+
+
+def found_config(place: KubernetesPlace, environ: Mapping[str, str]) -> str:
+    """The kubeconfig to use, or "" for that of the pod we run in."""
+    home = environ.get("HOME", "")
+    chosen = place.kubeconfig or environ.get("KUBECONFIG", "")
+    if not chosen and home:
+        chosen = f"{home}/.kube/config"
+    paths = [f"{home}{path[1:]}" if path.startswith("~/") else path for path in chosen.split(":")]
+    if any(path and Path(path).is_file() for path in paths):
+        return ":".join(paths)
+    if not place.kubeconfig and environ.get("KUBERNETES_SERVICE_HOST"):
+        return ""
+    raise HermesError(
+        f"no kubeconfig at {chosen!r}" if chosen else "no kubeconfig was found",
+        "say where it is in the terminal's `kubeconfig` or in KUBECONFIG",
+    )
+
+
+class Cluster:
+    """Connects when it is first asked something, and anew after `close`."""
+
+    def __init__(self, place: KubernetesPlace, environ: Mapping[str, str]) -> None:
+        self._place, self._environ = place, environ
+        self._clients: tuple[client.ApiClient, WsApiClient] | None = None
+        self._connecting = asyncio.Lock()
+
+    async def close(self) -> None:
+        if self._clients is not None:
+            clients, self._clients = self._clients, None
+            for each in clients:
+                await each.close()
+
+    async def pod(self, name: str) -> Pod | None:
+        found = await self._ask(
+            "get pods",
+            lambda api: client.CoreV1Api(api).read_namespaced_pod(
+                name, self._place.namespace, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+        return pod_seen(found) if found else None
+
+    async def make_pod(self, body: Any) -> None:
+        await self._ask(
+            "create pods",
+            lambda api: client.CoreV1Api(api).create_namespaced_pod(
+                self._place.namespace, body, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+
+    async def remove_pod(self, name: str, uid: str, grace: int) -> None:
+        body: Any = {"gracePeriodSeconds": grace, "preconditions": {"uid": uid}}
+        await self._ask(
+            "delete pods",
+            lambda api: client.CoreV1Api(api).delete_namespaced_pod(
+                name, self._place.namespace, body=body, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+
+    async def policy(self, name: str) -> Made | None:
+        found = await self._ask(
+            "get networkpolicies",
+            lambda api: client.NetworkingV1Api(api).read_namespaced_network_policy(
+                name, self._place.namespace, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+        return Made(found.metadata.uid, found.metadata.labels or {}) if found else None
+
+    async def make_policy(self, body: Any) -> None:
+        await self._ask(
+            "create networkpolicies",
+            lambda api: client.NetworkingV1Api(api).create_namespaced_network_policy(
+                self._place.namespace, body, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+
+    async def remove_policy(self, name: str, uid: str) -> None:
+        body: Any = {"preconditions": {"uid": uid}}
+        await self._ask(
+            "delete networkpolicies",
+            lambda api: client.NetworkingV1Api(api).delete_namespaced_network_policy(
+                name, self._place.namespace, body=body, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+
+    async def warnings(self, uid: str) -> list[str]:
+        """What the cluster has to complain about a pod, oldest first."""
+        try:
+            listed = await self._ask(
+                "list events",
+                lambda api: client.CoreV1Api(api).list_namespaced_event(
+                    self._place.namespace,
+                    field_selector=f"involvedObject.uid={uid},type=Warning",
+                    _request_timeout=ANSWER_SECONDS,
+                ),
+            )
+        except HermesError as error:  # whoever asks has worse to tell
+            return [error.message]
+        return [event.message for event in listed.items if event.message] if listed else []
+
+    async def may(self, verb: str, resource: str, subresource: str = "", group: str = "") -> bool:
+        body: Any = {
+            "spec": {
+                "resourceAttributes": {
+                    "namespace": self._place.namespace,
+                    "verb": verb,
+                    "group": group,
+                    "resource": resource,
+                    "subresource": subresource,
+                }
+            }
+        }
+        review = await self._ask(
+            "create selfsubjectaccessreviews",
+            lambda api: client.AuthorizationV1Api(api).create_self_subject_access_review(
+                body, _request_timeout=ANSWER_SECONDS
+            ),
+        )
+        return review is not None and bool(review.status.allowed)
+
+    @asynccontextmanager
+    async def program(
+        self, pod: str, container: str, argv: Sequence[str], *, stdin: bool, stderr: bool
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Start a program; its socket is closed on the way out."""
+        socket = await self.open_program(pod, container, argv, stdin=stdin, stderr=stderr)
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    async def open_program(
+        self, pod: str, container: str, argv: Sequence[str], *, stdin: bool, stderr: bool
+    ) -> aiohttp.ClientWebSocketResponse:
+        _, sockets = await self._connected()
+        core: Any = client.CoreV1Api(sockets)  # the client's types know neither lists nor sockets
+        try:
+            opening = await core.connect_get_namespaced_pod_exec(
+                pod,
+                self._place.namespace,
+                command=list(plain(argv)),
+                container=container,
+                stdin=stdin,
+                stdout=True,
+                stderr=stderr,
+                tty=False,
+                _preload_content=False,
+            )
+            async with asyncio.timeout(ANSWER_SECONDS):
+                socket: aiohttp.ClientWebSocketResponse = await opening
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == 401:
+                await self.close()  # the credentials are read anew next time
+            if error.status == 403:
+                raise _forbidden("get pods/exec", self._place, "") from None
+            raise ConnectionError(
+                f"no program can be started in the pod {pod}: the cluster answers {error.status}"
+            ) from None  # and not the whole error, which has the command in it
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ConnectionError(
+                f"the cluster cannot be reached: {type(error).__name__}"
+            ) from None
+        return socket
+
+    async def _ask(
+        self, doing: str, request: Callable[[client.ApiClient], Awaitable[T]]
+    ) -> T | None:
+        """The answer; None where there is no such thing, or it is there or gone already."""
+        for again in (True, False):
+            api, _ = await self._connected()
+            try:
+                return await request(api)
+            except client.ApiException as error:
+                if error.status in (404, 409):
+                    return None
+                if error.status == 401 and again:
+                    await self.close()  # a token may have run out; the next one is read anew
+                    continue
+                raise _refused(doing, self._place, error) from None
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise HermesError(
+                    f"the cluster at {api.configuration.host} cannot be reached:"
+                    f" {str(error) or type(error).__name__}",
+                    "look whether `kubectl version` answers",
+                ) from None
+        raise AssertionError("a second refusal is raised above")
+
+    async def _connected(self) -> tuple[client.ApiClient, WsApiClient]:
+        async with self._connecting:
+            if self._clients is None:
+                settings = await self._configuration()
+                self._clients = (
+                    client.ApiClient(settings),
+                    WsApiClient(settings, heartbeat=HEARTBEAT_SECONDS),
+                )
+            return self._clients
+
+    async def _configuration(self) -> client.Configuration:
+        path = found_config(self._place, self._environ)
+        settings = client.Configuration()
+        try:
+            if path:
+                await config.load_kube_config(
+                    path, self._place.context or None, settings, persist_config=False
+                )
+            else:
+                inside: Any = config.load_incluster_config
+                inside(settings, environ=dict(self._environ))
+        except (config.ConfigException, yaml.YAMLError, OSError) as error:
+            raise HermesError(
+                f"the kubeconfig {path!r} cannot be used: {error}",
+                "`kubectl config get-contexts` lists the contexts it has",
+            ) from None
+        return settings
+
+
+def _refused(doing: str, place: KubernetesPlace, error: client.ApiException) -> HermesError:
+    try:
+        said = str(json.loads(error.body or "")["message"])
+    except (ValueError, KeyError, TypeError):
+        said = str(error.reason)
+    if error.status == 401:
+        return HermesError(
+            f"the cluster does not accept the credentials it was shown: {said}",
+            "log in again, or choose another `context`",
+        )
+    if error.status == 403:
+        return _forbidden(doing, place, said)
+    return HermesError(f"the cluster refuses to {doing}: {said}", "look at the terminal's settings")
+
+
+def _forbidden(doing: str, place: KubernetesPlace, said: str) -> HermesError:
+    hint = f"a Role must grant: {doing}"
+    if "networkpolicies" in doing:
+        hint += "; or say `network: true`, and commands reach what the pod's network reaches"
+    return HermesError(
+        f"the cluster forbids to {doing} in the namespace {place.namespace!r}"
+        + (f": {said}" if said else ""),
+        hint,
+    )

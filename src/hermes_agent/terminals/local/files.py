@@ -1,0 +1,164 @@
+"""Files of this machine. All of it blocks: the terminal calls it in a thread."""
+
+import contextlib
+import heapq
+import itertools
+import json
+import os
+import re
+import stat as modes
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.protocols import FileFacts, Match
+from hermes_agent.terminals.local import search
+
+GREP_SECONDS = 30.0
+_numbers = itertools.count()
+
+
+def resolve(workspace: str, path: str) -> str:
+    if "\0" in path:
+        raise ToolError(f"{path!r} is not a path", "it contains a NUL byte")
+    return os.path.realpath(os.path.join(workspace, os.path.expanduser(path)))  # noqa: PTH111, PTH118
+
+
+def read(workspace: str, path: str) -> bytes:
+    # Not to be held up by a FIFO that nobody writes to.
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with _said(path), os.fdopen(os.open(resolve(workspace, path), flags), "rb") as file:
+        if not modes.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise said("special", path)
+        return file.read()
+
+
+def write(workspace: str, path: str, data: bytes) -> None:
+    target = Path(resolve(workspace, path))
+    draft = target.with_name(f".{target.name[:100]}.{os.getpid()}.{next(_numbers)}.new")
+    with _said(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            raise IsADirectoryError
+        try:
+            with draft.open("xb") as file:
+                if target.exists():
+                    _dress(file.fileno(), target.stat())
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def stat(workspace: str, path: str) -> FileFacts | None:
+    place = Path(resolve(workspace, path))
+    with _said(path):
+        try:
+            return _facts(str(place), place.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def find(workspace: str, path: str, pattern: str, limit: int) -> list[FileFacts]:
+    found = (_facts(str(at), facts) for at, facts in search.walk(_below(workspace, path), pattern))
+    return heapq.nlargest(limit, found, key=lambda facts: facts.modified)
+
+
+def grep(
+    workspace: str,
+    path: str,
+    pattern: str,
+    files: str,
+    limit: int,
+    seconds: float = GREP_SECONDS,
+) -> list[Match]:
+    top = _below(workspace, path)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise not_an_expression(pattern, error) from None
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", search.__file__],
+            input=json.dumps([str(top), pattern, files, limit]).encode(),
+            stdout=subprocess.PIPE,
+            timeout=seconds,
+            check=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolError(
+            f"the search took more than {seconds:g} seconds", "search a smaller folder"
+        ) from None
+    return [Match(*match) for match in json.loads(done.stdout)]
+
+
+def _below(workspace: str, path: str) -> Path:
+    top = Path(resolve(workspace, path))
+    if not top.exists():
+        raise ToolError(f"no file or folder at {path!r}")
+    return top
+
+
+def _facts(path: str, found: os.stat_result) -> FileFacts:
+    if modes.S_ISREG(found.st_mode):
+        return FileFacts(path, found.st_size, "file", found.st_mtime)
+    kind = modes.S_ISDIR(found.st_mode)
+    return FileFacts(path, found.st_size, "folder" if kind else "other", found.st_mtime)
+
+
+def _dress(descriptor: int, old: os.stat_result) -> None:
+    """Give the new file the owner and the mode of the one it replaces."""
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+    os.fchmod(descriptor, modes.S_IMODE(old.st_mode))
+
+
+def not_an_expression(pattern: str, error: re.error) -> ToolError:
+    return ToolError(
+        f"{pattern!r} is not a regular expression: {error}",
+        "escape ( ) [ ] { } . * + ? with \\",
+    )
+
+
+def said(trouble: str, path: str, detail: str = "") -> ToolError:
+    """Trouble with a file as a sentence for the model."""
+    match trouble:
+        case "missing":
+            return ToolError(f"no file at {path!r}")
+        case "folder":
+            return ToolError(f"{path!r} is a folder")
+        case "part":
+            return ToolError(f"a part of {path!r} is a file, not a folder")
+        case "denied":
+            return ToolError(f"not allowed to use {path!r}")
+        case "special":
+            return ToolError(f"{path!r} is not an ordinary file")
+        case _:
+            return ToolError(f"cannot use {path!r}: {detail or trouble}")
+
+
+@contextlib.contextmanager
+def _said(path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise said("missing", path) from None
+    except IsADirectoryError:
+        raise said("folder", path) from None
+    except (NotADirectoryError, FileExistsError):
+        raise said("part", path) from None
+    except PermissionError:
+        raise said("denied", path) from None
+    except OSError as error:
+        raise said("other", path, error.strerror or "") from None

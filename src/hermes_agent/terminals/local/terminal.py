@@ -1,0 +1,217 @@
+"""The terminal of this machine: a persistent shell that outlives the runtime, and its files."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hermes_agent.core.protocols import Clock, Command, FileFacts, Match
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.command_backend import Facts, Report, Why
+from hermes_agent.terminals.local import files, globs
+from hermes_agent.terminals.output import beyond, piece
+from hermes_agent.terminals.persistent import KeptTerminal
+from hermes_agent.terminals.shell.daemon import Keeper, scrubbed
+from hermes_agent.terminals.shell.spool import KINDS, Spool
+
+NEWS_SECONDS = 0.1
+LOOK_SECONDS = 0.5
+"""How often a wait looks for itself whether the command, or its shell, is still there."""
+SEND_SECONDS = 5.0
+
+
+class LocalTerminal(KeptTerminal):
+    """Commands run as the user who runs Hermes, with a scrubbed environment."""
+
+    def __init__(
+        self,
+        workspace: str,
+        spool: Path,
+        settings: TerminalSettings,
+        environment: Mapping[str, str] = os.environ,
+        clock: Clock = time.time,
+    ) -> None:
+        self._workspace = str(Path(workspace).resolve())
+        folder = Spool(spool.absolute())
+        keeper = Keeper(
+            folder,
+            self._workspace,
+            settings.idle_seconds,
+            scrubbed(environment, settings.keep_environment),
+        )
+        spot = LocalSpot(folder, keeper, self._workspace, settings.output_mb, clock)
+        super().__init__(spot, LocalFiles(self._workspace), settings, clock)
+
+    @property
+    def workspace(self) -> str:
+        return self._workspace
+
+
+class LocalSpot:
+    """The spool as files of this machine. All of it is quick."""
+
+    def __init__(
+        self, spool: Spool, keeper: Keeper, workspace: str, output_mb: int, clock: Clock
+    ) -> None:
+        self._spool = spool
+        self._keeper = keeper
+        self._workspace = workspace
+        self._most = output_mb * 1_000_000
+        self._clock = clock
+
+    def path(self, id: str) -> str:
+        return self._spool.path(id, "o")
+
+    def pause(self, looks: int, *, news: bool) -> float:  # noqa: ARG002 - here a look costs nothing
+        return NEWS_SECONDS if news else LOOK_SECONDS
+
+    async def begin(self, command: Command) -> Facts:
+        id, spool = command.id, self._spool
+        spool.prepare()
+        spool.revive(id)
+        if spool.end(id) is None and spool.claim(id) is None:
+            spool.check_room()
+            if command.secrets:
+                spool.lend(id, command.secrets)
+            spool.put_text(id, command.text)
+            if command.background:
+                await self._keeper.launch("job", id, str(self._most))
+            else:
+                await self._keeper.ready()
+                self._keeper.hand_in(f"run {id}")
+                return Facts(known=True, keeper=True)
+        return self._look(id)
+
+    async def look(self, id: str) -> Facts:
+        return self._look(id)
+
+    async def wait(self, id: str, seconds: float) -> Facts:
+        await self._keeper.wait(id, seconds)
+        return self._look(id)
+
+    async def report(self, id: str, limit: int) -> Report:
+        return self._report(id, limit)
+
+    async def news(self, id: str, places: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+        return [
+            beyond(self._spool.path(id, kind), place)
+            for kind, place in zip("oe", places, strict=True)
+        ]
+
+    async def background(self) -> Sequence[tuple[str, Report]]:
+        found = [(id, self._report(id, 0)) for id in self._spool.background_ids()]
+        return [(id, report) for id, report in found if report.facts.kind]
+
+    async def stop(self, id: str, why: Why) -> None:
+        await self._keeper.launch("stop", id, why)
+
+    async def send(self, id: str, data: bytes) -> bool:
+        deadline = self._clock() + SEND_SECONDS
+        descriptor = os.open(self._spool.path(id, "i"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            while data:
+                with contextlib.suppress(BlockingIOError):
+                    data = data[os.write(descriptor, data) :]
+                    continue
+                if self._clock() > deadline:
+                    return False
+                await asyncio.sleep(0.01)
+        finally:
+            os.close(descriptor)
+        return True
+
+    async def void(self, id: str) -> bool:
+        self._spool.prepare()
+        if not self._spool.void(id):
+            return False
+        self._spool.file(id, "v").unlink(missing_ok=True)
+        return True
+
+    async def remove(self, id: str) -> None:
+        for kind in KINDS:
+            self._spool.file(id, kind).unlink(missing_ok=True)
+
+    async def trusted(self) -> bool:
+        return self._spool.same_boot()
+
+    async def where(self) -> str:
+        return self._keeper.folder() or await asyncio.to_thread(self._keeper.kept_folder)
+
+    async def close(self) -> None:
+        if self._keeper.attach():
+            self._keeper.hand_in("end -")
+        self._keeper.detach()
+
+    async def destroy(self) -> None:
+        if self._spool.folder.exists():
+            await self._keeper.destroy()
+            await asyncio.to_thread(shutil.rmtree, self._spool.folder)
+
+    def _look(self, id: str) -> Facts:
+        spool = self._spool
+        end, claim = spool.end(id), spool.claim(id)
+        kind = claim.kind if claim is not None else ""
+        start = claim.start if claim is not None else self._clock()
+        if end is None:
+            held = claim is not None and claim.held
+            keeper = self._keeper.linked()
+            in_hand = keeper and not held and spool.now() == id
+            size = spool.size(id) if held else 0
+            # Asked again: who has just ended has left a result.
+            end = spool.end(id)
+            if end is None:
+                return Facts(
+                    known=spool.has(id, "c"), kind=kind, start=start, held=held,
+                    seconds=self._clock() - start, in_hand=in_hand, keeper=keeper,
+                    begun=spool.has(id, "o"), size=size,
+                )  # fmt: skip
+        code, ended = end
+        return Facts(
+            known=spool.has(id, "c"), code=code, kind=kind, start=start, seconds=ended - start,
+            why=spool.why(id), begun=True,
+        )  # fmt: skip
+
+    def _report(self, id: str, limit: int) -> Report:
+        facts, spool = self._look(id), self._spool
+        if facts.code is not None and spool.has(id, "v"):
+            spool.file(id, "v").unlink(missing_ok=True)
+        return Report(
+            facts,
+            spool.text(id) or "",
+            piece(spool.path(id, "o"), limit),
+            piece(spool.path(id, "e"), limit),
+        )
+
+
+class LocalFiles:
+    """Files of this machine. A disk may be slow or far away: all of it in threads."""
+
+    def __init__(self, workspace: str) -> None:
+        self._workspace = workspace
+
+    async def read(self, path: str) -> bytes:
+        return await asyncio.to_thread(files.read, self._workspace, path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await asyncio.to_thread(files.write, self._workspace, path, data)
+
+    async def stat(self, path: str) -> FileFacts | None:
+        return await asyncio.to_thread(files.stat, self._workspace, path)
+
+    async def resolve(self, path: str) -> str:
+        return await asyncio.to_thread(files.resolve, self._workspace, path)
+
+    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return await asyncio.to_thread(lambda: [globs.trace(path) for path in paths])
+
+    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
+        return await asyncio.to_thread(files.find, self._workspace, path, pattern, limit)
+
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+        return await asyncio.to_thread(_grep, self._workspace, path, pattern, files, limit)
+
+
+_grep = files.grep

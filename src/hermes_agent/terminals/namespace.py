@@ -1,0 +1,169 @@
+"""The inside of a box: namespaces that somebody else made and somebody else removes."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import BoxPlace
+from hermes_agent.terminals.remote.pipe import Piped
+from hermes_agent.terminals.sandbox import limits
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+ENVIRONMENT = {
+    "PATH": "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "USER": "root",
+    "LOGNAME": "root",
+    "LANG": "C.UTF-8",
+    "SHELL": "/bin/bash",
+    "TERM": "dumb",
+}
+"""All that programs of a box find in theirs."""
+JOIN = 'for n in $(seq "$1"); do shift; echo $$ >"$1/cgroup.procs"; done; shift; exec "$@"'
+"""Whoever comes in counts towards what the box may use."""
+INSIDE = ("--mount", "--net", "--uts", "--ipc", "--pid", "--user")
+
+
+def first_process(place: BoxPlace) -> int:
+    """Process 1 of the box, by its number here. Raises `HermesError` where the box is gone."""
+    try:
+        pid, started = (Path(place.folder) / "pid").read_text().split()
+    except (OSError, ValueError):
+        pid, started = "0", ""
+    if not started or started_at(int(pid)) != started or not _is_inside(int(pid)):
+        raise HermesError("the box is gone", "`hermes drill run` makes another")
+    return int(pid)
+
+
+def _is_inside(pid: int) -> bool:
+    """Whether its namespaces are there: one that is dying has left them before it is gone."""
+    try:
+        Path(f"/proc/{pid}/ns/ipc").readlink()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
+
+
+def door(place: BoxPlace) -> list[str]:
+    """What a command line begins with to be run in the box, as its root."""
+    pid = first_process(place)
+    enter = [*_joining(place), "nsenter", "--target", str(pid), *INSIDE, "--root", "--wd"]
+    if _user_namespace("self") == _user_namespace(str(pid)):  # a machine that systemd booted
+        return [*(word for word in enter if word != "--user"), "--"]
+    holder = _parent(pid)
+    if _user_namespace("self") == _user_namespace(str(holder)):
+        return [*enter, "--setuid", "0", "--setgid", "0", "--"]
+    # Between ours and the box's lies the namespace that its process namespace belongs to.
+    outer = ["nsenter", "--target", str(holder), "--user", "--preserve-credentials", "--"]
+    return [*outer, *enter, "--preserve-credentials", "--"]
+
+
+def _joining(place: BoxPlace) -> list[str]:
+    groups = [group for group in limits.groups(Path(place.folder)) if Path(group).is_dir()]
+    return ["sh", "-c", JOIN, "sh", str(len(groups)), *groups] if groups else []
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+
+
+def _user_namespace(process: str) -> int:
+    return Path(f"/proc/{process}/ns/user").stat().st_ino
+
+
+def started_at(pid: int) -> str:
+    """When a process began, so that its number cannot be mistaken for another's; "" if gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+
+
+def transport(
+    place: BoxPlace,
+    *,
+    session: str,  # noqa: ARG001 all kinds share a signature
+    workspace: str,  # noqa: ARG001
+    folder: Path,  # noqa: ARG001
+    environ: Mapping[str, str],
+) -> Transport:
+    return BoxTransport(place, environ)
+
+
+async def check(place: BoxPlace | None, environ: Mapping[str, str]) -> str:
+    """What is missing, as a sentence, or nothing."""
+    for program in ("nsenter", "unshare"):
+        if shutil.which(program, path=environ.get("PATH")) is None:
+            return f"{program!r} is not installed: install util-linux"
+    try:
+        return "" if place is None or first_process(place) else "the box is gone"
+    except HermesError as error:
+        return error.message
+
+
+class BoxTransport:
+    def __init__(self, place: BoxPlace, environ: Mapping[str, str]) -> None:
+        self._place = place
+        self._path = environ.get("PATH") or os.defpath
+        self._channels: set[Piped] = set()
+
+    async def ready(self) -> None:
+        first_process(self._place)
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        process = await self._spawn(argv, asyncio.subprocess.PIPE)
+        try:
+            stdout, stderr = await process.communicate(stdin)
+        except asyncio.CancelledError:
+            process.kill()
+            await process.wait()
+            raise
+        code = process.returncode or 0
+        if code:
+            self._insist()  # else it may have ended with its box
+        return Done(code if code >= 0 else 128 - code, stdout, stderr)
+
+    async def start(self, argv: Sequence[str]) -> Channel:
+        channel = Piped(await self._spawn(argv, asyncio.subprocess.DEVNULL))
+        self._channels = {each for each in self._channels if not each.over} | {channel}
+        return channel
+
+    async def rest(self) -> None:
+        """A box stays awake: its programs work."""
+
+    async def close(self) -> None:
+        channels, self._channels = self._channels, set()
+        for channel in channels:
+            await channel.cut()
+
+    async def destroy(self) -> None:
+        """Whoever made the box removes it."""
+        await self.close()
+
+    def _insist(self) -> int:
+        try:
+            return first_process(self._place)
+        except HermesError as error:
+            raise ConnectionError(error.message) from None
+
+    async def _spawn(self, argv: Sequence[str], stderr: int) -> asyncio.subprocess.Process:
+        self._insist()
+        # The programs of this machine that open the door are found on its path, not the box's.
+        opening = shutil.which("nsenter", path=self._path)
+        if opening is None:
+            raise HermesError("'nsenter' is not installed", "install util-linux")
+        words = [opening if word == "nsenter" else word for word in door(self._place)]
+        return await asyncio.create_subprocess_exec(
+            *words,
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env=ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,  # an interrupt at Hermes' terminal is not meant for it
+        )

@@ -1,0 +1,400 @@
+"""A terminal whose commands live under a keeper and outlast us: the same on every machine."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import Literal, Protocol, TypeVar
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.protocols import Clock, Command, CommandState, FileFacts, Match
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.command_backend import Facts, Report, Spot, Unreached, Why
+from hermes_agent.terminals.output import News, excerpt
+from hermes_agent.terminals.shell.spool import check_command, check_id
+
+CLAIM_SECONDS = LOOK_SECONDS = 0.05
+AGAIN_SECONDS = 2.0
+START_SECONDS = 30.0
+START_LOOKS, STOP_LOOKS = 1000, 300
+"""Counted, not timed: while this machine stood still, nobody could have done anything."""
+AWAY_SECONDS = (0.1, 5.0)
+"""The first and the longest pause between tries to reach a place to which the way is cut."""
+PAUSES = (0.05, 0.5)
+"""Before what may be asked twice is asked again."""
+RECOVER_SECONDS = 60.0
+"""How long a restart waits for a place that cannot be reached before nobody can know."""
+
+T = TypeVar("T")
+
+
+class Files(Protocol):
+    """The files of the machine where the commands run."""
+
+    async def read(self, path: str) -> bytes: ...
+    async def write(self, path: str, data: bytes) -> None: ...
+    async def stat(self, path: str) -> FileFacts | None: ...
+    async def resolve(self, path: str) -> str: ...
+    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]: ...
+    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]: ...
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]: ...
+
+
+class _Watch:
+    """What is remembered while a foreground command is waited for."""
+
+    def __init__(self, command: Command, limit: float, news: News | None) -> None:
+        self.command = command
+        self.limit = limit
+        self.news = news
+        # Counted by a clock that nobody sets; only what passed before a restart is the wall's.
+        self.handed = 0.0  # once the place is there: to make it may take longer than the limit
+        self.began = 0.0
+        self.told = 0.0
+        self.looks = 0
+        self.facts: Facts | None = None
+        self.cut: float | None = None
+        """Since when the way is cut."""
+        self.doubted = False
+        """Whether the way has been cut since the command was handed in."""
+
+    def left(self, facts: Facts) -> float:
+        if facts.kind and not self.began:
+            self.began = time.monotonic() - facts.seconds
+        if not self.began:  # nobody has taken it yet, and its own time has not begun
+            return self.handed + max(self.limit, START_SECONDS) - time.monotonic()
+        return self.began + self.limit - time.monotonic()
+
+
+class KeptTerminal:
+    """Commands run in one bash held by a keeper; a new terminal on the same place finds them,
+    their output and the state of the shell. A time limit binds foreground commands only, and
+    counts from their true start."""
+
+    def __init__(
+        self,
+        spot: Spot,
+        files: Files,
+        settings: TerminalSettings,
+        clock: Clock,
+        most: float | None = None,
+    ) -> None:
+        """`most`: seconds that no command in the foreground may exceed, whatever it asks for."""
+        self._spot = spot
+        self._most = most
+        self._files = files
+        self._settings = settings
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._destroyed = False
+        self._left = False
+
+    async def run(
+        self, command: Command, output: Callable[[str], None] | None = None
+    ) -> CommandState:
+        check_command(command)
+        if command.background:
+            async with self._stopped_when_cancelled(command.id):
+                return await self._start(command)
+        async with self._turn:
+            await self._settle()
+            async with self._stopped_when_cancelled(command.id):
+                return await self._watch(command, output)
+
+    async def recover(self, command: Command) -> CommandState | Literal["not-run"] | None:
+        check_command(command)
+        limit = min(RECOVER_SECONDS, self._limit(command))
+        if command.background:
+            return await self._patiently(lambda: self._judge(command), limit)
+        async with self._turn:
+            await self._settle()
+            facts = await self._patiently(lambda: self._spot.look(command.id), limit)
+            if facts is None:
+                return None
+            if facts.code is None and facts.keeper:
+                async with self._stopped_when_cancelled(command.id):
+                    state = await self._watch(command, None)
+                return None if state.state == "lost" else state
+            return await self._patiently(lambda: self._judge(command), limit)
+
+    async def follow(
+        self, id: str, *, wait: float = 0.0, output: Callable[[str], None] | None = None
+    ) -> CommandState:
+        facts = await self._known(id)
+        deadline = self._clock() + wait
+        news = None if output is None else News(output)
+        if news is not None and wait > 0:
+            report = await self._again(lambda: self._spot.report(id, 0))
+            news.places = [report.stdout.size, report.stderr.size]
+        looks = 0
+        while facts.phase == "running" and (left := deadline - self._clock()) > 0:
+            pause = min(left, self._spot.pause(looks, news=news is not None))
+            facts = await self._again(partial(self._spot.wait, id, pause))
+            looks += 1
+            if news is not None:
+                await self._again(lambda: self._pass_on(id, news))
+        return await self._again(lambda: self._state(id))
+
+    async def commands(self) -> Sequence[CommandState]:
+        found = await self._again(self._spot.background)
+        found = sorted(found, key=lambda one: one[1].facts.start, reverse=True)
+        return [self._show(id, report, with_output=False) for id, report in found]
+
+    async def stop(self, id: str) -> CommandState:
+        facts = await self._known(id)
+        if facts.phase == "running":
+            await self._again(lambda: self._end(id, "stopped"))
+        return await self._again(lambda: self._state(id))
+
+    async def send(self, id: str, text: str) -> None:
+        facts = await self._known(id)
+        if facts.phase != "running" or facts.kind != "bg":
+            raise ToolError(
+                f"command {id} takes no input", "only a background command that runs takes it"
+            )
+        if not await self._spot.send(id, text.encode("utf-8", "replace")):
+            raise ToolError(f"command {id} does not read its input")
+
+    async def forget(self, id: str) -> None:
+        """Remove what is kept of a command that has ended. Its id may then run once more."""
+        facts = await self._known(id)
+        if facts.phase == "running":
+            raise ToolError(f"command {id} is still running", "stop it first")
+        await self._again(lambda: self._spot.remove(id))
+
+    async def read(self, path: str) -> bytes:
+        return await self._files.read(path)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await self._files.write(path, data)
+
+    async def stat(self, path: str) -> FileFacts | None:
+        return await self._files.stat(path)
+
+    async def resolve(self, path: str) -> str:
+        return await self._files.resolve(path)
+
+    async def trace(self, paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return await self._files.trace(paths) if paths else ()
+
+    async def find(self, path: str, pattern: str, limit: int) -> Sequence[FileFacts]:
+        return await self._files.find(path, pattern, limit)
+
+    async def grep(self, path: str, pattern: str, files: str, limit: int) -> Sequence[Match]:
+        return await self._files.grep(path, pattern, files, limit)
+
+    async def where(self) -> str:
+        return await self._again(self._spot.where)
+
+    async def close(self) -> None:
+        if not self._turn.locked():
+            await self._spot.close()
+
+    def leave(self) -> None:
+        """This process goes: what runs is left to its keeper, whoever is cancelled from now on."""
+        self._left = True
+
+    async def destroy(self) -> None:
+        """Kill all that was started here and remove the spool; for a session that is deleted."""
+        self._destroyed = True
+        await self._spot.destroy()
+
+    async def _watch(self, command: Command, output: Callable[[str], None] | None) -> CommandState:
+        """Hand a command in, as often as it takes, and wait for its end or its limit. A way that
+        is cut is tried again for as long as the command may run."""
+        news = None if output is None else News(output)
+        watch = _Watch(command, self._limit(command), news)
+        pause = AWAY_SECONDS[0]
+        while True:
+            try:
+                waiting = await self._step(watch)
+                if news is not None:
+                    await self._pass_on(command.id, news)
+                if not waiting:
+                    return await self._state(command.id)
+                watch.cut, pause = None, AWAY_SECONDS[0]
+            except (ConnectionError, Unreached) as error:
+                if watch.facts is None and not watch.doubted and isinstance(error, Unreached):
+                    raise  # nothing has got there
+                watch.facts, watch.doubted = None, True
+                if watch.cut is None:
+                    watch.cut = time.monotonic()
+                    if output is not None:
+                        output("\n[the connection was cut; the command goes on, trying again]\n")
+                elif time.monotonic() - watch.cut > watch.limit or self._destroyed:
+                    return CommandState(command.id, command.text, "lost")
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, AWAY_SECONDS[1])
+
+    async def _step(self, watch: _Watch) -> bool:
+        """Look once at a command that is waited for. False: there is nothing to wait for."""
+        id = watch.command.id
+        facts = watch.facts
+        if facts is None and watch.doubted:
+            facts = await self._spot.look(id)
+            if facts.code is None and not facts.kind and not await self._spot.trusted():
+                return False
+        if self._destroyed and not (facts and facts.kind):
+            return False
+        if facts is None or self._wants_handing_in(watch, facts):
+            facts = await self._spot.begin(watch.command)
+            watch.told = time.monotonic()
+            watch.handed = watch.handed or watch.told
+        watch.facts = facts
+        if facts.code is not None or (facts.kind and facts.phase == "lost"):
+            return False
+        left = watch.left(facts)
+        flood = facts.size > self._settings.output_mb * 1_000_000
+        if left <= 0 or flood:
+            await self._end(id, "flood" if flood else "timeout")
+            return False
+        # Not claimed yet, it may have been handed to a keeper that was about to end.
+        pause = self._spot.pause(watch.looks, news=watch.news is not None)
+        watch.looks += 1 if facts.kind else 0
+        watch.facts = await self._spot.wait(id, min(pause if facts.kind else CLAIM_SECONDS, left))
+        return watch.facts.code is None
+
+    @staticmethod
+    def _wants_handing_in(watch: _Watch, facts: Facts) -> bool:
+        if facts.kind or facts.code is not None:
+            return False
+        return not facts.keeper or time.monotonic() - watch.told > AGAIN_SECONDS
+
+    async def _start(self, command: Command) -> CommandState:
+        """Start a background command, in a process of its own, and wait until it has begun."""
+        facts: Facts | None = None
+        try:
+            facts = await self._spot.begin(command)
+            return await self._started(command, facts)
+        except (ConnectionError, Unreached) as error:
+            if facts is None and isinstance(error, Unreached):
+                raise  # nothing has got there
+            # Nobody knows how far it has got.
+            state = await self._patiently(lambda: self._restart(command), START_SECONDS)
+            return state or CommandState(command.id, command.text, "lost", background=True)
+
+    async def _restart(self, command: Command) -> CommandState | None:
+        """After the way was cut: start it, unless it has been. None: nobody can know."""
+        facts = await self._spot.look(command.id)
+        if facts.code is None and not facts.kind:
+            if not await self._spot.trusted():
+                return None
+            facts = await self._spot.begin(command)
+        return await self._started(command, facts)
+
+    async def _started(self, command: Command, facts: Facts) -> CommandState:
+        for looks in range(START_LOOKS):
+            if facts.begun or facts.code is not None or (facts.kind and facts.phase == "lost"):
+                break
+            await asyncio.sleep(min(0.002 * 1.02**looks, LOOK_SECONDS))
+            facts = await self._spot.look(command.id)
+        return await self._state(command.id)
+
+    async def _end(self, id: str, why: Why) -> None:
+        """Stop a command the hard way if need be, and wait until that is done."""
+        await self._spot.stop(id, why)
+        for _ in range(STOP_LOOKS):
+            if self._destroyed or (await self._spot.wait(id, LOOK_SECONDS)).code is not None:
+                break
+
+    @contextlib.asynccontextmanager
+    async def _stopped_when_cancelled(self, id: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except asyncio.CancelledError:
+            if not self._left:
+                # Cancelled twice, or slow, the wait ends but the stopping goes on; see `_settle`.
+                stopping = asyncio.create_task(self._end_cancelled(id))
+                self._stopping.add(stopping)
+                stopping.add_done_callback(self._stopping.discard)
+                for _ in range(STOP_LOOKS):
+                    if (await asyncio.wait({stopping}, timeout=LOOK_SECONDS))[0]:
+                        break
+            raise
+
+    async def _end_cancelled(self, id: str) -> None:
+        # A place that cannot be reached keeps the command; its state says so later.
+        with contextlib.suppress(ConnectionError, Unreached):
+            facts = await self._again(lambda: self._spot.look(id))
+            if facts.known and facts.code is None:
+                await self._again(lambda: self._end(id, "stopped"))
+
+    async def _settle(self) -> None:
+        """Let earlier commands end that are being stopped."""
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+
+    async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask what may be asked twice, again when the way was cut in between."""
+        for pause in PAUSES:
+            with contextlib.suppress(ConnectionError):
+                return await ask()
+            await asyncio.sleep(pause)
+        try:
+            return await ask()
+        except ConnectionError as error:
+            raise Unreached(f"the connection was cut: {error}", "try again") from error
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], limit: float) -> T | None:
+        """Ask for as long as it may take to reach the place; None: it could not be reached."""
+        began, pause = time.monotonic(), AWAY_SECONDS[0]
+        while True:
+            try:
+                return await ask()
+            except (ConnectionError, Unreached):
+                if time.monotonic() - began > limit:
+                    return None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, AWAY_SECONDS[1])
+
+    async def _judge(self, command: Command) -> CommandState | Literal["not-run"] | None:
+        """What the files tell of a command."""
+        facts = await self._spot.look(command.id)
+        if facts.code is not None or facts.held:
+            return await self._state(command.id)
+        if not facts.kind and await self._spot.trusted():
+            # Voided, it cannot be started any more by what an earlier runtime left on the way.
+            if not await self._spot.void(command.id):
+                return await self._judge(command)
+            return "not-run"
+        return "not-run" if facts.kind == "void" else None
+
+    async def _known(self, id: str) -> Facts:
+        check_id(id)
+        facts = await self._again(lambda: self._spot.look(id))
+        if not facts.known:
+            raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
+        return facts
+
+    def _limit(self, command: Command) -> float:
+        wanted = self._settings.timeout_seconds if command.timeout is None else command.timeout
+        return wanted if self._most is None else min(wanted, self._most)
+
+    async def _pass_on(self, id: str, news: News) -> None:
+        for stream, (start, data) in enumerate(await self._spot.news(id, news.places)):
+            news.take(stream, start, data)
+
+    async def _state(self, id: str) -> CommandState:
+        return self._show(id, await self._spot.report(id, self._settings.output_chars))
+
+    def _show(self, id: str, report: Report, *, with_output: bool = True) -> CommandState:
+        facts, limit, path = report.facts, self._settings.output_chars, self._spot.path(id)
+        error = path.removesuffix("o") + "e"
+        stderr = excerpt(report.stderr, limit, error) if with_output else ""
+        if facts.why == "flood" and with_output:
+            stderr += f"\n[stopped: it wrote more than {self._settings.output_mb} MB]\n"
+        return CommandState(
+            id=id,
+            text=report.text,
+            state=facts.phase,
+            code=facts.code,
+            stdout=excerpt(report.stdout, limit, path) if with_output else "",
+            stderr=stderr,
+            stdout_size=report.stdout.size,
+            stderr_size=report.stderr.size,
+            seconds=max(0.0, facts.seconds),
+            background=facts.kind == "bg",
+            spool=path,
+        )

@@ -1,0 +1,193 @@
+"""The kinds of terminals as a table; each is imported when a terminal of it is opened."""
+
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.protocols import Clock, Terminal
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.core.settings.terminals import (
+    ApptainerPlace,
+    BoxPlace,
+    ContainerPlace,
+    DaytonaPlace,
+    E2bPlace,
+    KubernetesPlace,
+    LocalPlace,
+    ModalPlace,
+    PlaceSettings,
+    SandboxPlace,
+    SshPlace,
+)
+from hermes_agent.terminals.transport import Transport
+
+
+class Kind(Struct, frozen=True):
+    name: str
+    settings: type[PlaceSettings]
+    summary: str
+    module: str = ""
+    """The leaf with `transport` and `check`; none for this machine itself."""
+    extra: str = ""
+    """What to install with pip, as `hermes-agent[extra]`."""
+    libraries: tuple[str, ...] = ()
+    """What that brings."""
+    needs: str = ""
+    """What must be there beside it."""
+    keys: tuple[str, ...] = ()
+    """Variables with the keys of a hosted service. Whether it answers is found out in use."""
+    get_keys: str = ""
+    """How to come by them."""
+    confined: bool = True
+    """Whether commands are kept from the rest of the machine."""
+    reattach: bool = True
+    """Whether what runs there is found again after a crash of Hermes."""
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "local", LocalPlace, "this machine, as the user who runs Hermes",
+            needs="bash 5", confined=False,
+        ),
+        Kind(
+            "sandbox", SandboxPlace, "this machine, confined: only the workspace can be written",
+            "hermes_agent.terminals.sandbox.sandbox", "sandbox", ("pyseccomp",),
+            "Linux with bubblewrap or Landlock",
+        ),
+        Kind(
+            "ssh", SshPlace, "a machine reached by SSH",
+            "hermes_agent.terminals.ssh", "ssh", ("asyncssh",),
+            "bash 5 there, and its host key in known_hosts", confined=False,
+        ),
+        Kind(
+            "container", ContainerPlace, "a container of Docker, Podman or alike",
+            "hermes_agent.terminals.container.transport", "container", ("docker",),
+            "an engine's socket, and an image with bash 5",
+        ),
+        Kind(
+            "kubernetes", KubernetesPlace, "a pod that is there, or one made for the session",
+            "hermes_agent.terminals.kubernetes.transport", "kubernetes", ("kubernetes_asyncio",),
+            "a kubeconfig, and an image with bash 5",
+        ),
+        Kind(
+            "apptainer", ApptainerPlace, "an instance of Apptainer or Singularity",
+            "hermes_agent.terminals.apptainer", needs="apptainer, and an image with bash 5",
+        ),
+        Kind(
+            "modal", ModalPlace, "a sandbox at Modal",
+            "hermes_agent.terminals.hosted.modal", "modal", ("modal",), "an account",
+            ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), "`modal token new` makes a token",
+        ),
+        Kind(
+            "e2b", E2bPlace, "a sandbox at E2B",
+            "hermes_agent.terminals.hosted.e2b", "e2b", ("e2b",), "an account",
+            ("E2B_API_KEY",), "keys are made at e2b.dev/dashboard",
+        ),
+        Kind(
+            "daytona", DaytonaPlace, "a sandbox at Daytona",
+            "hermes_agent.terminals.hosted.daytona", "daytona", ("daytona",), "an account",
+            ("DAYTONA_API_KEY",), "keys are made at app.daytona.io/dashboard/keys",
+        ),
+        Kind(
+            "box", BoxPlace, "the machine of a drill, in namespaces of its own",
+            "hermes_agent.terminals.namespace", needs="Linux with user namespaces, and util-linux",
+        ),
+    )
+}  # fmt: skip
+
+
+def kind_of(place: PlaceSettings) -> Kind:
+    return next(kind for kind in KINDS.values() if isinstance(place, kind.settings))
+
+
+def open_terminal(
+    place: PlaceSettings,
+    *,
+    session: str,
+    workspace: str,
+    folder: Path,
+    settings: TerminalSettings,
+    environ: Mapping[str, str],
+    clock: Clock = time.time,
+) -> Terminal:
+    """A terminal of a session. `folder` is private to the two, in the home of Hermes."""
+    if isinstance(place, LocalPlace):
+        from hermes_agent.terminals.local.terminal import LocalTerminal
+
+        return LocalTerminal(workspace, folder, settings, environ, clock)
+    from hermes_agent.terminals.remote.terminal import FarTerminal
+
+    own = isinstance(place, SandboxPlace)
+    there = workspace if isinstance(place, SandboxPlace) else place.workspace
+    named = settings.keep_environment if own else ()
+    return FarTerminal(
+        open_transport(place, session=session, workspace=workspace, folder=folder, environ=environ),
+        session=session,
+        workspace=there,
+        folder=folder,
+        settings=settings,
+        environment={name: environ[name] for name in named if name in environ},
+        lasting=lasts(place),
+        clock=clock,
+        most=place.limits.seconds if hasattr(place, "limits") else None,
+    )
+
+
+def open_transport(
+    place: PlaceSettings, *, session: str, workspace: str, folder: Path, environ: Mapping[str, str]
+) -> Transport:
+    kind = kind_of(place)
+    if reason := missing(kind):
+        raise HermesError(f"terminals of the kind {kind.name!r} cannot be used: {reason}")
+    if reason := unset(kind, environ):
+        raise HermesError(reason, kind.get_keys)
+    transport: Transport = import_module(kind.module).transport(
+        place, session=session, workspace=workspace, folder=folder, environ=environ
+    )
+    return transport
+
+
+def lasts(place: PlaceSettings) -> bool:
+    """Whether the machine was there before the session and stays when the session goes."""
+    return isinstance(place, LocalPlace | SshPlace | BoxPlace) or (
+        isinstance(place, KubernetesPlace) and bool(place.pod)
+    )
+
+
+def missing(kind: Kind) -> str:
+    """The libraries that are lacking, as a sentence with the way out; empty when none is."""
+    lacking = [name for name in kind.libraries if find_spec(name) is None]
+    if not lacking:
+        return ""
+    return f"{', '.join(lacking)} not installed; pip install 'hermes-agent[{kind.extra}]'"
+
+
+def unset(kind: Kind, environ: Mapping[str, str]) -> str:
+    """The keys that are lacking, as a sentence."""
+    absent = [name for name in kind.keys if not environ.get(name)]
+    return f"no key: set {' and '.join(absent)}" if absent else ""
+
+
+async def check(name: str, place: PlaceSettings | None, environ: Mapping[str, str]) -> str:
+    """Empty when a terminal of this kind (or this very one) can be used now, else what is missing
+    with the way out."""
+    kind = KINDS.get(name)
+    if kind is None:
+        raise UsageError(f"no kind of terminal called {name!r}", f"there are: {', '.join(KINDS)}")
+    if reason := missing(kind):
+        return reason
+    if not kind.module:
+        from hermes_agent.terminals.shell.daemon import find_bash
+
+        return "" if find_bash(environ) else "bash is not installed; install bash 5 or newer"
+    if kind.keys:
+        return unset(kind, environ)
+    found: str = await import_module(kind.module).check(place, environ)
+    return found

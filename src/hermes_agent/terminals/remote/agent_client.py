@@ -1,0 +1,371 @@
+"""The host's side of `agent.sh`: one channel to a far spool, or single calls without one."""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import os
+import re
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.terminals.command_backend import Unreached
+from hermes_agent.terminals.shell.daemon import SCRIPT as DAEMON
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+SCRIPTS = {"daemon.sh": DAEMON, "agent.sh": Path(__file__).with_name("agent.sh")}
+ANSWER_SECONDS = 90.0
+"""An answer that takes longer means that the way is cut, though nobody has said so."""
+BASH = ("bash", "--noprofile", "--norc")
+TOO_OLD = 3
+
+_PLACE = r"""
+if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
+umask 077
+for top in "$HOME/.cache/hermes" "/tmp/hermes-$UID"; do
+  [[ $top == /* ]] && mkdir -p -- "$top/$1" 2>/dev/null || continue
+  [[ -O $top && ! -L $top && -w $top/$1 ]] && chmod 700 -- "$top" "$top/$1" || continue
+  printf '%s\0' "$top/$1"
+  for file in "${@:2}"; do [[ -s $top/$1/$file ]] && printf '%s\0' "$file"; done
+  exit 0
+done
+exit 4
+"""
+_PUT = r"""
+umask 077
+cat >"$1.$$" && [[ $(wc -c <"$1.$$") -eq $2 ]] && mv -f -- "$1.$$" "$1"
+"""
+_SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+,:@%=")
+_BYTES = [bytes([n]) if n in _SAFE else b"\\x%02x" % n for n in range(256)]
+_ESCAPES = re.compile(rb"\\(n|t|x21|\\)")
+_SIGNS = {b"n": b"\n", b"t": b"\t", b"x21": b"!", b"\\": b"\\"}
+
+
+class Answer(NamedTuple):
+    words: list[str]
+    blocks: list[bytes]
+
+    @property
+    def trouble(self) -> str:
+        """The word that says why it was not done; empty when it was."""
+        return self.words[1] if self.words[:1] == ["no"] else ""
+
+
+class Greeting(NamedTuple):
+    """Whom the porter serves, said to it first."""
+
+    workspace: str
+    idle: float
+    most: int
+    """Bytes of output after which a background command is stopped."""
+    make: bool
+    """Whether the workspace is made when it is not there."""
+    environment: Mapping[str, str]
+
+
+def word(text: str | bytes) -> bytes:
+    """An argument as the porter reads it."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return b"=" + b"".join(map(_BYTES.__getitem__, data))
+
+
+def parse(lines: list[bytes]) -> Answer:
+    blocks: list[bytes] = []
+    inside: list[bytes] | None = None
+    for line in lines[1:]:
+        if inside is not None:
+            if line == b">":
+                blocks.append(base64.b64decode(b"".join(inside)))
+                inside = None
+            else:
+                inside.append(line)
+        elif line == b"<":
+            inside = []
+        else:
+            blocks.append(unescape(line[1:]))
+    return Answer(lines[0].decode("utf-8", "surrogateescape").split(), blocks)
+
+
+def unescape(data: bytes) -> bytes:
+    return _ESCAPES.sub(lambda found: _SIGNS[found[1]], data)
+
+
+class Porter:
+    """Asks the far side. Connects by itself, again too when the way was cut."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        session: str,
+        greeting: Greeting,
+        note: Path,
+        heard: Callable[[str, list[bytes]], None],
+    ) -> None:
+        self._transport = transport
+        self._session = session
+        self._greeting = greeting
+        self._note = note
+        self._heard = heard
+        self._connecting = asyncio.Lock()
+        self._line: _Line | None = None
+        self._argv: list[str] = []
+        self._up = False
+        self.spool = ""
+        """Where it was found when the place was reached first."""
+        self.workspace = greeting.workspace
+        self.trusted = True
+        """Whether the spool is the one that it was, in the same run of the machine."""
+        self._lost = False
+        self._strange = False
+        """Whether it was used by a home that knew more than this one, which was restored since:
+        its commands may have the ids of ours."""
+        self._mark = ""
+
+    @property
+    def pushes(self) -> bool:
+        """Whether the end of a command is told, so that nobody need ask."""
+        return self._line is not None
+
+    @property
+    def connected(self) -> bool:
+        return self._up
+
+    async def reach(self) -> None:
+        """Connect, unless we are. Raises `Unreached`."""
+        await self._connect()
+
+    async def ask(self, verb: str, *arguments: str | bytes) -> Answer:
+        """Raises `Unreached` when it did not get there and `ConnectionError` when nobody knows."""
+        await self._connect()
+        request = b" ".join([verb.encode(), *map(word, arguments)]) + b"\n"
+        line = self._line
+        if line is None:
+            return await self._single(request)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await line.ask(request)
+        except TimeoutError:
+            await self.drop()
+            raise ConnectionError("no answer") from None
+
+    async def bulk(self, verb: str, *arguments: str | bytes, data: bytes = b"") -> Answer:
+        """Ask beside the channel, with as much data as there is."""
+        await self._connect()
+        request = b" ".join([verb.encode(), *map(word, arguments)]) + b"\n"
+        return await self._single(request + data)
+
+    async def drop(self) -> None:
+        """Let go of the channel and the connection."""
+        await self.hang_up()
+        await self._transport.close()
+
+    async def hang_up(self) -> None:
+        line, self._line, self._up = self._line, None, False
+        if line is not None:
+            await line.close()
+
+    async def _connect(self) -> None:
+        async with self._connecting:
+            if self._up and (self._line is None or self._line.open):
+                return
+            await self.hang_up()
+            try:
+                await self._transport.ready()
+                spool = await self._place()
+                keeper, porter = (f"{spool}/{_named(script)}" for script in SCRIPTS)
+                self._argv = [*BASH, porter, spool, keeper]
+                channel = await self._transport.start([*self._argv, "listen"])
+                self._line = None if channel is None else _Line(channel, self._heard)
+                await self._greet()
+            except HermesError as error:
+                raise Unreached(error.message, error.hint) from error
+            except (ConnectionError, TimeoutError) as error:
+                raise Unreached(f"the connection was cut at once: {error}") from error
+            self.spool, self._up = spool, True
+
+    async def _place(self) -> str:
+        """Find or make the spool, and see that the scripts are in it."""
+        names = [_named(script) for script in SCRIPTS]
+        done = await self._transport.call([*BASH, "-c", _PLACE, "hermes", self._session, *names])
+        if done.code in (TOO_OLD, 126, 127):
+            what = "too old" if done.code == TOO_OLD else "not installed"
+            raise HermesError(f"bash is {what} there", "commands run in bash 5.0 or newer")
+        if done.code == 4:
+            raise HermesError(
+                "neither ~/.cache nor /tmp can be written there", "make one of them writable"
+            )
+        spool, *have = done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1] or [""]
+        if done.code or not spool:
+            raise HermesError(f"no folder for commands could be made there: {_said(done)}")
+        for script, name in zip(SCRIPTS, names, strict=True):
+            if name not in have:
+                data = _script(script)
+                put = [*BASH, "-c", _PUT, "hermes", f"{spool}/{name}", str(len(data))]
+                done = await self._transport.call(put, data)
+                if done.code:
+                    raise HermesError(f"{name} could not be put there: {_said(done)}")
+        return spool
+
+    async def _greet(self) -> None:
+        if self._line is None:
+            answer = _answers(await self._transport.call(self._argv, self._hello()))[0]
+        else:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await self._line.ask(self._hello())
+        self._mark, same, used = answer.words[1:4]
+        self._strange = used == "1"
+        if self._strange or self._expected() not in ("", self._mark):
+            self._lost = True
+        self.trusted = same == "1" and not self._lost
+        self.workspace = answer.blocks[0].decode("utf-8", "surrogateescape")
+
+    async def adopt(self) -> None:
+        """Note which spool is ours, on disk, before a command lies in it: should another be in
+        its place one day, what is not in that has perhaps happened in this."""
+        if self._strange:
+            await self.ask("clear")
+            self._strange = False
+        if self._expected() != self._mark:
+            self._note.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._note.with_suffix(".new")
+            with draft.open("w") as file:
+                file.write(self._mark)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._note)
+
+    def _expected(self) -> str:
+        return self._note.read_text() if self._note.exists() else ""
+
+    def _hello(self) -> bytes:
+        greeting = self._greeting
+        words = [
+            greeting.workspace,
+            f"{max(greeting.idle, 0.05):.3f}",
+            str(greeting.most),
+            self._expected(),
+            "1" if greeting.make else "0",
+            *(f"{name}={value}" for name, value in greeting.environment.items()),
+        ]
+        return b" ".join([b"hello", *map(word, words)]) + b"\n"
+
+    async def _single(self, request: bytes) -> Answer:
+        try:
+            done = await self._transport.call(self._argv, self._hello() + request)
+            answers = _answers(done)
+            if len(answers) < 2:
+                raise ConnectionError(f"no answer: {_said(done)}")
+        except ConnectionError:
+            self._up = self._line is not None  # without a channel nobody else sees the cut
+            raise
+        return answers[1]
+
+
+class _Line:
+    """Requests and answers over a channel, in order, with news of ended commands between."""
+
+    def __init__(self, channel: Channel, heard: Callable[[str, list[bytes]], None]) -> None:
+        self._channel = channel
+        self._heard = heard
+        self._waiting: deque[asyncio.Future[Answer]] = deque()
+        self._lines: list[bytes] = []
+        self._sending: set[asyncio.Task[None]] = set()
+        self.open = True
+        self._reading = asyncio.create_task(self._read())
+
+    async def ask(self, request: bytes) -> Answer:
+        if not self.open:
+            raise ConnectionError("the channel is closed")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        # To its end, though whoever asks is cancelled: a request that is awaited and was never
+        # sent would put the answers to all later ones one place off.
+        sending = asyncio.create_task(self._send(request))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(sending)
+        return await answer
+
+    async def _send(self, request: bytes) -> None:
+        try:
+            await self._channel.write(request)
+        except ConnectionError:
+            self._end()
+
+    async def close(self) -> None:
+        self._end()
+        for task in (self._reading, *self._sending):
+            task.cancel()
+            with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                await task
+        with contextlib.suppress(ConnectionError):
+            await self._channel.close()
+
+    def _end(self) -> None:
+        self.open = False
+        while self._waiting:
+            answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_exception(ConnectionError("the way was cut"))
+
+    async def _read(self) -> None:
+        rest = b""
+        try:
+            while part := await self._channel.read():
+                rest = self._take(rest + part)
+        except ConnectionError:
+            pass
+        finally:
+            self._end()
+
+    def _take(self, data: bytes) -> bytes:
+        """Work through what has come; what is not whole yet is given back."""
+        while (begin := data.find(b"!")) >= 0:
+            end = data.find(b"!", begin + 1)
+            if end < 0:
+                break
+            first, *blocks = data[begin + 1 : end].split(b"\t")
+            self._heard(first.decode(), blocks)
+            data = data[:begin] + data[end + 1 :]
+        # A piece of news that has not come whole stays with what is before it.
+        whole = data.rfind(b"\n", 0, len(data) if begin < 0 else begin)
+        for line in data[: whole + 1].split(b"\n")[:-1]:
+            if line != b".":
+                self._lines.append(line)
+                continue
+            lines, self._lines = self._lines, []
+            if self._waiting and not (answer := self._waiting.popleft()).done():
+                answer.set_result(parse(lines))
+        return data[whole + 1 :]
+
+
+def _answers(done: Done) -> list[Answer]:
+    found: list[Answer] = []
+    lines: list[bytes] = []
+    for line in done.stdout.split(b"\n"):
+        if line == b".":
+            found.append(parse(lines))
+            lines = []
+        else:
+            lines.append(line)
+    if not found:
+        raise ConnectionError(f"no answer: {_said(done)}")
+    return found
+
+
+def _said(done: Done) -> str:
+    text = done.stderr.decode("utf-8", "replace").strip()
+    return text.splitlines()[-1] if text else f"exit code {done.code}"
+
+
+def _script(name: str) -> bytes:
+    return SCRIPTS[name].read_bytes()
+
+
+def _named(name: str) -> str:
+    """The name says the content: another version lies beside it."""
+    stem, _, kind = name.partition(".")
+    return f"{stem}-{hashlib.sha256(_script(name)).hexdigest()[:16]}.{kind}"

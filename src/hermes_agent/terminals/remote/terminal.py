@@ -1,0 +1,269 @@
+"""A terminal on another machine: the same keeper there, reached through a porter."""
+
+import asyncio
+import base64
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.protocols import Clock, Command
+from hermes_agent.core.settings.root import TerminalSettings
+from hermes_agent.terminals.command_backend import Facts, Piece, Report, Why
+from hermes_agent.terminals.output import NEWS_BYTES, wanted
+from hermes_agent.terminals.persistent import KeptTerminal
+from hermes_agent.terminals.remote.agent_client import Answer, Greeting, Porter, unescape
+from hermes_agent.terminals.remote.files import FarFiles
+from hermes_agent.terminals.transport import Transport
+
+NEWS_SECONDS = (0.1, 1.0)
+LOOK_SECONDS = (0.5, 5.0)
+"""The first and the longest pause before a wait looks for itself, where ends are told."""
+POLL_SECONDS = (0.02, 2.0)
+"""The same where they are not."""
+LINE_BYTES = 16_000
+"""Texts beyond this go beside the channel: bash reads a channel byte by byte."""
+
+
+class FarTerminal(KeptTerminal):
+    """Commands run on the machine that a transport reaches. `lasting`: that machine was there
+    before the session and stays; another is removed with all that runs on it."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        session: str,
+        workspace: str,
+        folder: Path,
+        settings: TerminalSettings,
+        environment: Mapping[str, str],
+        lasting: bool,
+        clock: Clock = time.time,
+        most: float | None = None,
+    ) -> None:
+        greeting = Greeting(
+            workspace, settings.idle_seconds, settings.output_mb * 1_000_000, not lasting,
+            environment,
+        )  # fmt: skip
+        spot = FarSpot(transport, session, greeting, folder / "spool", lasting=lasting)
+        self._porter = spot.porter
+        super().__init__(spot, FarFiles(spot.porter), settings, clock, most)
+
+    @property
+    def workspace(self) -> str:
+        """As it was given until the place was reached for the first time; absolute from then."""
+        return self._porter.workspace
+
+
+class FarSpot:
+    def __init__(
+        self, transport: Transport, session: str, greeting: Greeting, note: Path, *, lasting: bool
+    ) -> None:
+        self._transport = transport
+        self.porter = Porter(transport, session, greeting, note, self._heard)
+        self._lasting = lasting
+        self._waiting: dict[str, list[asyncio.Future[Facts]]] = {}
+        self._told: dict[str, Report] = {}
+        """Short reports that came with the news of an end, until they are asked for."""
+        self._ended: dict[str, Facts] = {}
+        self._texts: dict[str, str] = {}
+        """Commands that were begun and not reported yet."""
+        self._destroyed = False
+
+    def path(self, id: str) -> str:
+        return f"{self.porter.spool}/{id}.o"
+
+    def pause(self, looks: int, *, news: bool) -> float:
+        first, most = NEWS_SECONDS if news else LOOK_SECONDS
+        if not self.porter.pushes:
+            first, most = POLL_SECONDS
+        return min(most, first * 1.5 ** min(looks, 50))
+
+    async def begin(self, command: Command) -> Facts:
+        id, text = command.id, command.text.encode()
+        await self.porter.reach()
+        await self.porter.adopt()
+        self._texts[id] = command.text  # its end may be told before the answer is read
+        follows = len(text) <= LINE_BYTES
+        if not follows:
+            await self._bulk("text", id, str(len(text)), data=text)
+        answer = await self._ask(
+            "begin",
+            id,
+            "bg" if command.background else "fg",
+            "1" if follows else "0",
+            text if follows else b"",
+            *(f"{name}={value}" for name, value in command.secrets.items()),
+        )
+        return _facts(answer.words)
+
+    async def look(self, id: str) -> Facts:
+        if self._destroyed:
+            return Facts()
+        return _facts((await self._ask("look", id)).words)
+
+    async def wait(self, id: str, seconds: float) -> Facts:
+        if not self.porter.pushes:
+            await asyncio.sleep(seconds)
+            return await self.look(id)
+        told: asyncio.Future[Facts] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(id, []).append(told)
+        try:
+            if id in self._ended:
+                return self._ended[id]
+            async with asyncio.timeout(seconds):
+                return await told
+        except TimeoutError:
+            return await self.look(id)
+        finally:
+            self._waiting[id].remove(told)
+            if not self._waiting[id]:
+                del self._waiting[id]
+
+    async def report(self, id: str, limit: int) -> Report:
+        if self._destroyed:
+            return Report(Facts(), self._texts.get(id, ""), Piece(), Piece())
+        self._ended.pop(id, None)
+        if id in self._told:
+            self._texts.pop(id, None)
+            return self._told.pop(id)
+        answer = await self._ask("report", id, *map(str, wanted(limit)))
+        self._texts.pop(id, None)
+        blocks = iter(answer.blocks)
+        text = next(blocks).decode("utf-8", "replace")
+        out, out_cut, err, err_cut = map(int, answer.words[-4:])
+        pieces = []
+        for size, cut in ((out, out_cut), (err, err_cut)):
+            head = next(blocks)
+            pieces.append(Piece(size, head, next(blocks)) if cut else Piece(len(head), head))
+        return Report(_facts(answer.words), text, *pieces)
+
+    async def news(self, id: str, places: Sequence[int]) -> Sequence[tuple[int, bytes]]:
+        if id in self._told:
+            told = self._told[id]
+            ends = (told.stdout.head, told.stderr.head)
+            return [(place, end[place:]) for place, end in zip(places, ends, strict=True)]
+        answer = await self._ask("news", id, *map(str, places), str(NEWS_BYTES))
+        return list(zip(map(int, answer.words), answer.blocks, strict=True))
+
+    async def background(self) -> Sequence[tuple[str, Report]]:
+        blocks = (await self._ask("background")).blocks
+        found = []
+        for line, text in zip(blocks[::2], blocks[1::2], strict=True):
+            id, *words, out, err = line.decode().split()
+            pieces = (Piece(int(out)), Piece(int(err)))
+            found.append((id, Report(_facts(words), text.decode("utf-8", "replace"), *pieces)))
+        return found
+
+    async def stop(self, id: str, why: Why) -> None:
+        await self._ask("stop", id, why)
+
+    async def send(self, id: str, data: bytes) -> bool:
+        try:
+            for place in range(0, len(data), LINE_BYTES):
+                part = base64.b64encode(data[place : place + LINE_BYTES])
+                if (await self._ask("send", id, part)).words[0] != "sent":
+                    return False
+        except ConnectionError:
+            raise ToolError(
+                "the connection was cut; whether the input arrived is unknown",
+                "follow the command and see",
+            ) from None
+        return True
+
+    async def void(self, id: str) -> bool:
+        return (await self._ask("void", id)).words[0] == "void"
+
+    async def remove(self, id: str) -> None:
+        await self._ask("remove", id)
+
+    async def trusted(self) -> bool:
+        await self.porter.reach()
+        return self.porter.trusted
+
+    async def where(self) -> str:
+        return (await self._ask("where")).blocks[0].decode("utf-8", "surrogateescape")
+
+    async def close(self) -> None:
+        if self.porter.connected:
+            try:
+                going = any(one.facts.phase == "running" for _, one in await self.background())
+                await self._ask("end")
+            except (ConnectionError, HermesError):
+                going = True  # nobody knows
+            await self.porter.hang_up()
+            if not going:
+                await self._transport.rest()
+        await self._transport.close()
+
+    async def destroy(self) -> None:
+        self._destroyed = True
+        try:
+            if self._lasting:
+                await self._destroy_there()
+        finally:
+            await self.porter.drop()
+            await self._transport.destroy()
+
+    async def _destroy_there(self) -> None:
+        try:
+            await self._ask("destroy")
+        except ConnectionError:  # the way may have been cut long before: on a new one, then
+            await self._ask("destroy")
+
+    async def _ask(self, verb: str, *arguments: str | bytes) -> Answer:
+        return _good(await self.porter.ask(verb, *arguments))
+
+    async def _bulk(self, verb: str, *arguments: str | bytes, data: bytes) -> Answer:
+        return _good(await self.porter.bulk(verb, *arguments, data=data))
+
+    def _heard(self, line: str, blocks: list[bytes]) -> None:
+        id, *words = line.split()
+        if id not in self._texts and id not in self._waiting:
+            return
+        facts = _facts(words)
+        if facts.code is not None and id in self._texts:
+            self._ended[id] = facts
+            if len(blocks) == 2:
+                out, err = (unescape(block[1:]) for block in blocks)
+                pieces = (Piece(len(out), out), Piece(len(err), err))
+                self._told[id] = Report(facts, self._texts[id], *pieces)
+        for told in self._waiting.get(id, ()):
+            if not told.done():
+                told.set_result(facts)
+
+
+def _facts(words: Sequence[str]) -> Facts:
+    known, code, end, start, kind, held, why, hand, keeper, begun, size, now = words[:12]
+    started = now if start == "-" else start
+    return Facts(
+        known=known == "1",
+        code=None if code == "-" else int(code),
+        kind="" if kind == "-" else kind,
+        start=float(started),
+        seconds=float(now if end == "-" else end) - float(started),
+        held=held == "1",
+        why="" if why == "-" else why,
+        in_hand=hand == "1",
+        keeper=keeper == "1",
+        begun=begun == "1",
+        size=int(size),
+    )
+
+
+def _good(answer: Answer) -> Answer:
+    said = answer.blocks[0].decode("utf-8", "replace") if answer.blocks else ""
+    match answer.trouble:
+        case "":
+            return answer
+        case "workspace":
+            raise HermesError(
+                f"no folder at {said!r} to work in", "make it there, or name another workspace"
+            )
+        case "shell":
+            raise HermesError("the shell did not start", f"look into {said} there")
+        case "full":
+            raise HermesError("nothing can be written there", "look whether its disk is full")
+        case trouble:
+            raise HermesError(f"the far side does not know {trouble}", "update Hermes")

@@ -1,0 +1,285 @@
+"""What commands in a sandbox see of the machine, as a table: path → hidden, read or write. The
+rule of the nearest folder at or above a path holds for it."""
+
+import os
+import pwd
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.sensitive_paths import holds_secrets, is_run_by_others
+from hermes_agent.core.settings.terminals import SandboxPlace
+
+Sight = Literal["hide", "read", "write"]
+Rules = dict[Path, Sight]
+
+SHOWN = ("/", "/var/log", "/var/lib/dpkg", "/var/lib/rpm")
+HIDDEN = (
+    "/home", "/root", "/run", "/var", "/lost+found",
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
+    "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/kubernetes", "/etc/rancher",
+    "/etc/wireguard", "/etc/letsencrypt", "/etc/docker/key.json", "/etc/netrc",
+    "/etc/NetworkManager/system-connections", "/etc/apt/auth.conf", "/etc/apt/auth.conf.d",
+    "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/kernel/security", "/sys/fs/bpf",
+    "/sys/firmware",
+)  # fmt: skip
+"""Where root starts a sandbox, root's files are its own: secrets are left out by name."""
+SCRATCH = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - commands get a folder of their own there
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/etc", "/dev", "/proc", "/sys")
+DEVICES = (
+    "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx",
+    "/dev/pts",
+)  # fmt: skip
+
+PROGRAM_FOLDERS = ("bin", "sbin", "shims", "condabin")
+TOOLS_BELOW_LOCAL = ("bin", "lib", "share/pipx", "share/uv")
+"""What is shown of ~/.local; the rest of it is private."""
+SECRETS_BELOW_TOOLS = ("credentials", "credentials.toml")
+"""Kept beside programs in folders such as ~/.cargo."""
+SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "site-packages", "__pycache__"})
+SCAN_FOLDERS = 2000
+"""The most folders of a workspace that are looked through for files with secrets."""
+MOST_LINKS = 40
+"""As many as the kernel follows."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A sandbox that sees only what it is shown, has no sockets, keeps its files in memory, and
+    dies with its host."""
+
+    rules: Rules
+    names: tuple[Path, ...]
+    """What is shown, by the names that programs know; links on the way are made inside."""
+    scratch_mb: int
+    leash: int
+    """An open file: when its other end is closed, the sandbox ends."""
+
+
+def rules(
+    place: SandboxPlace, workspace: str, folder: Path, environ: Mapping[str, str], python: Path
+) -> Rules:
+    """The table for one session. `folder` is where the sandbox keeps its own things, `python` the
+    library of the Python that runs inside. Links are followed in all of them."""
+    made: Rules = dict.fromkeys(_existing((*HIDDEN, *SCRATCH)), "hide")
+    made |= dict.fromkeys(_existing(SHOWN), "read")
+    hidden = [*_homes(environ), *Path("/etc/ssh").glob("*_key")]
+    hidden += [path for path in _existing(_sockets()) if path.is_socket()]
+    # `folder` is HOME/terminals/SESSION/NAME in the home of Hermes.
+    hidden += [expand(environ.get("HERMES_HOME") or "~/.hermes", environ)]
+    hidden += [above for above in list(folder.parents)[:3] if above != Path("/")]
+    made |= dict.fromkeys(_existing(hidden), "hide")
+    for tools in [*_tools(environ, made), python]:
+        if sight_of(made, tools) == "hide":
+            made[tools] = "read"
+            secret = _existing(tools / name for name in SECRETS_BELOW_TOOLS)
+            made |= dict.fromkeys(secret, "hide")
+    for resolver in _existing(["/etc/resolv.conf"]) if place.network else ():
+        if sight_of(made, resolver) == "hide":
+            made[resolver] = "read"
+    for writable in (workspace, *place.write):
+        made |= _workspace(expand(writable, environ).resolve())
+    made |= dict.fromkeys(_existing(expand(path, environ) for path in place.hide), "hide")
+    return made | {folder / "home": "write"}
+
+
+def expand(path: str, environ: Mapping[str, str]) -> Path:
+    """With the `~` of that environment."""
+    home = environ.get("HOME")
+    if home and (path == "~" or path.startswith("~/")):
+        return Path(home + path[1:])
+    return Path(path).expanduser()
+
+
+def refuse_too_much(path: str, environ: Mapping[str, str]) -> None:
+    """A folder to write to must not hold the system or a whole home: their start-up files, also
+    those that are not there yet, are run by others."""
+    real = expand(path, environ).resolve()
+    if not real.is_dir():
+        raise HermesError(f"no folder at {path!r} to work in", "make it, or name another")
+    system = (*SYSTEM, *SCRATCH, "/var", "/run", "/boot", "/home")
+    if any(kept.is_relative_to(real) for kept in _existing((*system, *_homes(environ)))):
+        raise HermesError(
+            f"commands in a sandbox would write to all of {path!r}",
+            "work in a folder below it; a sandbox leaves the system and whole homes alone",
+        )
+
+
+def sight_of(rules: Rules, path: Path) -> Sight:
+    """What the nearest rule at or above the path says."""
+    return next(rules[above] for above in (path, *path.parents) if above in rules)
+
+
+def bindings(rules: Rules, scratch: Path) -> tuple[list[str], list[str]]:
+    """The rules as options of bubblewrap, outer folders first, and those that come last of all.
+    `scratch` is there for /tmp."""
+    made: list[str] = []
+    closed: list[str] = []
+    inside = _inside(rules)
+    for path in sorted(rules):
+        if path in SCRATCH:
+            made += ["--bind", str(scratch), str(path)]
+        elif rules[path] == sight_of(rules, path.parent) and not (
+            # Not to be moved aside, so that another could be put in its place.
+            path.name == ".git"
+            # In the scratch space, what leads to a folder that is shown is closed.
+            or (_is_scratch(path) and any(rules[inner] != "hide" for inner in inside[path]))
+        ):
+            continue
+        elif rules[path] == "write":
+            made += ["--bind", str(path), str(path)]
+        elif rules[path] == "read":
+            made += ["--ro-bind", str(path), str(path)]
+        elif path.is_dir():
+            made += ["--tmpfs", str(path)]
+            closed += ["--remount-ro", str(path)]
+        else:
+            made += ["--ro-bind", "/dev/null", str(path)]
+    return made, closed
+
+
+def grants(rules: Rules, scratch: Path) -> Iterator[str]:
+    """The rules for Landlock, each a letter and a path. It only ever allows, and a folder with all
+    that is in it: one with hidden parts is given piece by piece, one that is written whole."""
+    yield from (f"w{path}" for path in (*DEVICES, scratch))
+    waiting, inside = [Path("/")], _inside(rules)
+    while waiting:
+        path = waiting.pop()
+        inner = inside[path]
+        match sight_of(rules, path):
+            case "write":
+                yield f"w{path}"
+            case "hide":
+                waiting += [other for other in inner if rules[other] != "hide"]
+            case "read" if path == Path("/") or any(rules[other] == "hide" for other in inner):
+                parts = (other for other in path.iterdir() if not other.is_symlink())
+                waiting += [other for other in parts if other != Path("/dev")]
+            case "read":
+                yield f"r{path}"
+                waiting += [other for other in inner if rules[other] == "write"]
+
+
+def links(rules: Rules, path: Path) -> Iterator[tuple[Path, Path]]:
+    """The links on the way to a path that would be hidden: where each leads, where it lies."""
+    for _ in range(MOST_LINKS):
+        if path.resolve() == path:
+            return
+        link = next(step for step in (*reversed(path.parents), path) if step.is_symlink())
+        if sight_of(rules, link.parent) == "hide":
+            yield link.resolve(), link
+        path = link.resolve() / path.relative_to(link)
+
+
+def _inside(rules: Rules) -> defaultdict[Path, list[Path]]:
+    """For each folder, the paths below it that have rules of their own."""
+    found: defaultdict[Path, list[Path]] = defaultdict(list)
+    for path in rules:
+        for folder in path.parents:
+            found[folder].append(path)
+    return found
+
+
+def _is_scratch(path: Path) -> bool:
+    return any(scratch in path.parents for scratch in SCRATCH)
+
+
+def _workspace(root: Path) -> Rules:
+    """A folder that may be written, but for what others run and what holds secrets in it."""
+    made: Rules = {root: "write"}
+    for entry in root.iterdir():
+        if is_run_by_others(entry.name) and not entry.is_symlink():
+            made[entry] = "read"
+    git = root / ".git"
+    if git.is_dir() and not git.is_symlink():
+        (git / "hooks").mkdir(exist_ok=True)
+        made |= {git: "write", git / "hooks": "read"}
+        made |= dict.fromkeys(_existing([git / "config"]), "read")
+    elif git.exists():
+        made[git.resolve()] = "read"
+    return made | dict.fromkeys(_secrets(root), "hide")
+
+
+def _secrets(root: Path) -> Iterator[Path]:
+    """Files and folders with secrets, by their names, in the outer folders of a workspace, and
+    sockets that somebody may listen at."""
+    waiting, seen, listened = [root], 0, {path.name for path in _sockets()}
+    while waiting and seen < SCAN_FOLDERS:
+        seen += 1
+        try:
+            entries = list(os.scandir(waiting.pop(0)))
+        except OSError:  # gone, or not ours to read; then commands cannot read it either
+            continue
+        for entry in entries:
+            if entry.is_symlink() or entry.name in SKIPPED:
+                continue
+            path = Path(entry.path)
+            if entry.is_dir():
+                # Only a folder whose files are all secret: `.env` may be somebody's Python.
+                secret = holds_secrets(f"{entry.name}/any")
+                waiting += [] if secret else [path]
+            else:
+                secret = holds_secrets(entry.name) and not _is_certificate(path)
+            if secret or (entry.name in listened and path.is_socket()):
+                yield path
+
+
+def _is_certificate(path: Path) -> bool:
+    """A .pem without a private key in it is needed by programs and is no secret."""
+    if path.suffix.lower() != ".pem":
+        return False
+    try:
+        return b"PRIVATE KEY" not in path.read_bytes()[:1_000_000]
+    except OSError:
+        return False
+
+
+def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
+    yield expand("~", environ)
+    for entry in pwd.getpwall():
+        person = entry.pw_uid == 0 or 1000 <= entry.pw_uid < 65534
+        if person and entry.pw_dir != "/" and not entry.pw_dir.startswith(SYSTEM):
+            yield Path(entry.pw_dir)
+
+
+def _sockets() -> Iterator[Path]:
+    """Names of the sockets on this machine, as their programs gave them. To connect to one, a
+    mount without the right to write is no hindrance."""
+    for line in Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]:
+        columns = line.split(maxsplit=7)
+        if len(columns) == 8 and not columns[7].startswith(("@", "/dev/", "/proc/")):
+            yield Path(columns[7])
+
+
+def _tools(environ: Mapping[str, str], made: Rules) -> Iterator[Path]:
+    """Folders that PATH names in hidden places, with the libraries beside them."""
+    homes = set(_existing(_homes(environ)))
+    for entry in _existing(environ.get("PATH", "").split(os.pathsep)):
+        if not entry.is_dir() or sight_of(made, entry) != "hide":
+            continue
+        above = entry.parent
+        if above.name == ".local" and above.parent in homes:
+            yield from _existing(above / name for name in TOOLS_BELOW_LOCAL)
+        elif above not in made and entry.name in PROGRAM_FOLDERS and _has_libraries(above):
+            yield above
+        else:
+            yield entry
+
+
+def _has_libraries(folder: Path) -> bool:
+    return (folder / "lib").is_dir() or (folder / "versions").is_dir()
+
+
+def _existing(paths: Iterable[str | Path]) -> list[Path]:
+    """The absolute ones that are there, with links followed."""
+    found = []
+    for path in paths:
+        try:
+            Path(path).stat()
+        except OSError:  # not there, or out of this user's reach
+            continue
+        if Path(path).is_absolute():
+            found.append(Path(path).resolve())
+    return found

@@ -1,0 +1,281 @@
+"""A place on this machine that the operating system confines: one bubblewrap for each session,
+which outlives the runtime. Where bubblewrap cannot work, Landlock confines commands less well."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.terminals import SandboxPlace
+from hermes_agent.terminals.sandbox import launch, limits, mounts
+from hermes_agent.terminals.sandbox.landlock import below
+from hermes_agent.terminals.sandbox.process import Busy, Program, collect, feed
+from hermes_agent.terminals.transport import Channel, Done, Transport
+
+OWN_FOLDERS = ("home", "tmp", "shm")
+"""What commands write beside the workspace."""
+NOTES = ("made", "lock", launch.DOOR, launch.LOG)
+DYING_SECONDS = 10.0
+REST_SECONDS = 0.2
+BUSY_PAUSES = (0.01, 0.05, 0.2, 0.5, 1.0, 2.0)
+"""Seconds between tries to start a program when the sandbox has as many as it may."""
+
+
+def transport(
+    place: SandboxPlace,
+    *,
+    session: str,  # noqa: ARG001 - the folder is the session's own
+    workspace: str,
+    folder: Path,
+    environ: Mapping[str, str],
+) -> Transport:
+    return Sandbox(place, workspace, folder, environ)
+
+
+async def check(place: SandboxPlace | None, environ: Mapping[str, str]) -> str:
+    """Empty when a sandbox can be made here, else what is missing and the way out."""
+    try:
+        for path in place.write if place else ():
+            mounts.refuse_too_much(path, environ)
+        await asyncio.to_thread(launch.find_way, environ)
+    except HermesError as error:
+        return f"{error.message}: {error.hint}"
+    return ""
+
+
+class Sandbox:
+    """The way into one sandbox. Its folder holds its home, its scratch space and its door."""
+
+    def __init__(
+        self,
+        place: SandboxPlace,
+        workspace: str,
+        folder: Path,
+        environ: Mapping[str, str],
+        cell: mounts.Cell | None = None,
+    ) -> None:
+        self._place = place
+        self._workspace = workspace
+        self._folder = Path(os.path.realpath(folder))
+        self._environ = environ
+        self._cell = cell
+        self._channels: list[Program] = []
+        self._seen = False
+
+    async def ready(self) -> None:
+        if not self._seen or not self._is_open():
+            await asyncio.to_thread(self._make)
+            self._seen = True
+
+    async def call(self, argv: Sequence[str], stdin: bytes = b"") -> Done:
+        program = await self.begin(argv)
+        out, err = bytearray(), bytearray()
+        tasks = [
+            asyncio.ensure_future(feed(program.into, stdin)),
+            asyncio.ensure_future(collect(program.out, out)),
+            asyncio.ensure_future(collect(program.err, err)),
+        ]
+        try:
+            code = await program.code()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # What it has started may hold the pipes for ever; what it said itself lies in them.
+            out += program.out.rest()
+            err += program.err.rest()
+            await program.close()
+        return Done(code, bytes(out), program.trouble or bytes(err))
+
+    async def start(self, argv: Sequence[str]) -> Channel:
+        program = await self.begin(argv)
+        program.err.close()
+        program.watch()
+        self._channels = [*(channel for channel in self._channels if not channel.closed), program]
+        return program
+
+    async def begin(self, argv: Sequence[str]) -> Program:
+        """Start a program; all of its pipes are the caller's."""
+        for pause in (*BUSY_PAUSES, 0.0):
+            with contextlib.suppress(Busy, BlockingIOError):
+                host = self._connect()
+                if host is None:
+                    raise ConnectionRefusedError("the sandbox is not there")
+                return await Program.ask(host, argv)
+            await asyncio.sleep(pause)
+        raise ConnectionAbortedError("the sandbox has as many processes as it may")
+
+    def door(self) -> int:
+        """The process that listens at the door; 0 when none does."""
+        host = self._connect(wait=True)
+        if host is None:
+            return 0
+        with host:
+            shape = struct.Struct("3i")
+            return int(shape.unpack(host.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+    async def rest(self) -> None:
+        """End a sandbox in which nothing runs; its files stay, and the next is soon made."""
+        await self.close()
+        await asyncio.to_thread(self._rest)
+
+    async def close(self) -> None:
+        while self._channels:
+            await self._channels.pop().close()
+
+    async def destroy(self) -> None:
+        await self.close()
+        await asyncio.to_thread(self._destroy)
+
+    def _make(self) -> None:
+        """See that the sandbox is there, as these settings want it."""
+        for path in (self._workspace, *self._place.write):
+            mounts.refuse_too_much(path, self._environ)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        for name in OWN_FOLDERS:
+            (self._folder / name).mkdir(exist_ok=True)
+            # Programs expect this of /tmp; the folder around it lets nobody else in.
+            (self._folder / name).chmod(0o700 if name == "home" else 0o1777)
+        wanted = msgspec.json.encode((self._place, os.path.realpath(self._workspace)))
+        made = self._folder / "made"
+        with self._lock() as lock:
+            deadline = time.monotonic() + launch.START_SECONDS
+            # The door holds the lock as long as it lives, and whoever makes one until then.
+            while not _locked(lock):
+                if self._is_open():
+                    if made.read_bytes() == wanted:
+                        return
+                    self._kill()
+                elif time.monotonic() > deadline:
+                    raise HermesError(
+                        f"something holds the sandbox in {self._folder} and does not answer",
+                        "end the process that has its file `lock` open",
+                    )
+                time.sleep(0.005)
+            made.write_bytes(wanted)
+            launch.launch(
+                self._place, self._workspace, self._folder, self._environ, lock, self._cell
+            )
+
+    def _rest(self) -> None:
+        deadline = time.monotonic() + REST_SECONDS
+        while (pid := self.door()) and time.monotonic() < deadline:
+            alone = 0 if _is_first(pid) else 1  # the door itself is below its guard
+            if len(below(pid)) <= alone:
+                self._kill()
+                limits.leave(self._folder)
+                return
+            time.sleep(0.01)  # what was let go of just now is about to end
+
+    def _destroy(self) -> None:
+        if not self._folder.is_dir():
+            return
+        self._kill()
+        with self._lock() as lock:
+            deadline = time.monotonic() + DYING_SECONDS
+            while not _locked(lock) and time.monotonic() < deadline:
+                time.sleep(0.005)
+            limits.leave(self._folder)
+            for name in OWN_FOLDERS:
+                _remove(self._folder / name)
+            for name in NOTES:
+                (self._folder / name).unlink(missing_ok=True)
+
+    def _kill(self) -> None:
+        """End the door, and with it everything inside."""
+        pid = self.door()
+        try:
+            process = os.pidfd_open(pid) if pid else None
+        except ProcessLookupError:
+            return
+        if process is None:
+            return
+        try:
+            if self.door() != pid:  # it ended, and its number may be another's by now
+                return
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                # Process 1 of a namespace hears only the second, which takes all others along.
+                if number == signal.SIGTERM and _is_first(pid):
+                    continue
+                signal.pidfd_send_signal(process, number)
+                if select.select([process], [], [], DYING_SECONDS)[0]:
+                    return
+        finally:
+            os.close(process)
+
+    def _is_open(self) -> bool:
+        try:
+            host = self._connect()
+        except BlockingIOError:
+            return True
+        if host is not None:
+            host.close()
+        return host is not None
+
+    def _connect(self, *, wait: bool = False) -> socket.socket | None:
+        """None when nobody is at the door. Raises `BlockingIOError` when many stand before it."""
+        host = socket.socket(socket.AF_UNIX)
+        host.setblocking(wait)
+        try:
+            with launch.reachable(self._folder) as short:
+                host.connect(short)
+        except (FileNotFoundError, ConnectionRefusedError):
+            host.close()
+            return None
+        except BaseException:
+            host.close()
+            raise
+        return host
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[int]:
+        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_first(pid: int) -> bool:
+    """Whether this is process 1 of a namespace of its own."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+    numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()
+    return len(numbers) > 2 and numbers[-1] == "1"
+
+
+def _remove(folder: Path) -> None:
+    """With folders in it that nobody may write to, as some programs leave them."""
+    try:
+        for path, folders, _ in os.walk(folder):
+            for name in folders:
+                inner = Path(path, name)
+                if not inner.is_symlink():
+                    inner.chmod(0o700)
+        shutil.rmtree(folder, ignore_errors=True)
+    except (OSError, RecursionError):  # deeper than Python can go
+        subprocess.run(["chmod", "-R", "u+rwx", "--", folder], check=False)
+        subprocess.run(["rm", "-rf", "--", folder], check=False)

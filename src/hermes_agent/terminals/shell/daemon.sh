@@ -1,0 +1,462 @@
+# Holds a shell open in a spool folder, so that it outlives whoever uses it. Bash alone is needed,
+# and mkfifo, rm and sleep; the same file serves a local machine, a remote one and a container.
+#
+#   start MODE SPOOL ...   run MODE detached, in the folder where this was called, and return
+#   keep  SPOOL IDLE       the keeper: one shell, started again with its state when it ends
+#   spine SPOOL IDLE STATE the shell itself; reads `run ID` and `end -` from the FIFO `in`
+#   job   SPOOL ID MOST    one background command, in a shell of its own with the same state; one
+#                          that writes more than MOST bytes is stopped
+#   task  SPOOL ID STATE MOST  what `job` becomes once it knows the state
+#   stop  SPOOL ID WHY     end a command: INT, TERM, KILL
+#   where SPOOL WORKSPACE  print the folder where the shell stands or would stand
+#   destroy SPOOL          kill everything that was started in this spool and carries its mark
+#   library SPOOL          do nothing; for `agent.sh`, which uses the functions
+#
+# Of each command: ID.c text, ID.s claimed (start, fg or bg, pid and ticks of the claimer, children
+# it had before), ID.o and ID.e output, ID.i input, ID.k why it was stopped, ID.r exit code and time,
+# ID.v variables that it alone sees; gone when it runs. Who creates ID.s runs the command and nobody
+# else does. ID.r is one short write: empty is "not yet".
+# Of the shell: keeper.N (pid, ticks, "ready"; the highest N counts), spine (pid, ticks), now (the
+# id in hand: its first line), state.0 and state.1 (snapshots; the later whole one counts), in, out,
+# spare (room that is given up for an ID.r that a full disk does not take).
+
+if ((BASH_VERSINFO[0] < 5)); then exit 3; fi
+
+# The braces make bash read all of this before it runs any of it: aliases of the user do not reach
+# it and the file may be replaced meanwhile.
+{
+if [[ $1 == spine || $1 == task ]]; then
+  trap : INT
+  # At the top level, because `declare` in a function makes locals; before our own definitions,
+  # because the snapshot holds those of an older keeper.
+  if [[ -n $4 ]]; then . "$4" >/dev/null 2>&1 || :; fi
+  builtin trap - EXIT
+  builtin hash -r
+  __hermes_mode=$1 __hermes_spool=$2 __hermes_seq=${__hermes_seq:-0}
+  __hermes_id= __hermes_text= __hermes_rc=0 __hermes_verb= __hermes_next= __hermes_lent=()
+  builtin export HERMES_SPOOL=$2
+  IFS=' ' builtin read -r -a __hermes_me <"/proc/$$/stat" || :
+  __hermes_me="$$ ${__hermes_me[21]}"
+
+  # These run as the condition of `while` or left of `||`, so that `set -e` does not reach them;
+  # none has locals that a snapshot would take for the user's.
+  __hermes_claim() {
+    local - children=
+    builtin set -C
+    [[ -s $__hermes_spool/spare ]] || builtin printf '%4096s' '' 2>/dev/null >|"$__hermes_spool/spare"
+    builtin read -r children 2>/dev/null <"/proc/$$/task/$$/children"
+    builtin printf '%s %s %s %s\n' "${EPOCHREALTIME/,/.}" "$2" "$__hermes_me" "$children" \
+      2>/dev/null >"$__hermes_spool/$1.s"
+  }
+
+  __hermes_read() {
+    __hermes_text=
+    IFS= builtin read -r -d '' __hermes_text <"$__hermes_spool/$1.c" || :
+  }
+
+  # NAME=VALUE, each ended by a NUL. Lent for one command: neither file nor shell keeps them.
+  __hermes_lend() {
+    if [[ ! -e $__hermes_spool/$1.v ]]; then return 0; fi
+    builtin mapfile -d '' -t __hermes_lent <"$__hermes_spool/$1.v"
+    builtin command -p rm -f "$__hermes_spool/$1.v"
+    for __hermes_next in "${__hermes_lent[@]}"; do builtin export "$__hermes_next"; done
+    __hermes_lent=("${__hermes_lent[@]%%=*}") __hermes_next=
+  }
+
+  __hermes_take_back() {
+    if ((${#__hermes_lent[@]})); then builtin unset -v "${__hermes_lent[@]}"; fi
+    __hermes_lent=()
+  }
+
+  # Functions come before aliases, which would be expanded in them once more; options come last.
+  # Written over the old text, of which a tail may stay behind `return`: to empty a file first is
+  # slow on ext4, which then writes it to the disk at once.
+  __hermes_save() {
+    __hermes_seq=$((__hermes_seq + 1))
+    {
+      builtin printf '# %s\n# at %q\n' "$__hermes_seq" "$PWD"
+      builtin shopt -p
+      builtin declare -f
+      builtin declare -F
+      builtin declare -p
+      builtin alias -p
+      builtin umask -p
+      builtin printf 'builtin cd -- %q\n' "$PWD"
+      builtin trap -p
+      builtin set +o
+      builtin printf '# whole %s\nreturn 0\n' "$__hermes_seq"
+    } 2>/dev/null 1<>"$__hermes_spool/state.$((__hermes_seq % 2))"
+  }
+
+  __hermes_tell() {
+    if [[ -p $__hermes_spool/out ]]; then
+      builtin printf '%s %s\n' "$1" "$2" 1<>"$__hermes_spool/out"
+    fi
+  }
+
+  __hermes_answer() {
+    if ! builtin printf '%s %s\n' "$1" "${EPOCHREALTIME/,/.}" >|"$__hermes_spool/$__hermes_id.r"; then
+      : >|"$__hermes_spool/spare"
+      builtin printf '%s %s\n' "$1" "${EPOCHREALTIME/,/.}" >|"$__hermes_spool/$__hermes_id.r"
+    fi
+    __hermes_tell "$__hermes_id" "$1"
+    __hermes_id=
+  }
+
+  if [[ $__hermes_mode == task ]]; then
+    __hermes_claim "$3" bg || exit 0
+    __hermes_id=$3
+    __hermes_read "$3"
+    command -p mkfifo -m 600 "$2/$3.i"
+    [[ -p $2/pause ]] || command -p mkfifo -m 600 "$2/pause" 2>/dev/null
+    __hermes_most=$5
+    builtin set -m
+    builtin set --
+    (
+      builtin trap - INT EXIT
+      __hermes_lend "$__hermes_id"
+      exec <>"$__hermes_spool/$__hermes_id.i" 2>|"$__hermes_spool/$__hermes_id.e" \
+        >|"$__hermes_spool/$__hermes_id.o"
+      builtin eval "$__hermes_text"
+    ) &
+    __hermes_next=$!
+    builtin set +eux
+    builtin trap : INT TERM HUP
+    builtin trap - EXIT ERR DEBUG
+    # How far its output has got, once a second; to open a file and to fork would cost more.
+    {
+      builtin trap - INT TERM HUP
+      while builtin kill -0 "$$" 2>/dev/null; do
+        for __hermes_verb in 1 2; do
+          __hermes_text=0
+          IFS=$' \t' builtin read -r _ __hermes_text <"/proc/$__hermes_next/fdinfo/$__hermes_verb"
+          if ((__hermes_text > __hermes_most)); then
+            PATH=$PATH:/usr/bin:/bin "$BASH" --noprofile --norc "$0" start stop "$__hermes_spool" "$__hermes_id" flood
+            exit 0
+          fi
+        done
+        builtin read -r -t 1 _ <>"$__hermes_spool/pause"
+      done
+    } </dev/null >/dev/null 2>&1 &
+    builtin set +m # as in `keep`
+    # A trapped signal ends `wait` early.
+    while builtin kill -0 "$__hermes_next" 2>/dev/null; do builtin wait "$__hermes_next"; done
+    builtin wait "$__hermes_next"
+    __hermes_rc=$?
+    builtin kill -KILL -- "-$!" 2>/dev/null
+    __hermes_answer "$__hermes_rc"
+    exit 0
+  fi
+
+  __hermes_idle=$3
+
+  # The shell may end when it has no children left: jobs that the user put in the background.
+  __hermes_end() {
+    builtin read -r __hermes_next 2>/dev/null <"/proc/$$/task/$$/children"
+    if [[ -z $__hermes_next ]]; then
+      builtin printf '\n' 1<>"$__hermes_spool/now"
+      exit 0
+    fi
+  }
+
+  # Answer for the command that has ended, then wait for the next and claim it.
+  __hermes_turn() {
+    if [[ -n $__hermes_id ]]; then
+      __hermes_take_back
+      __hermes_save
+      __hermes_answer "$__hermes_rc"
+    fi
+    while :; do
+      IFS=' ' builtin read -r -t "$__hermes_idle" __hermes_verb __hermes_next \
+        <>"$__hermes_spool/in"
+      __hermes_rc=$?
+      if ((__hermes_rc > 128)); then
+        __hermes_end
+      elif ((__hermes_rc)); then
+        exit 1
+      elif [[ $__hermes_verb == end ]]; then
+        __hermes_end
+      elif [[ -e $__hermes_spool/$__hermes_next.c ]] && __hermes_claim "$__hermes_next" fg; then
+        __hermes_id=$__hermes_next __hermes_rc=0
+        builtin printf '%s\n' "$__hermes_id" 1<>"$__hermes_spool/now"
+        __hermes_read "$__hermes_id"
+        __hermes_lend "$__hermes_id"
+        return 0
+      elif [[ -s $__hermes_spool/$__hermes_next.r ]]; then
+        __hermes_tell "$__hermes_next" again
+      fi
+    done
+  }
+
+  __hermes_bye() {
+    if [[ -n $__hermes_id ]]; then
+      __hermes_take_back
+      __hermes_save
+      __hermes_answer "$1"
+    fi
+  }
+
+  builtin printf '%s\n' "$__hermes_me" >|"$2/spine"
+  # Whoever stops a command sends URG: the whole list is given up, not just its running part.
+  builtin trap 'if [[ -n $__hermes_id && -e $__hermes_spool/$__hermes_id.k ]]; then exit 130; fi' URG
+  builtin trap '{ __hermes_bye "$?" || :; } 2>/dev/null' EXIT
+  builtin set --
+
+  # A `continue` of the user lands in the condition and a `break` behind the loop: both answer.
+  while { __hermes_turn; } 2>/dev/null; do
+    exec </dev/null >|"$__hermes_spool/$__hermes_id.o" 2>|"$__hermes_spool/$__hermes_id.e" ||
+      { __hermes_rc=126; continue; }
+    [[ $- == *m* ]] || builtin set -m
+    builtin eval "$__hermes_text"
+    { __hermes_rc=$?; } 2>/dev/null
+  done
+  exit 0
+fi
+
+mode=$1 spool=$2
+shift 2
+
+# Whether that very process lives: a pid alone may have been given to another since.
+alive() {
+  local stat=
+  read -r -d '' stat 2>/dev/null <"/proc/$1/stat"
+  stat=(${stat##*) })
+  [[ -n $2 && ${stat[19]} == "$2" && ${stat[0]} != [ZX] ]]
+}
+
+group_of() {
+  local stat=
+  read -r -d '' stat 2>/dev/null <"/proc/$1/stat"
+  stat=(${stat##*) })
+  group=${stat[2]} born=${stat[19]}
+}
+
+newest() {
+  local file
+  number=0
+  for file in "$spool"/keeper.*; do
+    file=${file##*.}
+    if [[ $file =~ ^[0-9]+$ ]] && ((file > number)); then number=$file; fi
+  done
+}
+
+lives() {
+  local pid= ticks=
+  read -r pid ticks _ 2>/dev/null <"$1"
+  [[ -n $pid ]] && alive "$pid" "$ticks"
+}
+
+pick_state() {
+  local file text number best=0
+  state=
+  for file in "$spool/state.0" "$spool/state.1"; do
+    IFS= read -r -d '' text 2>/dev/null <"$file"
+    number=${text%%$'\n'*}
+    number=${number#\# }
+    if [[ $number =~ ^[0-9]+$ && $text == *$'\n'"# whole $number"$'\nreturn 0\n'* ]] &&
+      ((number > best)); then
+      best=$number state=$file
+    fi
+  done
+}
+
+# The folder where the shell stands, or would stand if it were started again, into `folder`.
+stands() {
+  local pid= ticks= number= state= workspace=$1
+  folder=$1
+  read -r pid ticks 2>/dev/null <"$spool/spine"
+  if [[ -n $pid ]] && alive "$pid" "$ticks" && cd -P "/proc/$pid/cwd" 2>/dev/null; then
+    folder=$PWD
+    return 0
+  fi
+  pick_state
+  if [[ -z $state ]]; then return 0; fi
+  { read -r number; read -r number; } 2>/dev/null <"$state"
+  if [[ $number != '# at '* ]]; then return 0; fi
+  eval "folder=${number#\# at }"
+  if [[ ! -d $folder ]]; then folder=$workspace; fi
+}
+
+record() {
+  if ! printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"; then
+    : >|"$spool/spare"
+    printf '%s %s\n' "$2" "${EPOCHREALTIME/,/.}" >|"$spool/$1.r"
+  fi
+  if [[ -p $spool/out ]]; then printf '%s %s\n' "$1" "$2" 1<>"$spool/out"; fi
+}
+
+# Only one keeper per spool, though two may be started: the one that makes the next number, and
+# still has the highest once it is made, stays.
+take_spool() {
+  local mine stat file
+  newest
+  if lives "$spool/keeper.$number" || lives "$spool/spine"; then return 1; fi
+  mine=$((number + 1))
+  read -r -d '' stat <"/proc/$$/stat"
+  stat=(${stat##*) })
+  set -C
+  printf '%s %s\n' "$$" "${stat[19]}" 2>/dev/null >"$spool/keeper.$mine" || return 1
+  set +C
+  newest
+  if ((number != mine)); then rm -f "$spool/keeper.$mine"; return 1; fi
+  for file in "$spool"/keeper.*; do
+    if [[ ${file##*.} =~ ^[0-9]+$ && ${file##*.} != "$mine" ]]; then rm -f "$file"; fi
+  done
+}
+
+keep() {
+  local idle=$1 id last= pid rc failures=0 state
+  take_spool || exit 0
+  rm -f "$spool/in" "$spool/out"
+  mkfifo -m 600 "$spool/in" "$spool/out" || exit 1
+  exec 8<>"$spool/in" 9<>"$spool/out"
+  # What an earlier keeper had in hand when it died stays unknown.
+  printf '\n' >|"$spool/now"
+  printf '%s %s ready\n' $(<"$spool/keeper.$number") >|"$spool/keeper.$number"
+  trap : INT HUP
+  while :; do
+    pick_state
+    # A snapshot that ends the shell again and again is not restored once more.
+    if ((failures > 2)); then state=; fi
+    # A group of its own for the shell, and no job control while we wait: with it, bash may lose
+    # sight of a child that is killed, and turn round in `wait` for ever.
+    set -m
+    "$BASH" --noprofile --norc "$0" spine "$spool" "$idle" "$state" 8>&- 9>&- &
+    pid=$!
+    set +m
+    while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done
+    wait "$pid"
+    rc=$? id=
+    read -r id 2>/dev/null <"$spool/now"
+    if [[ -z $id && $rc == 0 ]]; then exit 0; fi
+    if [[ -n $id && ! -s $spool/$id.r ]]; then rm -f "$spool/$id.v"; record "$id" "$rc"; fi
+    if [[ $id != "$last" ]]; then failures=0 last=$id; else failures=$((failures + 1)); fi
+    if ((failures > 5)); then exit 1; fi
+  done
+}
+
+# The processes below one, those it had before the command left out.
+kin() {
+  local pid=$1 child children=
+  read -r children 2>/dev/null <"/proc/$pid/task/$pid/children"
+  for child in $children; do
+    [[ " $before " == *" $child "* ]] && continue
+    family+=("$child")
+    kin "$child"
+  done
+}
+
+signal() {
+  local name=$1 owner=$2 kind=$3 pid group born home told=' '
+  family=()
+  kin "$owner"
+  group_of "$owner"
+  home=$group
+  # The shell first: when its child dies it must know that nothing more is wanted.
+  if [[ $kind == fg ]]; then kill -URG "$owner" 2>/dev/null; fi
+  for pid in "${family[@]}"; do
+    group_of "$pid"
+    if [[ -z $group ]]; then continue; fi
+    seen+=("$pid $born")
+    if [[ $group == "$home" ]]; then
+      kill -"$name" "$pid" 2>/dev/null
+    elif [[ $told != *" $group "* ]]; then
+      told+="$group "
+      kill -"$name" -- "-$group" 2>/dev/null
+    fi
+  done
+}
+
+# What a command started and left running when it was stopped: a program in the background of a
+# script does not hear INT, and has no parent any more.
+sweep() {
+  local name one tries family
+  for name in TERM KILL; do
+    for ((tries = 10; tries; tries--)); do
+      family=()
+      for one in "${seen[@]}"; do
+        if alive $one; then family+=("${one% *}"); kin "${one% *}"; fi
+      done
+      if ((${#family[@]} == 0)); then return; fi
+      if ((tries == 10)) || [[ $name == KILL ]]; then kill -"$name" "${family[@]}" 2>/dev/null; fi
+      sleep 0.02
+    done
+  done
+}
+
+ended() {
+  local tries
+  for ((tries = $1; tries; tries--)); do
+    [[ -s $spool/$id.r ]] && return 0
+    sleep 0.02
+  done
+  return 1
+}
+
+stop() {
+  local id=$1 why=$2 start= kind= pid= ticks= before= name tries family seen=()
+  if (set -C; printf '%s fg 0 0\n' "${EPOCHREALTIME/,/.}" >"$spool/$id.s") 2>/dev/null; then
+    printf '%s\n' "$why" >|"$spool/$id.k"
+    rm -f "$spool/$id.v"
+    record "$id" 130
+    exit 0
+  fi
+  if [[ -s $spool/$id.r ]]; then exit 0; fi
+  (set -C; printf '%s\n' "$why" >"$spool/$id.k") 2>/dev/null
+  for ((tries = 50; tries; tries--)); do
+    read -r start kind pid ticks before <"$spool/$id.s"
+    [[ -n $ticks ]] && break
+    sleep 0.02
+  done
+  for name in INT TERM KILL; do
+    if ! alive "$pid" "$ticks"; then break; fi
+    signal "$name" "$pid" "$kind"
+    if ended 50; then sweep; exit 0; fi
+  done
+  if alive "$pid" "$ticks"; then kill -KILL "$pid"; fi
+  # The keeper has a moment to say how the shell ended; a background command has no keeper.
+  if ! ended 50; then record "$id" 137; fi
+  sweep
+}
+
+# All that carries our mark in its environment, what it started without it, and their groups.
+destroy() {
+  local found=1 file entry lines group born pid before= family tries
+  for ((tries = 250; tries && found; tries--)); do
+    found=0
+    for file in /proc/[0-9]*; do
+      mapfile -d '' lines 2>/dev/null <"$file/environ" || continue
+      for entry in "${lines[@]}"; do
+        [[ $entry == "HERMES_SPOOL=$spool" ]] || continue
+        family=("${file##*/}")
+        kin "${file##*/}"
+        for pid in "${family[@]}"; do
+          group_of "$pid"
+          if [[ -n $group ]] && kill -KILL -- "-$group" 2>/dev/null; then found=1; fi
+        done
+        break
+      done
+    done
+    if ((found)); then sleep 0.02; fi
+  done
+}
+
+case $mode in
+  start)
+    # With job control the new process may be interrupted and has a group of its own.
+    set -m
+    mode=$spool
+    "$BASH" --noprofile --norc "$0" "$mode" "$@" &
+    ;;
+  keep) keep "$@" ;;
+  job)
+    pick_state
+    exec "$BASH" --noprofile --norc "$0" task "$spool" "$1" "$state" "$2"
+    ;;
+  stop) stop "$@" ;;
+  where) stands "$1"; printf '%s' "$folder" ;;
+  destroy) destroy ;;
+  library) return 0 ;;
+esac
+exit 0
+}

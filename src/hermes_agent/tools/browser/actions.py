@@ -1,0 +1,213 @@
+"""What is done to a page: the mouse, the keyboard, fields, files and dialogs."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.tools.browser.browser import Browser
+from hermes_agent.tools.browser.dialogs import Dialog
+from hermes_agent.tools.browser.downloads import harmless
+from hermes_agent.tools.browser.elements import Element
+from hermes_agent.tools.browser.keys import key_events
+from hermes_agent.tools.browser.tab import Tab
+
+TYPED = 100
+"""A longer text is put in at once instead of key by key."""
+_DRAG_STEPS = 5
+
+# Makes a field ready for typing, or fills it where typing does not work.
+_FILL = """function (text) {
+  const own = this.nodeType === 1 ? this : this.parentElement;
+  const kind = own.tagName === 'INPUT' ? own.type : own.tagName.toLowerCase();
+  if (own.disabled || own.readOnly) return 'locked';
+  if (['date', 'time', 'month', 'week', 'datetime-local', 'color', 'range'].includes(kind)) {
+    own.value = text;
+    own.dispatchEvent(new Event('input', {bubbles: true, composed: true}));
+    own.dispatchEvent(new Event('change', {bubbles: true}));
+    return own.value.toLowerCase() === text.toLowerCase() ? 'filled' : 'rejected';
+  }
+  const others = ['checkbox', 'radio', 'file', 'button', 'submit', 'image', 'reset', 'select'];
+  if (others.includes(kind)) return 'other';
+  own.focus();
+  if (own.tagName === 'INPUT' || own.tagName === 'TEXTAREA') { own.select(); return 'ready'; }
+  if (!own.isContentEditable) return 'other';
+  getSelection().selectAllChildren(own);
+  return 'ready';
+}"""
+_CHOOSE = """function (wanted) {
+  if (this.tagName !== 'SELECT') return 'other';
+  if (this.disabled) return 'locked';
+  const plain = text => text.replace(/\\s+/g, ' ').trim();
+  const names = this.multiple ? wanted.split('\\n').map(plain) : [plain(wanted)];
+  const chosen = [];
+  for (const name of names) {
+    const all = [...this.options];
+    const found = all.find(one => plain(one.label) === name) || all.find(one => one.value === name);
+    if (!found || found.disabled) return 'missing';
+    chosen.push(found);
+  }
+  for (const one of this.options) one.selected = chosen.includes(one);
+  this.dispatchEvent(new Event('input', {bubbles: true, composed: true}));
+  this.dispatchEvent(new Event('change', {bubbles: true}));
+  return 'chosen';
+}"""
+_CHECKED = """function () {
+  const own = this.tagName === 'LABEL' && this.control ? this.control : this;
+  if (own.disabled) return 'locked';
+  if (['checkbox', 'radio'].includes(own.type)) return own.checked ? 'on' : 'off';
+  const told = own.getAttribute('aria-checked') || own.getAttribute('aria-pressed');
+  return told === null ? 'other' : told === 'true' ? 'on' : 'off';
+}"""
+# The file field that an element is, holds, or is the label of, marked so that it can be found.
+_FILES = """function () {
+  const files = one => one && one.tagName === 'INPUT' && one.type === 'file';
+  if (files(this)) return 'own';
+  if (files(this.control)) return 'label';
+  return files(this.querySelector('input[type=file]')) ? 'inside' : 'other';
+}"""
+
+_DRAGGABLE = """function () {
+  const own = this.nodeType === 1 ? this : this.parentElement;
+  return !!own.closest('[draggable=true], a[href], img');
+}"""
+
+
+async def click(tab: Tab, element: Element, times: int = 1) -> None:
+    x, y = await element.point()
+    await _mouse(tab, "mouseMoved", x, y)
+    for count in range(1, times + 1):
+        await _mouse(tab, "mousePressed", x, y, clickCount=count)
+        await _mouse(tab, "mouseReleased", x, y, clickCount=count)
+
+
+async def hover(tab: Tab, element: Element) -> None:
+    x, y = await element.point()
+    await _mouse(tab, "mouseMoved", x, y)
+
+
+async def _mouse(tab: Tab, type: str, x: float, y: float, **more: Any) -> None:
+    button = "none" if type == "mouseMoved" and not more else "left"
+    event = {"type": type, "x": x, "y": y, "button": button, **more}
+    await tab.call("Input.dispatchMouseEvent", event)
+
+
+async def drag(tab: Tab, element: Element, goal: Element) -> None:
+    """By the mouse; where the page says what is dragged, that is carried along."""
+    to_x, to_y = await goal.point()
+    x, y = await element.point()
+    tab.dragged = None
+    await tab.call("Input.setInterceptDrags", {"enabled": True})
+    try:
+        await _mouse(tab, "mouseMoved", x, y)
+        await _mouse(tab, "mousePressed", x, y, clickCount=1)
+        for step in range(1, _DRAG_STEPS + 1):
+            part = step / _DRAG_STEPS
+            way = (x + (to_x - x) * part, y + (to_y - y) * part)
+            await _mouse(tab, "mouseMoved", *way, buttons=1)
+        carried = await tab.carried() if await element.run(_DRAGGABLE) else None
+        for type in ("dragEnter", "dragOver", "drop") if carried else ():
+            event = {"type": type, "x": to_x, "y": to_y, "data": carried}
+            await tab.call("Input.dispatchDragEvent", event)
+        await _mouse(tab, "mouseReleased", to_x, to_y, clickCount=1)
+    finally:
+        await tab.call("Input.setInterceptDrags", {"enabled": False})
+
+
+async def write(tab: Tab, element: Element, text: str) -> None:
+    """Replace what is in a field."""
+    match await element.run(_FILL, text):
+        case "ready":
+            await _typed(tab, text)
+        case "rejected":
+            raise ToolError(
+                f"{element.ref} does not take {text!r}",
+                "dates are written 2031-12-24, times 18:30, colours #aabbcc",
+                "changed",
+            )
+        case "locked":
+            raise _locked(element.ref)
+        case "other":
+            raise ToolError(f"{element.ref} is no field to type into", retry="changed")
+
+
+async def _typed(tab: Tab, text: str) -> None:
+    if not text:
+        await press(tab, "Delete")
+    elif len(text) > TYPED or not text.isprintable():
+        await tab.call("Input.insertText", {"text": text})
+    else:
+        for letter in text:
+            if letter.isascii():
+                await press(tab, letter)
+            else:
+                await tab.call("Input.insertText", {"text": letter})
+
+
+async def press(tab: Tab, name: str) -> None:
+    for event in key_events(name):
+        await tab.call("Input.dispatchKeyEvent", event)
+
+
+async def choose(element: Element, wanted: str) -> None:
+    match await element.run(_CHOOSE, wanted):
+        case "missing":
+            raise ToolError(
+                f"{element.ref} has no choice {wanted!r}", "the snapshot lists them", "changed"
+            )
+        case "locked":
+            raise _locked(element.ref)
+        case "other":
+            raise ToolError(
+                f"{element.ref} is no list of choices that can be set",
+                "click it and then the choice",
+                "changed",
+            )
+
+
+async def check(tab: Tab, element: Element, wanted: str) -> None:
+    """Set a box or switch on, or off where the text says so."""
+    goal = "off" if wanted.strip().lower() in {"off", "no", "false", "unchecked"} else "on"
+    state = await element.run(_CHECKED)
+    if state == "locked":
+        raise _locked(element.ref)
+    if state == "other":
+        raise ToolError(f"{element.ref} is nothing that can be checked", "click it", "changed")
+    if state == goal:
+        return
+    await click(tab, element)
+    if await element.run(_CHECKED) != goal:
+        raise ToolError(f"{element.ref} was clicked but is not {goal}", "look again", "changed")
+
+
+def _locked(ref: str) -> ToolError:
+    return ToolError(f"{ref} is disabled or read-only now", "look what enables it", "changed")
+
+
+async def upload(browser: Browser, element: Element, path: str, data: bytes) -> None:
+    """Put a file into a field. The browser reads it when the form is sent, so it lies in a folder
+    of the browser's until that ends."""
+    if not browser.local:
+        raise ToolError("no file can be handed to a browser on another machine", retry="never")
+    kind = await element.run(_FILES)
+    if kind == "other":
+        raise ToolError(f"{element.ref} takes no files", "find the field for files", "changed")
+    node = element.key.backend if kind == "own" else await _file_field(element, kind)
+    folder = Path(tempfile.mkdtemp(dir=browser.scratch))
+    file = folder / harmless(path)
+    await asyncio.to_thread(file.write_bytes, data)
+    await element.tab.call(
+        "DOM.setFileInputFiles", {"files": [str(file)], "backendNodeId": node}, element.key.session
+    )
+
+
+async def _file_field(element: Element, kind: str) -> int:
+    way = "this.control" if kind == "label" else "this.querySelector('input[type=file]')"
+    return await element.node(f"function () {{ return {way}; }}")
+
+
+async def answer(browser: Browser, dialog: Dialog, text: str, *, accept: bool) -> None:
+    given = {"accept": accept, "promptText": text or dialog.default}
+    browser.dialogs.closed(dialog.session)
+    await browser.ask(dialog.session, "Page.handleJavaScriptDialog", given)

@@ -1,0 +1,146 @@
+"""What a server offers, as it is kept on disk from one connection to the next: bounded and clean,
+whatever the server said."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.settings.root import McpServerSettings
+
+MOST_TOOLS = 1_000
+"""Tools of one server that are known; what it lists beyond is left out."""
+DESCRIPTION_CHARS = 2_000
+LINE_CHARS = 160
+NAME_CHARS = 200
+"""A tool with a longer name is left out."""
+SCHEMA_BYTES = 20_000
+READ_RESOURCE = "read_resource"
+GET_PROMPT = "get_prompt"
+
+_ANYTHING: Mapping[str, Any] = {"type": "object"}
+
+
+class ToolFacts(Struct, frozen=True):
+    name: str
+    """As the server calls it."""
+    description: str
+    schema: dict[str, Any]
+    hints: dict[str, bool] = {}
+    """What the server says of it: read-only, destructive and so on. Nobody has checked it."""
+
+
+class Facts(Struct, frozen=True):
+    key: str
+    """Of the settings with which it was reached."""
+    seen: float
+    title: str
+    """The server's own name and version."""
+    version: str
+    """Of the protocol."""
+    tools: tuple[ToolFacts, ...] = ()
+    left_out: int = 0
+    resources: bool = False
+    prompts: tuple[str, ...] = ()
+    """As `name(argument, argument)`."""
+
+    def offered(self, settings: McpServerSettings) -> list[str]:
+        """The names of what may be used: tools, and what stands for resources and prompts."""
+        names = [tool.name for tool in self.tools]
+        names += [READ_RESOURCE] if self.resources and READ_RESOURCE not in names else []
+        names += [GET_PROMPT] if self.prompts and GET_PROMPT not in names else []
+        return [name for name in names if allowed(name, settings)]
+
+
+def allowed(name: str, settings: McpServerSettings) -> bool:
+    def fits(globs: Iterable[str]) -> bool:
+        return any(fnmatchcase(name, glob) for glob in globs)
+
+    return (not settings.include or fits(settings.include)) and not fits(settings.exclude)
+
+
+def settings_key(settings: McpServerSettings) -> str:
+    """Changes with whatever decides which server is reached, and as whom."""
+    told = (settings.command, settings.url, settings.environment, settings.headers, settings.oauth)
+    return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()[:16]
+
+
+def clean(text: str, most: int) -> str:
+    """Printable and not too long."""
+    shown = "".join(sign for sign in text[: most * 4] if sign.isprintable() or sign in "\n\t")
+    return shown if len(shown) <= most else shown[: most - 1].rstrip() + "…"
+
+
+def first_line(text: str, most: int = LINE_CHARS) -> str:
+    return clean(" ".join(text[: most * 4].split()), most)
+
+
+def tool_facts(
+    name: str, description: str, schema: Mapping[str, Any], hints: Mapping[str, bool]
+) -> ToolFacts:
+    kept, whole = _bounded(schema)
+    note = "" if whole else "\n(its schema is too large to show)"
+    return ToolFacts(name, clean(description, DESCRIPTION_CHARS) + note, kept, dict(hints))
+
+
+def _bounded(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    if len(msgspec.json.encode(schema)) > SCHEMA_BYTES:
+        return dict(_ANYTHING), False
+    kept = {**schema, "type": "object"}
+    required = kept.pop("required", None)
+    if isinstance(required, list):
+        kept["required"] = [name for name in required if isinstance(name, str)]
+    return kept, True
+
+
+class Shelf:
+    """The facts of every server, a file each, shared with other processes of this home."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, tuple[int, Facts | None]] = {}
+
+    def get(self, name: str, settings: McpServerSettings) -> Facts | None:
+        """What is known of a server that is reached with these settings."""
+        path = self.path(name, ".json")
+        try:
+            stamp = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        known = self._read.get(path)
+        if known is None or known[0] != stamp:
+            known = self._read[path] = (stamp, _decoded(path))
+        facts = known[1]
+        return facts if facts is not None and facts.key == settings_key(settings) else None
+
+    def put(self, name: str, facts: Facts) -> None:
+        path = self.path(name, ".json")
+        self.make()
+        beside = path.with_suffix(f".{os.getpid()}")
+        beside.write_bytes(msgspec.json.encode(facts))
+        beside.replace(path)
+
+    def drop(self, name: str) -> None:
+        for path in self._folder.glob(f"{self.path(name, '').name}.*"):
+            path.unlink(missing_ok=True)
+
+    def path(self, name: str, ending: str) -> Path:
+        short = sha256(name.encode()).hexdigest()[:8]
+        return self._folder / f"{re.sub(r'[^A-Za-z0-9_-]', '_', name)[:40]}-{short}{ending}"
+
+    def make(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _decoded(path: Path) -> Facts | None:
+    """None for a file of another version: the server is asked again."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Facts)
+    except (msgspec.MsgspecError, UnicodeDecodeError, FileNotFoundError):
+        return None

@@ -1,0 +1,33 @@
+"""What reaching a server takes, and where its things lie."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.protocols import Clock
+from hermes_agent.tools.mcp.catalogue_cache import Shelf
+
+
+class World(Struct, frozen=True):
+    folder: Path
+    """The home."""
+    shelf: Shelf
+    secret: Callable[[str], str]
+    environ: Mapping[str, str]
+    clock: Clock
+    learn: Callable[[str, str], None] = lambda _label, _secret: None
+    """Told every token as soon as it is known, so that it is taken out of all that is kept."""
+
+    def token_file(self, name: str) -> Path:
+        return self.folder / "credentials" / self.shelf.path(name, ".mcp").name
+
+
+class NotDone(Exception):
+    """The request was certainly not carried out; on a new connection it may be. If not, this is
+    what to tell."""
+
+    def __init__(self, told: ToolError) -> None:
+        super().__init__(told.message)
+        self.told = told

@@ -1,0 +1,129 @@
+"""A server that is reached over HTTP. What goes wrong on the way to it becomes the answer to the
+one request that it befell, so that other calls on the same connection live on, and it says whether
+the request can have been carried out."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import httpx2
+from mcp import MCPError
+from mcp.client.auth import OAuthFlowError
+from mcp.client.streamable_http import MCP_SESSION_ID, streamable_http_client
+
+from hermes_agent.tools.mcp.transports.ssrf_guard import Astray, only_public
+from hermes_agent.tools.mcp.transports.stdio import Streams
+
+CONNECT_SECONDS = 30.0
+ANSWER_BYTES = 32_000_000
+"""The largest answer, or event of a stream."""
+
+Trouble = Literal["unsent", "expired", "busy", "lost", "login", "refused", "astray"]
+"""It never left; the session that it belonged to is gone; the server has no time for it. After
+these it is certain that nothing was done. After `lost` nobody can tell."""
+
+_MARK = secrets.token_hex(8)
+"""Tells our own answers from those of a server that would like to be taken for us."""
+_STATUS: Mapping[int, Trouble] = {
+    401: "login",
+    429: "busy",
+    502: "lost",
+    503: "busy",
+    504: "lost",
+}
+
+
+def trouble_of(error: MCPError) -> Trouble | None:
+    """What befell a request on its way; None for an answer of the server itself."""
+    data = error.data
+    if isinstance(data, dict) and data.get("mark") == _MARK:
+        kind: Trouble = data["trouble"]
+        return kind
+    return None
+
+
+@asynccontextmanager
+async def remote(
+    url: str, headers: Mapping[str, str], auth: httpx2.Auth | None
+) -> AsyncIterator[Streams]:
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)  # whoever calls watches for silence
+    async with (
+        _Client(
+            headers=dict(headers),
+            timeout=timeout,
+            auth=auth,
+            trust_env=False,  # no proxy that nobody has named for this server
+            verify=httpx2.create_ssl_context(),  # but the authorities that the user trusts
+            event_hooks={"request": [only_public(url)]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=ANSWER_BYTES) as streams,
+    ):
+        yield streams
+
+
+class _Client(httpx2.AsyncClient):
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method != "POST":
+            return await super().send(request, **options)
+        try:
+            response = await super().send(request, **options)
+        except Astray as error:
+            return _answer(request, "astray", str(error))
+        except OAuthFlowError as error:
+            return _answer(request, "login", str(error))
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+            return _answer(request, "unsent", str(error) or type(error).__name__)
+        except httpx2.TransportError as error:
+            return _answer(request, "lost", str(error) or type(error).__name__)
+        trouble = _judged(request, response)
+        if trouble is None:
+            return _bounded(response)
+        await response.aclose()
+        return _answer(request, trouble, f"HTTP {response.status_code}")
+
+
+def _judged(request: httpx2.Request, response: httpx2.Response) -> Trouble | None:
+    if response.status_code == 404 and MCP_SESSION_ID in request.headers:
+        return "expired"
+    if response.status_code in _STATUS:
+        return _STATUS[response.status_code]
+    told = response.headers.get("content-type", "").lower().startswith("application/json")
+    return "refused" if response.status_code >= 400 and not told else None
+
+
+def _answer(request: httpx2.Request, trouble: Trouble, message: str) -> httpx2.Response:
+    error = {"code": 1, "message": message, "data": {"mark": _MARK, "trouble": trouble}}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    kind = {"content-type": "application/json"}
+    return httpx2.Response(500, headers=kind, content=body, request=request)
+
+
+def _bounded(response: httpx2.Response) -> httpx2.Response:
+    """Events of a stream are bounded one by one; an answer in one piece is bounded here."""
+    if response.headers.get("content-type", "").startswith("application/json"):
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        response.stream = _Bounded(stream)
+    return response
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        try:
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > ANSWER_BYTES:
+                    raise httpx2.StreamError("the answer is too large")
+                yield chunk
+        except httpx2.TransportError as error:
+            # Of this kind the SDK makes the answer to one request, and of others the end of all.
+            raise httpx2.StreamError(str(error)) from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

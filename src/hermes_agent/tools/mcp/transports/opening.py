@@ -1,0 +1,157 @@
+"""How a server is reached, by its settings: a program here, or an address elsewhere."""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mcp import MCPError
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.tools.mcp.catalogue_cache import Facts, settings_key
+from hermes_agent.tools.mcp.connection import Connection
+from hermes_agent.tools.mcp.context import NotDone, World
+from hermes_agent.tools.mcp.errors import on_the_way
+from hermes_agent.tools.mcp.log import Log
+from hermes_agent.tools.mcp.transports.http import remote, trouble_of
+from hermes_agent.tools.mcp.transports.oauth import Loopback, Tokens, authorization
+from hermes_agent.tools.mcp.transports.stdio import Streams, plain_environment, program
+
+if TYPE_CHECKING:
+    import httpx2
+
+for _name in ("mcp", "client"):
+    # What counts is told by errors; what the SDK logs beside has addresses with codes in it.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+    logging.getLogger(_name).propagate = False
+_SECRET = re.compile(r"secret:([A-Za-z_][A-Za-z0-9_]*)")
+
+
+async def open_connection(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    told: Callable[[Facts], None],
+    seconds: float,
+    workspace: str = "",
+    auth: "httpx2.Auth | None" = None,
+) -> tuple[Connection, Facts]:
+    """A server that is connected, and what it has. `workspace` is that of whoever wants it first;
+    `auth` that of a login under way."""
+    if settings.oauth and auth is None and not _tokens(name, settings, world).read().tokens:
+        raise on_the_way(name, "login", "")
+    try:
+        return await _opened(name, settings, world, told, seconds, workspace, auth)
+    except NotDone as error:
+        tokens = _tokens(name, settings, world)
+        if auth is not None or not settings.oauth or not tokens.expire():
+            raise error.told from None
+    try:
+        return await _opened(name, settings, world, told, seconds, workspace, auth)
+    except NotDone as error:
+        raise error.told from None
+
+
+async def _opened(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    told: Callable[[Facts], None],
+    seconds: float,
+    workspace: str,
+    auth: "httpx2.Auth | None",
+) -> tuple[Connection, Facts]:
+    log = Log(world.shelf.path(name, ".log")) if settings.command else None
+    facts = Facts(settings_key(settings), world.clock(), "", "")
+    connection = Connection(
+        name,
+        lambda ended: _streams(name, settings, world, log, ended, auth),
+        told,
+        facts,
+        seconds,
+        roots=bool(settings.command) and settings.workspace,
+        workspace=workspace,
+    )
+    try:
+        return connection, await connection.open()
+    except MCPError as error:
+        trouble = trouble_of(error)
+        if trouble == "login":
+            raise NotDone(on_the_way(name, trouble, error.message)) from None
+        if trouble is not None:
+            raise on_the_way(name, trouble, error.message) from None
+        raise _with_last_words(ToolError(error.message), name, log) from None
+    except ToolError as error:
+        raise _with_last_words(error, name, log) from None
+
+
+def _with_last_words(error: ToolError, name: str, log: Log | None) -> ToolError:
+    said = log.last_words() if log is not None else ""
+    message = f"{name} cannot be used: {error.message}" + (f"; it said: {said}" if said else "")
+    hint = error.hint or f"`hermes mcp test {name}`"
+    return ToolError(message, hint, error.retry or "same")
+
+
+def _streams(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    log: Log | None,
+    ended: Callable[[], None],
+    auth: "httpx2.Auth | None",
+) -> AbstractAsyncContextManager[Streams]:
+    def filled(text: str) -> str:
+        return _SECRET.sub(lambda found: world.secret(found[1]), text)
+
+    if log is not None:
+        added = {key: filled(value) for key, value in settings.environment.items()}
+        environ = plain_environment(world.environ, added)
+        return _logged(program(settings.command, environ, log, ended), log)
+    headers = {key: filled(value) for key, value in settings.headers.items()}
+    if auth is None and settings.oauth:
+        auth = authorization(_tokens(name, settings, world), settings.url)
+    return remote(settings.url, headers, auth)
+
+
+@asynccontextmanager
+async def _logged(
+    streams: AbstractAsyncContextManager[Streams], log: Log
+) -> AsyncIterator[Streams]:
+    try:
+        async with streams as pair:
+            yield pair
+    finally:
+        log.close()
+
+
+def _tokens(name: str, settings: McpServerSettings, world: World) -> Tokens:
+    return Tokens(world.token_file(name), settings.url, world.clock, world.learn)
+
+
+async def log_in(
+    name: str,
+    settings: McpServerSettings,
+    world: World,
+    show: Callable[[str, Callable[[str], bool]], None],
+    seconds: float,
+) -> Facts:
+    """Log in anew. `show` is told the address for the browser, and what takes a pasted one."""
+    page = Loopback()
+    redirect = await page.open()
+    tokens = _tokens(name, settings, world)
+    tokens.forget()  # a new login has a new place to come back to, so it registers anew
+
+    async def shown(address: str) -> None:
+        show(address, page.paste)
+
+    try:
+        auth = authorization(tokens, settings.url, redirect, shown, page.wait)
+        connection, facts = await open_connection(
+            name, settings, world, lambda _: None, seconds, auth=auth
+        )
+        await connection.close()
+    finally:
+        await page.close()
+    return facts

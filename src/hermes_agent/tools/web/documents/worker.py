@@ -1,0 +1,106 @@
+"""Documents from elsewhere are read in a process of their own: one that hangs, swells or crashes
+its reader ends that process and nothing else, and the readers' libraries take no room here."""
+
+import asyncio
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import Retry, ToolError
+from hermes_agent.core.timeouts import awake
+from hermes_agent.tools.web.documents.extract import Extracted, declared, extract
+from hermes_agent.tools.web.documents.types import HEAD, kind_of
+
+SECONDS = 30.0
+"""How long reading may take; when half of it is over, the reader gives back what it has."""
+MEMORY = 1_500_000_000
+"""Bytes of address space for it."""
+_KEPT = re.compile(r"PATH|HOME|TMPDIR|LANG|LC_\w+|TZ|PYTHONPATH|LD_LIBRARY_PATH")
+"""The variables that are not left out of those it would inherit: none of them holds a key."""
+
+
+class _Order(Struct, frozen=True):
+    type: str
+    name: str
+    seconds: float
+
+
+class _Answer(Struct, frozen=True, omit_defaults=True):
+    made: Extracted | None = None
+    error: str = ""
+    hint: str = ""
+    retry: Retry = ""
+
+
+async def extract_apart(data: bytes, type: str, name: str, seconds: float = SECONDS) -> Extracted:
+    """As `extract`, in another process."""
+    if kind_of(type, name, data[:HEAD]) == "text" and _plain(data, type):
+        return extract(data, type, name)
+    order = msgspec.json.encode(_Order(type, name, seconds))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-m", "hermes_agent.tools.web.documents.worker",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)},
+    )  # fmt: skip
+    try:
+        async with awake(seconds):
+            said, _ = await process.communicate(order + b"\n" + data)
+    except TimeoutError:
+        raise ToolError(
+            f"{name!r} took longer than {seconds:.0f} s to read", retry="never"
+        ) from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+    if process.returncode or not said:
+        raise ToolError(
+            f"{name!r} cannot be read: its reader broke down", "it may be too large", "never"
+        )
+    answer = msgspec.json.decode(said, type=_Answer)
+    if answer.made is None:
+        raise ToolError(answer.error, answer.hint, answer.retry)
+    return answer.made
+
+
+def _plain(data: bytes, type: str) -> bool:
+    """Whether this is text that needs no library to be understood."""
+    if declared(data, type):
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _serve() -> None:
+    """The other process: an order on the first line, the document after it."""
+    import resource
+
+    line = sys.stdin.buffer.readline()
+    order = msgspec.json.decode(line, type=_Order)
+    limit = int(order.seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    half = time.monotonic() + order.seconds / 2
+    try:
+        made = extract(
+            sys.stdin.buffer.read(), order.type, order.name, lambda: time.monotonic() > half
+        )
+        answer = _Answer(made)
+    except ToolError as error:
+        answer = _Answer(None, error.message, error.hint, error.retry)
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,166 @@
+"""What clients of the OpenAI API send, as far as it means something here, and what is answered.
+Fields that tune a model (temperature and the like) are taken and do nothing: the agent's settings
+hold. Fields that would change what is done are refused."""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes_agent.core.errors import UsageError
+from hermes_agent.core.messages import Media
+from hermes_agent.web.conversations import Said
+
+
+class ChatMessage(Struct, frozen=True):
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+
+
+class StreamOptions(Struct, frozen=True):
+    include_usage: bool = False
+
+
+class ChatRequest(Struct, frozen=True):
+    messages: list[ChatMessage]
+    model: str = ""
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+
+class ResponsesRequest(Struct, frozen=True):
+    input: str | list[dict[str, Any]]
+    model: str = ""
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool = False
+    store: bool = True
+    background: bool = False
+    tools: list[Any] | None = None
+    text: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
+
+
+class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    input: str
+    session: str = ""
+    """A name of the client's own; empty for a conversation of its own."""
+    model: str = ""
+    interactive: bool = True
+    """Whether questions may be asked, for `POST /v1/runs/{id}/answers/{question}`."""
+
+
+class AnswerRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    answer: str
+
+
+def chat_said(request: ChatRequest) -> list[Said]:
+    if request.n not in (None, 1):
+        raise UsageError("only one answer is given", "leave out `n`")
+    _no_tools(request.tools or request.functions)
+    _only_text(request.response_format)
+    said = [_said(one.role, one.content) for one in request.messages]
+    if not said or said[-1].role not in ("user", "tool"):
+        raise UsageError("the last message must be the user's", "end with a `user` message")
+    return said
+
+
+def responses_said(request: ResponsesRequest) -> list[Said]:
+    _no_tools(request.tools)
+    _only_text((request.text or {}).get("format"))
+    said: list[Said] = []
+    if request.instructions:
+        said.append(Said("system", request.instructions))
+    if isinstance(request.input, str):
+        said.append(Said("user", request.input))
+    else:
+        for item in request.input:
+            if item.get("type", "message") != "message":
+                raise UsageError(
+                    f"input of type {item.get('type')!r} means nothing here",
+                    "send messages: the agent's tools are its own",
+                )
+            said.append(_said(str(item.get("role", "user")), item.get("content")))
+    if not said or said[-1].role != "user":
+        raise UsageError("there is no message", "`input` must end with the user's")
+    return said
+
+
+def _no_tools(tools: Sequence[Any] | None) -> None:
+    if tools:
+        raise UsageError(
+            "`tools` of the client are not called",
+            "the agent uses its own, under its policies: leave `tools` out",
+        )
+
+
+def _only_text(form: Any) -> None:
+    kind = form.get("type") if isinstance(form, dict) else form
+    if kind not in (None, "text"):
+        raise UsageError("answers are text", "leave the response format out")
+
+
+def _said(role: str, content: Any) -> Said:
+    if content is None:
+        return Said(role, "")
+    if isinstance(content, str):
+        return Said(role, content)
+    texts: list[str] = []
+    files: list[Media] = []
+    if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
+        raise UsageError("`content` is neither a text nor a list of parts", "send text or images")
+    for part in content:
+        kind = part.get("type", "")
+        if kind in ("text", "input_text", "output_text"):
+            texts.append(str(part.get("text", "")))
+        elif kind in ("image_url", "input_image"):
+            given = part.get("image_url", "")
+            files.append(_data(given.get("url", "") if isinstance(given, dict) else given))
+        elif kind in ("file", "input_file"):
+            file = part.get("file", part)
+            if not isinstance(file, dict):
+                raise UsageError("`file` is no object", "send file_data and filename in it")
+            files.append(_data(str(file.get("file_data", "")), str(file.get("filename", ""))))
+        else:
+            raise UsageError(f"a part of type {kind!r} means nothing here", "send text or images")
+    return Said(role, "\n".join(texts), tuple(files))
+
+
+def _data(url: str, name: str = "") -> Media:
+    head, comma, body = str(url).partition(",")
+    if not head.startswith("data:") or not comma or not head.endswith(";base64"):
+        raise UsageError(
+            "files must come with the message, as data:TYPE;base64,…",
+            "addresses are not fetched for a client",
+        )
+    try:
+        data = base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        raise UsageError("a file is no base64", "encode it as base64") from None
+    return Media(head.removeprefix("data:").removesuffix(";base64") or "text/plain", data, name)
+
+
+# answers
+
+
+def server_sent(value: Any, event: str = "") -> bytes:
+    head = f"event: {event}\n" if event else ""
+    return head.encode() + b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def trouble(message: str, hint: str, status: int) -> dict[str, Any]:
+    """An error as OpenAI's clients read it."""
+    kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+    kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
+    text = f"{message} ({hint})" if hint else message
+    codes = {
+        401: "invalid_api_key", 404: "not_found", 413: "too_large", 422: "idempotency_key_reused"
+    }  # fmt: skip
+    return {"error": {"message": text, "type": kind, "param": None, "code": codes.get(status)}}

@@ -1,1 +1,0 @@
-"""Jobs: when they are due, and that each slot has its run."""
